@@ -1,0 +1,203 @@
+"""How long code generation takes, stage by stage, beside loopy 2025.2 on the same kernels with the same mapping.
+
+    python benchmarks/codegen.py            every kernel, about five minutes
+    python benchmarks/codegen.py --quick    without those on which loopy takes seconds, about one minute
+
+Both packages run in processes of their own, loopy in an environment of its own that is made once (``.venv-loopy``),
+and take turns. Medians are shown.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import venv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codegen_kernels import CASES, Case
+
+ROOT = Path(__file__).resolve().parents[1]
+LOOPY_ENVIRONMENT = ROOT / ".venv-loopy"
+
+#: The newest versions that work together: loopy 2025.2 breaks on later ones of islpy.
+LOOPY_REQUIREMENTS = ("loopy==2025.2", "islpy==2025.2.5", "pymbolic==2025.1", "pytools==2025.2.2")
+
+STAGES = ("make", "transform", "lower", "print")
+MOST_IMPORT_SECONDS = 0.5
+MOST_MEAN_RATIO = 1 / 3
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One package on one kernel: median seconds of each stage and of the whole, or why there are none."""
+
+    seconds: Mapping[str, float]
+    statements: int = 0
+    characters: int = 0
+    error: str | None = None
+
+
+class Worker:
+    """A process that answers the name of a case with how long its stages took."""
+
+    def __init__(self, python: Path, package: str) -> None:
+        paths = [str(ROOT), os.environ.get("PYTHONPATH", "")] if package == "loopkit" else []
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+        self.package = package
+        self.process = subprocess.Popen(
+            [python, Path(__file__).with_name("codegen_worker.py"), package], env=environment, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def sample(self, case: Case) -> dict[str, Any]:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(case.name + "\n")
+        self.process.stdin.flush()
+        answer = self.process.stdout.readline()
+        if not answer:
+            sys.exit(f"the {self.package} process died on '{case.name}'; to see why: "
+                     f"echo '{case.name}' | {self.process.args[0]} benchmarks/codegen_worker.py {self.package}")
+        return dict(json.loads(answer))
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def loopy_python() -> Path:
+    """The interpreter of loopy's environment, which is made if it is not there."""
+    python = LOOPY_ENVIRONMENT / "bin" / "python"
+    stamp = LOOPY_ENVIRONMENT / "requirements.txt"
+    wanted = "\n".join(LOOPY_REQUIREMENTS) + "\n"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        print(f"making {LOOPY_ENVIRONMENT.name} for {', '.join(LOOPY_REQUIREMENTS)}", file=sys.stderr)
+        venv.create(LOOPY_ENVIRONMENT, clear=True, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", *LOOPY_REQUIREMENTS],
+                       check=True)
+        stamp.write_text(wanted)
+    return python
+
+
+# {{{ measuring
+
+
+def median(samples: Sequence[Mapping[str, Any]]) -> Measurement:
+    for s in samples:
+        if "error" in s:
+            return Measurement({}, error=s["error"])
+    return Measurement({stage: statistics.median(s[stage] for s in samples) for stage in (*STAGES, "total")},
+                       samples[0]["statements"], samples[0]["characters"])
+
+
+def measure(case: Case, workers: Sequence[Worker], repeats: int) -> list[Measurement]:
+    """The workers take turns, who goes first alternates, and the first round does not count."""
+    samples: dict[str, list[dict[str, Any]]] = {w.package: [] for w in workers}
+    for turn in range(repeats + 1):
+        for worker in workers if turn % 2 else reversed(workers):
+            sample = worker.sample(case)
+            if turn > 0 or "error" in sample:
+                samples[worker.package].append(sample)
+    return [median(samples[w.package]) for w in workers]
+
+
+def import_seconds(repeats: int) -> float:
+    """``import loopkit`` in a fresh process, numpy and islpy included."""
+    program = "import time; t = time.perf_counter(); import loopkit; print(time.perf_counter() - t)"
+    return statistics.median(float(subprocess.run([sys.executable, "-c", program], cwd=ROOT, check=True, text=True,
+                                                  stdout=subprocess.PIPE).stdout) for _ in range(repeats))
+
+
+# }}}
+
+# {{{ showing
+
+
+def heading() -> str:
+    return (f"{'milliseconds (of loopy)':34}{'stmts':>6}" + "".join(f"{stage:>16}" for stage in STAGES)
+            + f"{'total':>10}{'loopy':>10}{'ratio':>8}")
+
+
+def row(case: Case, ours: Measurement, theirs: Measurement) -> str:
+    if ours.error is not None:
+        return f"{case.name:34}  loopkit: {ours.error}"
+    start = f"{case.name:34}{ours.statements:6}"
+    if theirs.error is not None:
+        cells = "".join(f"{1e3 * ours.seconds[s]:9.1f}       " for s in STAGES)
+        return f"{start}{cells}{1e3 * ours.seconds['total']:10.1f}  loopy: {theirs.error}"
+    cells = "".join(f"{1e3 * ours.seconds[s]:9.1f} ({ours.seconds[s] / max(theirs.seconds[s], 1e-6):4.2f})"
+                    for s in STAGES)
+    return (f"{start}{cells}{1e3 * ours.seconds['total']:10.1f}{1e3 * theirs.seconds['total']:10.1f}"
+            f"{ratio(ours, theirs):8.2f}")
+
+
+def ratio(ours: Measurement, theirs: Measurement) -> float:
+    return ours.seconds["total"] / theirs.seconds["total"]
+
+
+def summary(results: Iterable[tuple[Case, Measurement, Measurement]]) -> list[str]:
+    """Goals, each with what was reached."""
+    both = [(case, ratio(a, b)) for case, a, b in results if a.error is None and b.error is None]
+    if not both:
+        return ["no kernel went through both packages"]
+    mean = statistics.geometric_mean(r for _, r in both)
+    worst, most = max(both, key=lambda pair: pair[1])
+    slower = sum(r > 1 for _, r in both)
+    return [f"geometric mean of the ratios: {mean:.2f} over {len(both)} kernels (goal: {MOST_MEAN_RATIO:.2f})",
+            f"largest ratio: {most:.2f}, {worst.name} (goal: 1; above it: {slower})"]
+
+
+def linearity(results: Iterable[tuple[Case, Measurement, Measurement]]) -> list[str]:
+    """Milliseconds a statement, as kernels grow."""
+    families: dict[str, list[str]] = {}
+    for case, ours, theirs in results:
+        if case.family is not None and ours.error is None:
+            loopy = "" if theirs.error is not None else f" ({1e3 * theirs.seconds['total'] / ours.statements:.2f})"
+            cell = f"{ours.statements}: {1e3 * ours.seconds['total'] / ours.statements:.2f}{loopy}"
+            families.setdefault(case.family, []).append(cell)
+    return ["", "milliseconds a statement, by number of statements (loopy's)",
+            *(f"  {family:20} {'   '.join(cells)}" for family, cells in families.items())] if families else []
+
+
+# }}}
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="leave out the kernels on which loopy takes seconds")
+    parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose name contains TEXT")
+    parser.add_argument("--repeats", type=int, default=5, help="samples a kernel and package (5)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = arguments()
+    cases = [c for c in CASES if args.only in c.name and not (args.quick and c.slow)]
+    workers = [Worker(Path(sys.executable), "loopkit"), Worker(loopy_python(), "loopy")]
+    results = []
+    print(heading(), flush=True)
+    for case in cases:
+        ours, theirs = measure(case, workers, args.repeats)
+        results.append((case, ours, theirs))
+        print(row(case, ours, theirs), flush=True)
+    for worker in workers:
+        worker.close()
+    seconds = import_seconds(args.repeats)
+    print("", *summary(results), f"import loopkit: {seconds:.2f} s (goal: {MOST_IMPORT_SECONDS})", *linearity(results),
+          sep="\n")
+    if args.json is not None:
+        kernels = [{"kernel": c.name, "loopkit": vars(ours), "loopy": vars(theirs)} for c, ours, theirs in results]
+        args.json.write_text(json.dumps({"python": platform.python_version(), "loopy": LOOPY_REQUIREMENTS,
+                                         "import": seconds, "kernels": kernels}, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

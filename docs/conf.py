@@ -1,0 +1,34 @@
+"""Sphinx configuration: pages by hand, the reference from the docstrings."""
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Any
+
+project = "loopkit"
+author = "the loopkit authors"
+copyright = f"2026, {author}"  # noqa: A001  # Sphinx's name
+release = importlib.metadata.version("loopkit")
+
+extensions = ["sphinx.ext.autodoc"]
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"loopkit {release}"
+
+# signatures as they stand in the source: "Kernel", not "loopkit.kernel.kernel.LoopKernel"
+autodoc_member_order = "bysource"
+autodoc_preserve_defaults = True
+autodoc_typehints_format = "short"
+python_use_unqualified_type_names = True
+add_module_names = False
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-signature", without_constructor)
+
+
+def without_constructor(_app: Any, what: str, name: str, *_: object) -> tuple[str, None] | None:
+    """What only loopkit makes is shown without what it is made from."""
+    made_by_loopkit = {"LoopKernel", "GeneratedCode", "CompiledKernel", "Outputs", "Witness", "HistoryStep",
+                       "AddressSpace"}
+    return ("", None) if what == "exception" or name.rpartition(".")[2] in made_by_loopkit else None

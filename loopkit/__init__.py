@@ -1,0 +1,68 @@
+"""loopkit: array computations as polyhedral loop nests, transformed by proven steps, run on CUDA GPUs or the host."""
+from __future__ import annotations
+
+from loopkit.errors import (
+    BoundsError,
+    CallError,
+    CompilerError,
+    DeviceError,
+    EquivalenceError,
+    IllegalTransformError,
+    LimitError,
+    LoopkitError,
+    NameConflictError,
+    ParseError,
+    PreconditionError,
+    ScheduleError,
+    ShapeError,
+    StorageError,
+    TypeInferenceError,
+    UndecidedError,
+    UnknownNameError,
+    Witness,
+)
+from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
+from loopkit.kernel.options import Options
+from loopkit.kernel.printing import kernel_text, statements_text
+from loopkit.language.make import make_kernel
+from loopkit.lowering.pipeline import lower
+from loopkit.notebook.html import code_html, kernel_html
+from loopkit.runtime.compiled import CompiledKernel, call, compile  # noqa: A004
+from loopkit.runtime.equivalence import check_equivalent
+from loopkit.runtime.outputs import Outputs
+from loopkit.target.code import GeneratedCode
+from loopkit.target.cuda import CudaTarget
+from loopkit.target.generate import generate_code
+from loopkit.target.host import CTarget
+from loopkit.transform.data import (
+    add_dtypes,
+    assume,
+    fix_parameters,
+    privatize,
+    rename_argument,
+    set_options,
+    set_temporary_address_space,
+)
+from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
+from loopkit.transform.order import interchange, prioritize_loops, tile
+from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.subst import expand_subst, extract_subst
+from loopkit.transform.tags import tag_inames, unroll, untag_inames
+
+__all__ = [
+    "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
+    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LimitError",
+    "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError",
+    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
+    "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "add_dtypes", "add_prefetch", "assume",
+    "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code", "interchange",
+    "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames",
+    "tile", "unroll", "untag_inames",
+]
+
+__version__ = "0.1.0"
+
+ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
+                     "code_html": code_html})

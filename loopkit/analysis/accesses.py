@@ -1,0 +1,187 @@
+"""Which statement touches which elements of which array."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import NotAffineError, names_in, subtract
+from loopkit.poly.relations import any_element, restrict, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map
+
+
+@dataclass(frozen=True)
+class Access:
+    """One reference to an array or a temporary.
+
+    :ivar subscripts: the subscripts; ``()`` for a scalar.
+    :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
+    :ivar affine: the subscripts are quasi-affine in the inames and value arguments.
+    :ivar certain: every instance of *domain* does make the access (no predicate, no bound from memory).
+    """
+
+    statement: str
+    array: str
+    subscripts: tuple[Expression, ...]
+    is_write: bool
+    domain: InstanceSet
+    affine: bool
+    certain: bool
+
+    @cached_property
+    def subscript_relation(self) -> Map:
+        """Instances to subscripts, on all of the instance space; everything where not affine."""
+        if self.affine:
+            return subscript_relation(self.domain.inames, self.subscripts)
+        return any_element(self.domain.inames, len(self.subscripts))
+
+    @cached_property
+    def relation(self) -> Map:
+        """Instances to elements (the access relation)."""
+        return restrict(self.subscript_relation, self.domain)
+
+
+def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Expression:
+    """*expr* with every use of a substitution rule replaced by the rule's body."""
+    if not rules:
+        return expr
+    name: str | None = None
+    args: tuple[Expression, ...] = ()
+    if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable):
+        name, args = expr.function.name, expr.parameters
+    elif isinstance(expr, p.Variable):
+        name = expr.name
+    rule = rules.get(name) if name is not None else None
+    if rule is not None:
+        values = {a: expand_rules(v, rules) for a, v in zip(rule.arguments, args, strict=True)}
+        return expand_rules(substitute(rule.expr, values), rules)
+    return map_children(expr, lambda e: expand_rules(e, rules))
+
+
+def expanded_expression(knl: LoopKernel, statement: Statement) -> Expression:
+    """The statement's expression without substitution rules."""
+    return expand_rules(statement.expression, knl.substitutions)
+
+
+def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
+    """The accesses of *statement*: reads in the order of the text, its write last."""
+    memo: dict[str, tuple[Access, ...]] = knl.memo.setdefault("accesses", {})
+    found = memo.get(statement.id)
+    if found is None:
+        found = memo[statement.id] = tuple(_accesses(knl, statement))
+    return found
+
+
+def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
+    """All accesses of the kernel, by array, in textual order."""
+    found: Mapping[str, tuple[Access, ...]] | None = knl.memo.get("accesses_by_array")
+    if found is None:
+        lists: dict[str, list[Access]] = {}
+        for statement in knl.statements:
+            for access in accesses_of(knl, statement):
+                lists.setdefault(access.array, []).append(access)
+        found = knl.memo["accesses_by_array"] = {k: tuple(v) for k, v in lists.items()}
+    return found
+
+
+def read_names(knl: LoopKernel) -> frozenset[str]:
+    """Arrays and temporaries that some statement reads."""
+    return frozenset(name for name, accesses in accesses_by_array(knl).items()
+                     if any(not a.is_write for a in accesses))
+
+
+def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
+    """The parameters of *domain* that are temporaries: bounds read from memory."""
+    return tuple(x for x in domain.params if x in knl.temporaries)
+
+
+def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
+    """The instances with everything forgotten that depends on data, under the kernel's assumptions."""
+    memo: dict[int, tuple[InstanceSet, InstanceSet]] = knl.memo.setdefault("analysis_domain", {})
+    found = memo.get(id(statement.domain))
+    if found is None:
+        domain = statement.domain
+        unknown = data_params(knl, domain)
+        if unknown:
+            domain = domain.without_params(unknown)
+        domain = domain.intersect_params(knl.assumptions)
+        found = memo[id(statement.domain)] = (statement.domain, domain)    # keeps the id alive
+    return found[1]
+
+
+def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
+    domain = analysis_domain(knl, statement)
+    data = data_params(knl, statement.domain)
+    certain = not statement.predicates and not data
+    allowed = knl.value_params | set(statement.inames)
+
+    def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, sure: bool,
+               *, is_write: bool) -> Access:
+        return Access(statement.id, name, subscripts, is_write, where, _affine(subscripts, allowed), sure)
+
+    def walk(expr: Expression, where: InstanceSet, sure: bool) -> Iterator[Access]:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)):
+                subscripts = expr.index_tuple
+                for s in subscripts:
+                    yield from walk(s, where, sure)
+                yield access(name, subscripts, where, sure, is_write=False)
+            case p.Variable(name=name):
+                if name in knl.temporaries or name in knl.array_args:
+                    yield access(name, (), where, sure, is_write=False)
+            case p.If(condition=condition, then=then, else_=else_):
+                yield from walk(condition, where, sure)
+                yes, no = _branches(condition, where, allowed)
+                yield from walk(then, yes or where, sure and yes is not None)
+                yield from walk(else_, no or where, sure and no is not None)
+            case p.Call(parameters=parameters):
+                for arg in parameters:
+                    yield from walk(arg, where, sure)
+            case _:
+                for child in children(expr):
+                    yield from walk(child, where, sure)
+
+    for name in data:
+        yield access(name, (), domain, True, is_write=False)
+    for predicate in statement.predicates:
+        yield from walk(expand_rules(predicate, knl.substitutions), domain, False)
+    yield from walk(expanded_expression(knl, statement), domain, certain)
+    target = statement.assignee
+    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
+    for s in subscripts:
+        yield from walk(s, domain, certain)
+    if statement.combine is not None:
+        yield access(statement.written, subscripts, domain, certain, is_write=False)
+    yield access(statement.written, subscripts, domain, certain, is_write=True)
+
+
+def _affine(subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
+    try:
+        return all(names_in(s) <= allowed and _convertible(s) for s in subscripts)
+    except NotAffineError:
+        return False
+
+
+def _convertible(subscript: Expression) -> bool:
+    subscript_relation((), (subscript,))
+    return True
+
+
+def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]
+              ) -> tuple[InstanceSet | None, InstanceSet | None]:
+    """The instances that take each branch of an affine condition; ``None`` where it is not affine."""
+    if not isinstance(condition, p.Comparison):
+        return None, None
+    if not _affine((condition.left, condition.right), allowed):
+        return None, None
+    difference = subtract(condition.left, condition.right)
+    negated = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+    op = str(condition.operator)
+    return where.where((op, difference)), where.where((negated[op], difference))

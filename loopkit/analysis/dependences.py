@@ -1,0 +1,201 @@
+"""Instance-wise dependences: computed once in the reference order, then carried along by every step.
+
+Arguments are storage: flow, anti and output dependences between all pairs of references bind, whatever the
+values. Temporaries carry values: only the flow from the last write to each read binds; which cells hold the
+values is settled in lowering. The parts of one reduction have their own: init before every update before the
+final statement, and updates among themselves in any order.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
+from loopkit.analysis.order import meeting_of, reference_paths
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode
+from loopkit.kernel.tree import Path
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
+from loopkit.poly.sets import Map
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """*sink* instances that must run after the *source* instances *relation* gives them.
+
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
+    :ivar array: what both touch; ``""`` for explicit ones.
+    :ivar relation: source inames to sink inames, anonymous.
+    :ivar exact: both accesses are affine and certain: every pair is a real one.
+    :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
+    :ivar of_value: *array* is a temporary; the dependence is a value flow.
+    """
+
+    kind: str
+    array: str
+    source: str
+    sink: str
+    relation: Map
+    exact: bool = True
+    reorderable: bool = False
+    of_value: bool = False
+
+
+def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
+    """All dependences of *knl* between its current instances."""
+    found: tuple[Dependence, ...] | None = knl.memo.get("dependences")
+    if found is None:
+        found = tuple(knl.carried() if knl.carried is not None else _compute(knl))
+        knl.memo["dependences"] = found
+    return found
+
+
+def unchanged_from(knl: LoopKernel) -> Callable[[], tuple[Dependence, ...]]:
+    """The dependences of *knl*, for a kernel with the same statement instances in another order."""
+    return lambda: dependences(knl)
+
+
+def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Callable[[], tuple[Dependence, ...]]:
+    """The dependences of *knl* after every statement's instances moved along ``relations(id)``."""
+    def compute() -> tuple[Dependence, ...]:
+        cache: dict[tuple[int, int, int], Map] = {}
+        result = []
+        for d in dependences(knl):
+            source, sink = relations(d.source), relations(d.sink)
+            if source is None and sink is None:
+                result.append(d)
+                continue
+            key = (id(d.relation), id(source), id(sink))
+            if key not in cache:
+                cache[key] = carry(d.relation, source, sink)
+            result.append(replace(d, relation=cache[key]))
+        return tuple(result)
+    return compute
+
+
+def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) -> tuple[SharedLoop, ...]:
+    """The dimensions of *loops* in the two statements."""
+    a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
+    return tuple((a.index(x), b.index(x)) for x in loops)
+
+
+# {{{ computing them in the reference order
+
+def _compute(knl: LoopKernel) -> Iterator[Dependence]:
+    accumulators = {r.accumulator for r in knl.reductions.values()}
+    patterns: dict[object, list[tuple[int, int, str, Map]]] = {}
+    alive: list[object] = []          # keeps ids in pattern keys from being reused
+    written = {s.written for s in knl.statements}
+    for array, accesses in accesses_by_array(knl).items():
+        if array in accumulators or array not in written:
+            continue
+        alive.append(accesses)
+        of_value = array in knl.temporaries
+        key = (of_value, *_pattern(knl, accesses))
+        if key not in patterns:
+            patterns[key] = list(_value_flow(knl, accesses) if of_value else _storage_order(knl, accesses))
+        for source, sink, kind, relation in patterns[key]:
+            a, b = accesses[source], accesses[sink]
+            yield Dependence(kind, array, a.statement, b.statement, relation,
+                             exact=a.affine and b.affine and a.certain and b.certain, of_value=of_value)
+    for node in knl.reductions.values():
+        yield from reduction_dependences(knl, node)
+    yield from _explicit(knl)
+
+
+def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
+    """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
+    paths = reference_paths(knl)
+    ways = _relative([paths[a.statement] for a in accesses])
+    return tuple((a.is_write, a.affine, a.certain, id(a.domain), a.subscripts, way)
+                 for a, way in zip(accesses, ways, strict=True))
+
+
+def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
+    """*ways* with positions counted among themselves only."""
+    positions: dict[tuple[object, ...], set[int]] = {}
+    for way in ways:
+        for level, step in enumerate(way):
+            positions.setdefault(way[:level], set()).add(step.position)
+    ranks = {prefix: {pos: i for i, pos in enumerate(sorted(found))} for prefix, found in positions.items()}
+    return [tuple((ranks[way[:level]][step.position], step.iname) for level, step in enumerate(way))
+            for way in ways]
+
+
+def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
+    """Flow, anti and output pairs in time order, between all references of which one writes."""
+    paths = reference_paths(knl)
+    for i, a in enumerate(accesses):
+        for j, b in enumerate(accesses):
+            if not (a.is_write or b.is_write):
+                continue
+            where = meeting_of(paths, a.statement, b.statement)
+            if not where.loops and not where.before:
+                continue
+            pairs = same_element(a.relation, b.relation)
+            loops = shared_loops(knl, a.statement, b.statement, where.loops)
+            ordered = in_time_order(pairs, loops, where.before)
+            if not ordered.is_empty():
+                kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
+                yield i, j, kind, ordered
+
+
+def _value_flow(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
+    """The last write before each read."""
+    paths = reference_paths(knl)
+    ways = _relative([paths[a.statement] for a in accesses])
+    timed = []
+    for a, way in zip(accesses, ways, strict=True):
+        inames = a.domain.inames
+        time: list[tuple[str, int]] = []
+        for position, iname in way:
+            time.append(("at", position) if iname is None else ("loop", inames.index(iname)))
+        # within one instance, the reads come before the write
+        time.append(("at", 1 if a.is_write else 0))
+        timed.append(TimedAccess(a.relation, a.is_write, a.affine and a.certain, tuple(time)))
+    for source, sink, relation in value_flow(timed):
+        yield source, sink, "flow", relation
+
+
+def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
+    """Init before every update before the final statement; updates of one cell among themselves."""
+    init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
+    shared = init.inames
+    domains = {s.id: analysis_domain(knl, s) for s in (init, update, final)}
+
+    def pairs(a: str, b: str) -> Map:
+        return identity_on(domains[a], domains[b], shared)
+    yield Dependence("flow", node.accumulator, init.id, update.id, pairs(init.id, update.id), of_value=True)
+    yield Dependence("flow", node.accumulator, update.id, final.id, pairs(update.id, final.id), of_value=True)
+    yield Dependence("flow", node.accumulator, init.id, final.id, pairs(init.id, final.id), of_value=True)
+    yield Dependence("flow", node.accumulator, update.id, update.id, pairs(update.id, update.id),
+                     of_value=True, reorderable=True)
+
+
+def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:
+    """Pairs of instances of two statements that agree in every iname of both except those in *but*."""
+    a, b = knl.statement_by_id[source], knl.statement_by_id[sink]
+    return identity_on(analysis_domain(knl, a), analysis_domain(knl, b),
+                       [x for x in a.inames if x in b.inames and x not in but])
+
+
+def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
+    """The flow of the values of one temporary in the order of *knl* as it stands."""
+    accesses = accesses_by_array(knl)[array]
+    for source, sink, kind, relation in _value_flow(knl, accesses):
+        a, b = accesses[source], accesses[sink]
+        yield Dependence(kind, array, a.statement, b.statement, relation,
+                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+
+
+def _explicit(knl: LoopKernel) -> Iterator[Dependence]:
+    """What ``dep=`` orders: instances that agree in the inames of both statements."""
+    for sink in knl.statements:
+        for source_id in sorted(sink.depends_on):
+            source = knl.statement_by_id[source_id]
+            shared = [x for x in source.inames if x in sink.inames]
+            relation = identity_on(analysis_domain(knl, source), analysis_domain(knl, sink), shared)
+            yield Dependence("explicit", "", source.id, sink.id, relation)
+
+# }}}

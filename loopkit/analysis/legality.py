@@ -1,0 +1,213 @@
+"""Does an order, with its parallel inames, keep the dependences? Proven, refuted with a witness, or undecided.
+
+Dependences are compared in time: each is mapped to the loops that its two statements share, which is linear in
+their number; the order of all pairs of instances is never built.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import GroupTag
+from loopkit.poly.affine import add, multiply, subtract
+from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
+from loopkit.poly.sets import InstanceSet, Map
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Pairs of a dependence that the order breaks.
+
+    :ivar pairs: the broken pairs, source inames to sink inames.
+    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks at once).
+    """
+
+    dependence: Dependence
+    pairs: Map
+    reason: str
+
+
+def violations(knl: LoopKernel) -> Iterator[Violation]:
+    """The dependences that the kernel's order and its parallel inames break, one set of pairs each."""
+    paths = execution_paths(knl)
+    cache: dict[object, tuple[Map, str] | None] = {}
+    for d in dependences(knl):
+        where = meeting_of(paths, d.source, d.sink)
+        a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
+        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value)
+        if key not in cache:
+            cache[key] = _broken(knl, d, where.loops, where.before)
+        found = cache[key]
+        if found is not None:
+            yield Violation(d, *found)
+
+
+def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> tuple[Map, str] | None:
+    if not d.reorderable:
+        late = out_of_time_order(d.relation, shared_loops(knl, d.source, d.sink, loops), before)
+        if late is not None:
+            return late, "order"
+    if loops or not before:
+        apart = across_blocks(knl, d)
+        if apart is not None:
+            return apart, "blocks"
+    return None
+
+
+def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
+    """The pairs of *d* that run in different blocks; ``None`` if there are none."""
+    source, sink = (block_coordinates(knl, s) for s in (d.source, d.sink))
+    axes = sorted({*source, *sink})
+    if d.of_value:
+        # a value computed outside an axis is replicated in every block along it
+        axes = [x for x in axes if x in source]
+    if not axes:
+        return None
+    if any((x in source) != (x in sink) for x in axes):
+        return None if d.relation.is_empty() else d.relation
+    a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
+    apart = d.relation.subtract(equal_coordinates(a, [source[x] for x in axes], b, [sink[x] for x in axes]))
+    return None if apart.is_empty() else apart
+
+
+def block_coordinates(knl: LoopKernel, statement_id: str) -> dict[int, Expression]:
+    """For each grid axis that the statement is distributed over, what places it there."""
+    found: dict[int, list[str]] = {}
+    for x in knl.statement_by_id[statement_id].inames:
+        tag = knl.tags.get(x)
+        if isinstance(tag, GroupTag):
+            found.setdefault(tag.axis, []).append(x)
+    return {axis: packed_coordinate(knl, inames) for axis, inames in found.items()}
+
+
+def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
+    """Several inames on one axis in mixed radix; a single one counted from its minimum."""
+    result: Expression = 0
+    for x in inames:
+        low, extent = iname_range(knl, x)
+        index = subtract(p.Variable(x), low)
+        result = index if len(inames) == 1 else add(multiply(extent, result), index)
+    return result
+
+
+def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
+    """The minimum of *iname* over all its statements, and its extent where that is constant (else 0)."""
+    memo: dict[str, tuple[Expression, int]] = knl.memo.setdefault("iname_range", {})
+    if iname not in memo:
+        domains = _domains_of(knl, iname)
+        if not domains:
+            memo[iname] = 0, 1              # no instance at all: any range will do
+            return memo[iname]
+        lows, highs = zip(*(d.constant_range(iname) for d in domains), strict=True)
+        if all(v is not None for v in (*lows, *highs)):
+            memo[iname] = min(lows), max(highs) - min(lows) + 1
+        elif all(v is not None for v in lows):
+            memo[iname] = min(lows), 0
+        else:
+            memo[iname] = iname_points(knl, iname).lower_bound(iname, knl.assumptions), 0
+    return memo[iname]
+
+
+def iname_extent(knl: LoopKernel, iname: str) -> Expression:
+    """How many values of *iname* there are, from its minimum on, as an expression in the parameters."""
+    low, extent = iname_range(knl, iname)
+    if extent:
+        return extent
+    return subtract(add(iname_points(knl, iname).upper_bound(iname, knl.assumptions), 1), low)
+
+
+def iname_points(knl: LoopKernel, iname: str) -> InstanceSet:
+    """The values of *iname* over all of its statements."""
+    result: InstanceSet | None = None
+    for d in _domains_of(knl, iname):
+        points = d.onto((iname,))
+        result = points if result is None else result.union(points)
+    return result if result is not None else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
+
+
+def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
+    """The instance sets, each once, of the statements that have *iname* and run at all."""
+    found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
+    return [d for d in found.values() if not d.is_empty()]
+
+
+# {{{ raising
+
+def require_legal(knl: LoopKernel, step: str) -> None:
+    """Refuse *knl* if *step* made an order that breaks a dependence.
+
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
+    """
+    found = list(violations(knl))
+    if not found:
+        return
+    worst = next((v for v in found if v.dependence.exact), None)
+    if worst is None:
+        d = found[0].dependence
+        raise UndecidedError(
+            f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
+            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
+            hint="keep these statements in their order, or rewrite the access in an affine form")
+    raise IllegalTransformError(_sentence(step, worst), witness_of(knl, worst), _hints(knl, worst))
+
+
+def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
+    """The smallest instances of a violation, and the element that both touch."""
+    d = violation.dependence
+    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
+    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames)
+    return witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+
+
+def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
+               sink: tuple[str, dict[str, int]]) -> Witness:
+    """The witness of two instances, with the element of *array* that both touch."""
+    first = _elements(knl, source, array, kind in ("flow", "output"), params)
+    second = _elements(knl, sink, array, kind in ("anti", "output"), params)
+    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
+
+
+def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
+              params: dict[str, int]) -> list[tuple[int, ...]]:
+    statement, point = instance
+    return [element_at(a.subscript_relation, params, tuple(point.values()))
+            for a in accesses_of(knl, knl.statement_by_id[statement])
+            if a.array == array and a.is_write == is_write and a.affine]
+
+
+def _sentence(step: str, v: Violation) -> str:
+    d = v.dependence
+    if v.reason == "blocks":
+        return (f"{step} would run '{d.source}' and '{d.sink}' in different blocks at once, although the second "
+                "needs the first.")
+    what = {"flow": "a value's reader before its writer", "anti": "a write before a read of the old value",
+            "output": "two writes of one element in the wrong order",
+            "explicit": "two statements against the order that dep= asks for"}[d.kind]
+    return f"{step} would run {what}, or both at once."
+
+
+def _hints(knl: LoopKernel, v: Violation) -> list[str]:
+    d = v.dependence
+    if d.source == d.sink and d.array in knl.array_args and _accumulates(knl, d.source, d.array):
+        return [f"write the accumulation into '{d.array}' as a reduction (sum(k, ...)), or keep this iname sequential"]
+    if v.reason == "blocks":
+        return ["end the loop between the two statements, so that they become two launches"]
+    return ["keep the loop that carries the dependence sequential, or change the order of the loops first"]
+
+
+def _accumulates(knl: LoopKernel, statement: str, array: str) -> bool:
+    """Does the statement read the very element that it writes (``s[j] = s[j] + ...``)?"""
+    accesses = [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array]
+    written = {a.subscripts for a in accesses if a.is_write}
+    return any(a.subscripts in written for a in accesses if not a.is_write)
+
+# }}}

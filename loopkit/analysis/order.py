@@ -1,0 +1,47 @@
+"""The order in which statement instances run, as far as it is sequential."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import IlpTag, InameTag, is_parallel
+from loopkit.kernel.tree import Meeting, Path, Step, meeting
+
+
+def reference_paths(knl: LoopKernel) -> Mapping[str, Path]:
+    """The way to each statement in the tree as it stands, tags ignored."""
+    return knl.paths
+
+
+def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
+    """The way to each statement through *sequential* loops: parallel ones are no loops, ``ilp`` ones go innermost."""
+    found: Mapping[str, Path] | None = knl.memo.get("execution_paths")
+    if found is None:
+        found = knl.memo["execution_paths"] = {
+            s: sequential_path(path, knl.tags) for s, path in knl.paths.items()}
+    return found
+
+
+def sequential_path(path: Path, tags: Mapping[str, InameTag]) -> Path:
+    """*path* without its parallel loops and with ``ilp`` loops around the statement alone."""
+    if not tags:
+        return path
+    kept: list[Step] = []
+    innermost: list[Step] = []
+    for step in path:
+        tag = None if step.iname is None else tags.get(step.iname)
+        if isinstance(tag, IlpTag):
+            innermost.append(step)
+        elif not is_parallel(tag):
+            kept.append(step)
+    return (*kept, *innermost)
+
+
+def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:
+    """The loops that two statements share along *paths*, and whether *source* stands first."""
+    return meeting(paths[source], paths[sink])
+
+
+def loops_of(path: Path) -> tuple[str, ...]:
+    """The inames of the loops on *path*, outermost first."""
+    return tuple(step.iname for step in path if step.iname is not None)

@@ -1,0 +1,88 @@
+"""How many roundings an output may gather: the length of a kernel's reductions and recurrences."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import prod
+
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, analysis_domain, data_params
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.points import extents
+
+
+def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
+    """How many operations may follow one another on the way to an element, beyond a constant.
+
+    It is the sum, over the reductions, of the product of the extents of their inames, and over the statements
+    that read what they help to write: the extents of the inames that the element does not depend on (an
+    accumulation) or of all their inames (a recurrence). Where an extent depends on data, the largest of *sizes* counts.
+    """
+    total = 0
+    for node in knl.reductions.values():
+        total += prod(_extents(knl, knl.statement(node.update), node.inames, sizes))
+    feeding = _feeding(knl)
+    for statement in knl.statements:
+        if statement.reduction is None and statement.written in feeding[statement.written]:
+            kept = _kept_inames(knl, statement)
+            if kept is None:
+                total += sum(_extents(knl, statement, statement.inames, sizes))
+            else:
+                total += prod(_extents(knl, statement, tuple(x for x in statement.inames if x not in kept), sizes))
+    return max(total, 1)
+
+
+def index_names(knl: LoopKernel) -> frozenset[str]:
+    """The arrays whose values decide where another array is accessed, or how often (index arrays)."""
+    known = knl.array_args.keys() | knl.temporaries.keys()
+    found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
+             for name in variables(s) & known}
+    found.update(name for s in knl.statements for name in data_params(knl, s.domain))
+    pending = list(found)
+    while pending:
+        name = pending.pop()
+        if name not in knl.temporaries:
+            continue
+        for statement in knl.statements:
+            if statement.written == name:
+                new = {a.array for a in accesses_of(knl, statement) if not a.is_write} - found
+                found |= new
+                pending.extend(new)
+    return frozenset(found & knl.array_args.keys())
+
+
+def _extents(knl: LoopKernel, statement: Statement, inames: tuple[str, ...], sizes: Mapping[str, int]
+             ) -> tuple[int, ...]:
+    domain = analysis_domain(knl, statement)
+    fallback = max(sizes.values(), default=1)
+    found = extents(domain.set, [domain.inames.index(x) for x in inames], sizes)
+    return tuple(fallback if e is None else e for e in found)
+
+
+def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None:
+    """The inames of the element that *statement* accumulates into; ``None`` where it reads another element."""
+    own = [a for a in accesses_of(knl, statement) if a.array == statement.written]
+    reads = [a for a in own if not a.is_write]
+    written = next(a for a in own if a.is_write)
+    if not reads or any(a.subscripts != written.subscripts for a in reads):
+        return None
+    return frozenset(name for s in written.subscripts for name in variables(s))
+
+
+def _feeding(knl: LoopKernel) -> Mapping[str, set[str]]:
+    """For each written name, the names whose values reach it."""
+    reach: dict[str, set[str]] = {}
+    for statement in knl.statements:
+        reads = {a.array for a in accesses_of(knl, statement) if not a.is_write}
+        if statement.reduction is not None:
+            reads.discard(statement.written)          # a reduction's own accumulation is counted as a reduction
+        reach.setdefault(statement.written, set()).update(reads)
+    changed = True
+    while changed:
+        changed = False
+        for names in reach.values():
+            more = set().union(*(reach.get(x, set()) for x in names)) - names
+            if more:
+                names |= more
+                changed = True
+    return reach

@@ -1,0 +1,155 @@
+"""Shapes of arrays: as declared, or as the accesses need them."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.errors import BoundsError, ShapeError
+from loopkit.expr.mappers import variables
+from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.elements import axis_extent, leaves_a_margin, outside
+from loopkit.poly.relations import element_at
+from loopkit.poly.sets import InstanceSet, lexmin_point, range_from
+
+Shape = tuple[Expression | None, ...]
+
+
+def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
+    """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
+
+    An array that no statement touches and that declares none has no entry.
+
+    An extent is ``None`` where it is unknown: a subscript of that axis is read from memory or unbounded.
+
+    :raises ShapeError: an array is subscripted with different numbers of subscripts.
+    """
+    found: Mapping[str, Shape] | None = knl.memo.get("array_shapes")
+    if found is None:
+        by_array = accesses_by_array(knl)
+        cache: dict[object, Expression | None] = {}
+        shapes: dict[str, Shape] = {}
+        for name, declared in _declared(knl):
+            accesses = by_array.get(name, ())
+            _require_one_rank(name, declared, accesses)
+            if declared is not None:
+                shapes[name] = declared
+            elif accesses:
+                shapes[name] = _inferred(knl, accesses, cache)
+        for name, other in output_shape_like(knl).items():
+            if other in shapes:
+                shapes[name] = shapes[other]
+        found = knl.memo["array_shapes"] = shapes
+    return found
+
+
+def _declared(knl: LoopKernel) -> Iterable[tuple[str, Shape | None]]:
+    for arg in knl.array_args.values():
+        yield arg.name, arg.shape
+    for t in knl.temporaries.values():
+        yield t.name, t.shape
+
+
+def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Access]) -> None:
+    ranks = {len(a.subscripts) for a in accesses}
+    if declared is not None:
+        ranks.add(len(declared))
+    if len(ranks) > 1:
+        raise ShapeError(f"'{name}' is used with {' and with '.join(map(str, sorted(ranks)))} subscripts.",
+                         subject=name, hint="an array has one number of axes, the same wherever it is used")
+
+
+def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None]) -> Shape:
+    rank = len(accesses[0].subscripts)
+    return tuple(_extent(knl, accesses, axis, cache) for axis in range(rank))
+
+
+def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,
+            cache: dict[object, Expression | None]) -> Expression | None:
+    if not all(a.affine for a in accesses):
+        return None
+    key = tuple(sorted({(id(a.domain), a.subscripts[axis]) for a in accesses}, key=repr))
+    if key not in cache:
+        cache[key] = axis_extent([(a.domain, a.subscripts[axis]) for a in accesses], knl.assumptions)
+    return cache[key]
+
+
+def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
+    """For each output the input as large as which it is allocated, where there is one."""
+    return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
+
+
+def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
+    """*knl* with each output that leaves a margin bound to an input accessed by the same inames, axis by axis."""
+    by_array = accesses_by_array(knl)
+    patterns = {name: {_iname_pattern(a) for a in by_array.get(name, ()) if a.affine} for name in knl.array_args}
+
+    def like(arg: GlobalArg) -> str | None:
+        if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
+            return None
+        if not any(leaves_a_margin(a.domain, s) for a in by_array[arg.name] if a.affine for s in a.subscripts):
+            return None                     # written from its first element on: as large as that
+        if any(not a.is_write for a in by_array[arg.name]):
+            return None
+        return next((other for other in sorted(knl.array_args)
+                     if other not in knl.written_names and knl.array_args[other].shape is None
+                     and patterns[other] == patterns[arg.name] and holds(other, by_array[arg.name])), None)
+
+    def holds(other: str, accesses: Sequence[Access]) -> bool:
+        shape = array_shapes(knl)[other]
+        return all(a.affine and outside(a.relation, shape, knl.assumptions) is None for a in accesses)
+    return knl.copy(arguments=tuple(
+        replace(a, shape_like=like(a)) if isinstance(a, GlobalArg) else a for a in knl.arguments))
+
+
+def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
+    """*knl* assuming that each size parameter that is the extent of an array is not negative."""
+    extents = {e.name for shape in array_shapes(knl).values() for e in shape if isinstance(e, p.Variable)}
+    assumptions = knl.assumptions
+    for name in sorted(extents & knl.value_params):
+        assumptions = assumptions.intersect(range_from(name, 0))
+    return knl.copy(assumptions=assumptions)
+
+
+def _iname_pattern(access: Access) -> tuple[frozenset[str], ...]:
+    return tuple(variables(s) & set(access.domain.inames) for s in access.subscripts)
+
+
+# {{{ bounds
+
+def require_in_bounds(knl: LoopKernel) -> None:
+    """Refuse accesses outside their arrays, for some sizes that the assumptions allow.
+
+    Accesses under a condition or a bound that is read from memory are the user's own to keep inside.
+
+    :raises BoundsError: with the sizes, the instance and the element.
+    """
+    shapes = array_shapes(knl)
+    seen: set[object] = set()
+    for name, accesses in accesses_by_array(knl).items():
+        shape = shapes[name]
+        for a in accesses:
+            key = (shape, id(a.domain), a.subscripts)
+            if not a.affine or not a.certain or key in seen:
+                continue
+            seen.add(key)
+            bad = outside(a.relation, shape, knl.assumptions)
+            if bad is not None:
+                _raise_outside(a, a.domain.named(bad))
+
+
+def _raise_outside(access: Access, instances: InstanceSet) -> None:
+    point = lexmin_point(instances.set, instances.inames)
+    assert point is not None
+    params, values = point
+    element = element_at(access.subscript_relation, params, tuple(values.values()))
+    raise BoundsError(f"'{access.statement}' touches '{access.array}' outside its shape.", array=access.array,
+                      parameters=params, instance=(access.statement, values), element=element,
+                      hint="restrict the domain, guard the statement with if=, or declare a larger shape")
+
+# }}}
+

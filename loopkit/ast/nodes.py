@@ -1,0 +1,123 @@
+"""The loop program after scheduling: what a target prints."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+
+@dataclass(frozen=True)
+class Assign:
+    """``target = value``, or ``target op= value`` for the reduction operation *combine*.
+
+    :ivar statement: id of the statement it comes from.
+    """
+
+    target: p.Variable | p.Subscript
+    value: Expression
+    combine: str | None
+    statement: str
+
+
+@dataclass(frozen=True)
+class For:
+    """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled."""
+
+    iname: str
+    start: Expression
+    stop: Expression
+    step: int
+    body: Block
+    unroll: bool = False
+
+
+@dataclass(frozen=True)
+class If:
+    """``if (condition) then else otherwise``; *comment* says what the condition means to a reader."""
+
+    condition: Expression
+    then: Block
+    otherwise: Block | None = None
+    comment: str = ""
+
+
+@dataclass(frozen=True)
+class Define:
+    """A named integer: ``const int name = value``."""
+
+    name: str
+    value: Expression
+
+
+@dataclass(frozen=True)
+class Sync:
+    """All threads of the block wait for each other; *serves* are the dependences that need it."""
+
+    serves: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Region:
+    """Code without a barrier, run by all threads of the block."""
+
+    body: Block
+
+
+@dataclass(frozen=True)
+class Block:
+    """Nodes one after another."""
+
+    children: tuple[Node, ...] = ()
+
+
+Node = Assign | For | If | Define | Sync | Region | Block
+
+
+@dataclass(frozen=True)
+class Array:
+    """Cells that a function declares: shared by a block, or private to a thread.
+
+    :ivar shape: ``()`` for a scalar.
+    :ivar across_regions: a private one whose value lives from one region to another.
+    """
+
+    name: str
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    shared: bool
+    across_regions: bool = False
+
+
+@dataclass(frozen=True)
+class Function:
+    """One launch as a loop program.
+
+    :ivar extents: of the axes ``g.0`` ... ``l.2`` that are used.
+    :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
+    :ivar arrays: what it declares.
+    """
+
+    name: str
+    extents: Mapping[str, Expression]
+    coordinates: Mapping[str, Expression]
+    arrays: tuple[Array, ...]
+    body: Block
+
+    @property
+    def threads(self) -> int:
+        result = 1
+        for axis in ("l.0", "l.1", "l.2"):
+            extent = self.extents.get(axis, 1)
+            assert isinstance(extent, int)
+            result *= extent
+        return result
+
+
+@dataclass(frozen=True)
+class Program:
+    """The functions of a kernel, one a launch."""
+
+    functions: tuple[Function, ...]

@@ -1,0 +1,75 @@
+"""The loop program as indented text: what ``print(lk.lower(knl))`` shows."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.expr.text import to_text
+
+
+def program_text(program: Program) -> str:
+    """*program* as text, a launch after the other.
+
+    >>> import pymbolic.primitives as p
+    >>> body = Block((For("i", 0, p.Variable("n"), 1, Block((Assign(p.Variable("s"), 1, "sum", "insn"),))),))
+    >>> print(program_text(Program((Function("count", {}, {}, (), body),))))
+    launch count
+      for i in 0 .. n
+        s sum= 1  {id=insn}
+    """
+    return "\n\n".join("\n".join(_function(f)) for f in program.functions)
+
+
+def _function(function: Function) -> Iterator[str]:
+    yield f"launch {function.name}"
+    axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
+    if axes:
+        yield f"  axes {', '.join(axes)}"
+    for iname, value in function.coordinates.items():
+        yield f"  let {iname} = {to_text(value)}"
+    for array in function.arrays:
+        yield f"  {_array(array)}"
+    yield from _lines(function.body, 1)
+
+
+def _array(array: Array) -> str:
+    extents = "".join(f"[{e}]" for e in array.shape)
+    # shared memory lives across regions anyway
+    lasting = " across regions" if array.across_regions and not array.shared else ""
+    return f"{'shared' if array.shared else 'private'} {array.dtype} {array.name}{extents}{lasting}"
+
+
+def _lines(block: Block, depth: int) -> Iterator[str]:
+    for node in block.children:
+        yield from _node(node, depth)
+
+
+def _node(node: Node, depth: int) -> Iterator[str]:
+    pad = "  " * depth
+    match node:
+        case Assign():
+            operator = "=" if node.combine is None else f"{node.combine}="
+            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{id={node.statement}}}"
+        case For():
+            step = "" if node.step == 1 else f" step {node.step}"
+            yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
+                   f"{'  [unroll]' if node.unroll else ''}")
+            yield from _lines(node.body, depth + 1)
+        case If():
+            yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
+            yield from _lines(node.then, depth + 1)
+            if node.otherwise is not None:
+                yield f"{pad}else"
+                yield from _lines(node.otherwise, depth + 1)
+        case Define():
+            yield f"{pad}let {node.name} = {to_text(node.value)}"
+        case Sync():
+            yield f"{pad}barrier"
+            for reason in node.serves:
+                yield f"{pad}  # {reason}"
+        case Region():
+            yield f"{pad}region"
+            yield from _lines(node.body, depth + 1)
+        case Block():
+            yield f"{pad}block"
+            yield from _lines(node, depth + 1)

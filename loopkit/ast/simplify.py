@@ -1,0 +1,98 @@
+"""Simplifications of the loop program that change no instance: neighbouring ifs merge, blocks flatten."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region
+from loopkit.expr.mappers import variables
+
+Names = Mapping[str, Expression]
+
+
+def simplified(block: Block, names: Names | None = None) -> Block:
+    """*block* with nested blocks flattened, empty parts dropped, and neighbours under one condition joined.
+
+    A block inside another keeps its braces only where it gives a name another value.
+
+    :arg names: the integers that are defined around the block.
+    """
+    known = dict(names or {})
+    own: set[str] = set()
+    children: list[Node] = []
+    for node in _flattened(block, known, own):
+        if isinstance(node, Define):
+            if known.get(node.name) == node.value:
+                continue
+            known[node.name] = node.value
+            own.add(node.name)
+            children.append(node)
+            continue
+        for new in _simplified(node, known):
+            last = children[-1] if children else None
+            if isinstance(new, If) and isinstance(last, If) and new.condition == last.condition \
+                    and new.otherwise is None and last.otherwise is None \
+                    and not variables(last.condition) & assigned(last.then):
+                joined = Block((*last.then.children, *new.then.children))
+                children[-1] = If(last.condition, simplified(joined, known), None, last.comment)
+            else:
+                children.append(new)
+    return Block(tuple(children))
+
+
+def assigned(block: Block) -> frozenset[str]:
+    """The variables and arrays that *block* writes."""
+    names: set[str] = set()
+    for node in block.children:
+        match node:
+            case Assign():
+                target = node.target.aggregate if isinstance(node.target, p.Subscript) else node.target
+                names |= variables(target)
+            case If():
+                names |= assigned(node.then) | (assigned(node.otherwise) if node.otherwise is not None else frozenset())
+            case For() | Region():
+                names |= assigned(node.body)
+            case Block():
+                names |= assigned(node)
+            case _:
+                pass
+    return frozenset(names)
+
+
+def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
+    """The nodes of *block*, those of nested blocks among them unless they redefine a name."""
+    for node in block.children:
+        if isinstance(node, Block):
+            defined = {c.name: c.value for c in node.children if isinstance(c, Define)}
+            if any(x in own and known.get(x) != v for x, v in defined.items()):
+                yield node
+            else:
+                yield from _flattened(node, known, own)
+        else:
+            yield node
+
+
+def _simplified(node: Node, names: Names) -> Iterator[Node]:
+    match node:
+        case Block():
+            inner = simplified(node, names)
+            if inner.children:
+                yield inner
+        case For():
+            body = simplified(node.body, {x: v for x, v in names.items() if x != node.iname})
+            if body.children:
+                yield For(node.iname, node.start, node.stop, node.step, body, node.unroll)
+        case If():
+            then = simplified(node.then, names)
+            otherwise = simplified(node.otherwise, names) if node.otherwise is not None else None
+            if then.children or (otherwise is not None and otherwise.children):
+                yield If(node.condition, then, otherwise if otherwise is not None and otherwise.children else None,
+                         node.comment)
+        case Region():
+            body = simplified(node.body, names)
+            if body.children:
+                yield Region(body)
+        case _:
+            yield node

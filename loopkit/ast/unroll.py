@@ -1,0 +1,59 @@
+"""Unrolling in the text, for those who ask for it: each iteration of an ``unr`` loop written out."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.expr.mappers import map_children
+from loopkit.poly.affine import add
+
+Values = Mapping[str, Expression]
+
+
+def written_out(node: Node, values: Values | None = None) -> Node:
+    """*node* with every loop that asks for unrolling as its iterations one after another.
+
+    :arg values: what the loop variables around it stand for.
+    """
+    known = values or {}
+    match node:
+        case For(unroll=True, start=int() as start, stop=int() as stop):
+            return Block(tuple(written_out(node.body, {**known, node.iname: i})
+                               for i in range(start, stop, node.step)))
+        case For():
+            body = written_out(node.body, known)
+            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, _block(body),
+                       node.unroll)
+        case If():
+            otherwise = None if node.otherwise is None else _block(written_out(node.otherwise, known))
+            return If(_put(node.condition, known), _block(written_out(node.then, known)), otherwise, node.comment)
+        case Assign():
+            target = _put(node.target, known)
+            assert isinstance(target, p.Variable | p.Subscript)
+            return Assign(target, _put(node.value, known), node.combine, node.statement)
+        case Define():
+            return Define(node.name, add(_put(node.value, known)))
+        case Region():
+            return Region(_block(written_out(node.body, known)))
+        case Block():
+            return Block(tuple(written_out(c, known) for c in node.children))
+        case Sync():
+            return node
+
+
+def _block(node: Node) -> Block:
+    return node if isinstance(node, Block) else Block((node,))
+
+
+def _put(expr: Expression, values: Values) -> Expression:
+    """*expr* with loop variables replaced and sums of integers folded."""
+    if isinstance(expr, p.Variable):
+        return values.get(expr.name, expr)
+    new = map_children(expr, lambda e: _put(e, values))
+    if isinstance(new, p.Subscript) and new is not expr:
+        return p.Subscript(new.aggregate, tuple(add(i) if isinstance(i, p.Sum | p.Product) else i
+                                                for i in new.index_tuple))
+    return new

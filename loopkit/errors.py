@@ -1,0 +1,268 @@
+"""Every exception class of loopkit: one sentence in the user's words, a witness, a way out."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+
+class LoopkitError(Exception):
+    """Base of every error that loopkit raises on purpose.
+
+    :ivar message: one sentence that names the thing in the user's words.
+    :ivar hint: what would help, or ``None``.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        self.message = message
+        self.hint = hint
+        super().__init__(message)
+
+    def details(self) -> Sequence[str]:
+        """Lines that stand between the sentence and the hint (a witness, a source line)."""
+        return ()
+
+    def __str__(self) -> str:
+        lines = [self.message, *(f"  {line}" for line in self.details())]
+        if self.hint is not None:
+            lines.append(f"  hint: {self.hint}")
+        return "\n".join(lines)
+
+
+class ParseError(LoopkitError):
+    """Text of the kernel language that cannot be read.
+
+    :ivar line: number of the offending line, from 1.
+    :ivar column: column of the offending place, from 1.
+    :ivar expected: what would have been right there.
+    :ivar source: the text of the line.
+    """
+
+    def __init__(self, message: str, *, line: int, column: int, expected: str, source: str,
+                 hint: str | None = None) -> None:
+        self.line = line
+        self.column = column
+        self.expected = expected
+        self.source = source
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return (f"line {self.line}, column {self.column}: expected {self.expected}",
+                f"  {self.source}", "  " + " " * (self.column - 1) + "^")
+
+
+class UnknownNameError(LoopkitError):
+    """A name that the kernel does not know.
+
+    :ivar kind: what the name should have been (``"iname"``, ``"argument"``, ``"statement"``, ...).
+    :ivar name: the name given.
+    :ivar close: known names that look like it.
+    """
+
+    def __init__(self, kind: str, name: str, close: Sequence[str] = (), *, where: str = "the kernel",
+                 hint: str | None = None) -> None:
+        self.kind = kind
+        self.name = name
+        self.close = tuple(close)
+        if hint is None and self.close:
+            hint = "did you mean " + " or ".join(f"'{c}'" for c in self.close) + "?"
+        super().__init__(f"'{name}' is not {_article(kind)} {kind} of {where}.", hint=hint)
+
+
+class PreconditionError(LoopkitError):
+    """A transformation or a call was asked for something that its subject cannot give.
+
+    :ivar subject: the thing that is not as it must be.
+    """
+
+    def __init__(self, message: str, *, subject: str = "", hint: str | None = None) -> None:
+        self.subject = subject
+        super().__init__(message, hint=hint)
+
+
+class NameConflictError(PreconditionError):
+    """A new name that is already taken in the kernel."""
+
+
+class TypeInferenceError(PreconditionError):
+    """A dtype that cannot be inferred, or two that contradict each other."""
+
+
+class ShapeError(PreconditionError):
+    """A shape that cannot be inferred or does not fit."""
+
+
+class ScheduleError(PreconditionError):
+    """An order of loops that the kernel's structure does not allow."""
+
+
+class StorageError(PreconditionError):
+    """A temporary whose declared storage cannot hold the values that are alive at once."""
+
+
+@dataclass(frozen=True)
+class Witness:
+    """A concrete pair of statement instances that a step would run in the wrong order.
+
+    :ivar parameters: values of the kernel's size parameters.
+    :ivar source: id and iname values of the instance that must run first.
+    :ivar sink: id and iname values of the instance that must run later.
+    :ivar array: the array that both touch.
+    :ivar element: the subscripts both touch, where they are affine.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
+    """
+
+    parameters: Mapping[str, int]
+    source: tuple[str, Mapping[str, int]]
+    sink: tuple[str, Mapping[str, int]]
+    array: str
+    element: tuple[int, ...] | None
+    kind: str
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        if self.kind == "explicit":
+            return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} must run before "
+                    f"{instance_text(*self.sink)} (dep=)")
+        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "writes"),
+                         "output": ("writes", "writes too")}[self.kind]
+        subscripts = "" if not self.element else f"[{', '.join(map(str, self.element))}]"
+        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} {first} "
+                f"{self.array}{subscripts}, which {instance_text(*self.sink)} {second}")
+
+
+def instance_text(statement: str, inames: Mapping[str, int]) -> str:
+    """``S[i=0, j=1]``, the form in which every message names a statement instance."""
+    if not inames:
+        return statement
+    return f"{statement}[{', '.join(f'{k}={v}' for k, v in inames.items())}]"
+
+
+class IllegalTransformError(LoopkitError):
+    """A step that would run dependent statement instances in the wrong order, or at once.
+
+    :ivar witness: the instances, the sizes and the element.
+    :ivar hints: what would make it legal.
+    """
+
+    def __init__(self, message: str, witness: Witness, hints: Sequence[str] = ()) -> None:
+        self.witness = witness
+        self.hints = tuple(hints)
+        super().__init__(message, hint="; ".join(hints) if hints else None)
+
+    def details(self) -> Sequence[str]:
+        return (str(self.witness),)
+
+
+class UndecidedError(LoopkitError):
+    """A question about legality that the analysis cannot decide (a subscript read from memory, say).
+
+    :ivar reason: why it cannot be decided.
+    """
+
+    def __init__(self, message: str, reason: str, *, hint: str | None = None) -> None:
+        self.reason = reason
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return (self.reason,)
+
+
+class BoundsError(LoopkitError):
+    """An access outside its array.
+
+    :ivar array: the array.
+    :ivar parameters: values of the size parameters for which it happens.
+    :ivar instance: id and iname values of the statement instance.
+    :ivar element: the subscripts.
+    """
+
+    def __init__(self, message: str, *, array: str, parameters: Mapping[str, int],
+                 instance: tuple[str, Mapping[str, int]], element: tuple[int, ...],
+                 hint: str | None = None) -> None:
+        self.array = array
+        self.parameters = dict(parameters)
+        self.instance = instance
+        self.element = element
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} touches "
+                f"{self.array}[{', '.join(map(str, self.element))}]",)
+
+
+class LimitError(LoopkitError):
+    """More of something than the target has.
+
+    :ivar what: the resource (``"threads per block"``, ``"shared memory per block (bytes)"``, ...).
+    :ivar limit: how much there is.
+    :ivar required: how much the kernel asks for.
+    """
+
+    def __init__(self, what: str, limit: int, required: int, *, where: str, hint: str | None = None) -> None:
+        self.what = what
+        self.limit = limit
+        self.required = required
+        super().__init__(f"{where} needs {required} {what}; the target has {limit}.", hint=hint)
+
+
+class CallError(LoopkitError):
+    """A kernel called with an argument that does not fit.
+
+    :ivar argument: the argument's name.
+    """
+
+    def __init__(self, message: str, *, argument: str, hint: str | None = None) -> None:
+        self.argument = argument
+        super().__init__(message, hint=hint)
+
+
+class CompilerError(LoopkitError):
+    """A compiler that is missing or that rejected the generated text.
+
+    :ivar log: the compiler's own words, or ``""``.
+    """
+
+    def __init__(self, message: str, *, log: str = "", hint: str | None = None) -> None:
+        self.log = log
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return tuple(self.log.splitlines())
+
+
+class DeviceError(LoopkitError):
+    """A GPU, its driver or a library for it that is missing or fails."""
+
+
+class EquivalenceError(LoopkitError):
+    """Two kernels whose results differ by more than the bound.
+
+    :ivar output: the output that differs most.
+    :ivar index: the worst element.
+    :ivar got: its value.
+    :ivar expected: the reference's value.
+    :ivar error: the distance between them.
+    :ivar bound: what was allowed.
+    """
+
+    def __init__(self, message: str, *, output: str, index: tuple[int, ...], got: object, expected: object,
+                 error: float, bound: float) -> None:
+        self.output = output
+        self.index = index
+        self.got = got
+        self.expected = expected
+        self.error = error
+        self.bound = bound
+        super().__init__(message)
+
+
+class InternalError(LoopkitError):
+    """A stage whose result fails its own check: a fault in loopkit, never the user's."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, hint="this is a fault in loopkit; please report it with the kernel")
+
+
+def _article(kind: str) -> str:
+    return "an" if kind[:1] in "aeiou" else "a"

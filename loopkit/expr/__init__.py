@@ -1,0 +1,1 @@
+"""Expressions: nodes, text, walks, dtype rules."""

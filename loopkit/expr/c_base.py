@@ -1,0 +1,181 @@
+"""What stands between dtypes and C text: the types of expressions, conversions, literals and the names of functions."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.c_values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
+from loopkit.expr.dialect import Dialect, suffix
+from loopkit.expr.dtypes import (
+    BOOL,
+    INT32,
+    Lookup,
+    Type,
+    Weak,
+    literal_type,
+    rank_of,
+    real_dtype,
+    resolve,
+    type_of_node,
+)
+
+#: Name and subscripts of an element (``()``: a scalar) to its text.
+Subscripts = Callable[[str, tuple[Expression, ...]], str]
+
+
+def plain_subscripts(name: str, indices: tuple[Expression, ...]) -> str:
+    """The text of a scalar; :raises TypeError: *name* is subscripted."""
+    if indices:
+        raise TypeError(f"no text is known for the elements of '{name}'")
+    return name
+
+
+def constants_only(expr: Expression) -> bool:
+    """Is *expr* a literal that is not negative?"""
+    return isinstance(expr, int | np.integer) and bool(expr >= 0)
+
+
+@dataclass(frozen=True)
+class CBase:
+    """What every printed expression needs.
+
+    :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
+    :ivar subscripts: gives the text of scalars and elements.
+    :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
+    :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
+    :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
+    """
+
+    dialect: Dialect
+    lookup: Lookup
+    subscripts: Subscripts = plain_subscripts
+    nonnegative: Callable[[Expression], bool] = constants_only
+    used: set[str] = field(default_factory=set)
+    axes: Mapping[str, str] = field(default_factory=dict)
+    _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
+
+    # {{{ types
+
+    def _type(self, expr: Expression) -> Type:
+        known = self._types.get(id(expr))
+        if known is not None:
+            return known[1]
+        if isinstance(expr, p.Variable) and expr.name in self.axes:
+            found: Type | None = Weak(1, INT32)
+        else:
+            found = type_of_node(expr, self.lookup, self._type)
+        if found is None:
+            name = expr.name if isinstance(expr, p.Variable) else str(expr)
+            raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
+                                     hint="declare it with add_dtypes")
+        self._types[id(expr)] = (expr, found)          # keeps the id alive
+        return found
+
+    def _own(self, given: Type, want: np.dtype) -> np.dtype:
+        """The dtype in which a value of type *given* is computed where *want* is wanted."""
+        if not isinstance(given, Weak):
+            return given
+        rank = rank_of(want)
+        if given.rank == 1:
+            own = resolve(given)
+            return np.promote_types(own, want) if want.kind == "i" else own
+        if given.rank == 2 and rank >= 2:
+            return real_dtype(want)
+        return want if rank == 3 else resolve(given)
+
+    # }}}
+
+    # {{{ conversions
+
+    def _convert(self, piece: Piece, want: np.dtype | None) -> Piece:
+        """*piece* with the dtype *want*; a cast where it has another."""
+        if want is None or piece.dtype == want:
+            return piece
+        if piece.literal is not None and want.kind in "iuf":
+            return self._literal(piece.literal, want)
+        piece = self._exact(piece)
+        if want.kind == "c":
+            self._need(want)
+        if piece.dtype.kind == "c":
+            self._need(piece.dtype)
+            if want.kind != "c":
+                real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
+                return self._convert(real, want)
+        return self._cast(piece, want)
+
+    def _cast(self, piece: Piece, want: np.dtype) -> Piece:
+        if want.kind == "c" and self.dialect.complex_calls:
+            part = real_dtype(want)
+            if piece.dtype.kind != "c" and piece.dtype != part:
+                piece = self._cast(piece, part)
+            return Piece(f"{self.dialect.type_name(want)}({piece.text})", PRIMARY, want, want)
+        return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
+
+    def _exact(self, piece: Piece) -> Piece:
+        """*piece* as a C value of its own dtype."""
+        if piece.exact:
+            return piece
+        if piece.literal is not None:
+            return self._literal(piece.literal, piece.dtype, typed=True)
+        return self._cast(replace(piece, dtype=piece.c_dtype), piece.dtype)
+
+    # }}}
+
+    # {{{ literals
+
+    def _literal_dtype(self, value: object, want: np.dtype) -> np.dtype:
+        given = literal_type(value)
+        if isinstance(given, Weak) and given.rank == 1 and want.kind in "iufc":
+            return real_dtype(want)
+        return self._own(given, want)
+
+    def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
+        """The number *value* as one of *dtype*.
+
+        :arg typed: an integer's type is *dtype* in C too, not just one that C converts.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if dtype == BOOL:
+            return Piece(self.dialect.truth[bool(value)], PRIMARY, BOOL, BOOL)
+        if dtype.kind == "c":
+            number = complex(value)                                     # type: ignore[call-overload]
+            part = real_dtype(dtype)
+            self._need(dtype)
+            parts = [self._literal(number.real, part), self._literal(number.imag, part)]
+            return self._call(self.dialect.complex_maker.format(dtype.name), parts, dtype)
+        if dtype.kind == "f":
+            piece = real_literal(float(value), dtype)                   # type: ignore[arg-type]
+            self.used.update({"INFINITY", "NAN"} & {piece.text.removeprefix("-")})
+            return piece
+        return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
+
+    # }}}
+
+    # {{{ functions
+
+    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype) -> Piece:
+        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, dtype)
+
+    def _function_name(self, name: str, dtype: np.dtype) -> str:
+        text, is_helper = self.dialect.function(name, dtype)
+        if is_helper:
+            self.used.add(text)
+        return text
+
+    def _helper(self, name: str, dtype: np.dtype) -> str:
+        if dtype.kind == "c":
+            self._need(dtype)
+        full = f"{name}_{suffix(dtype)}"
+        self.used.add(full)
+        return full
+
+    def _need(self, dtype: np.dtype) -> None:
+        self.used.add(str(dtype))
+
+    # }}}

@@ -1,0 +1,106 @@
+"""Values in C text: how tight they bind, what type they have, and how literals are spelled."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT32
+
+#: How tight C's operators bind.
+TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Text of a value.
+
+    :ivar precedence: how tight its outermost operator binds.
+    :ivar dtype: the dtype that the value has by our rules.
+    :ivar c_dtype: the type that the text has in C. Where the two differ the C value is congruent to ours: it was
+        computed wider than the dtype.
+    :ivar literal: the value of a literal.
+    :ivar divides: its outermost operator is ``/`` or ``%``.
+    """
+
+    text: str
+    precedence: int
+    dtype: np.dtype
+    c_dtype: np.dtype
+    literal: int | None = None
+    divides: bool = False
+
+    @property
+    def exact(self) -> bool:
+        return self.dtype == self.c_dtype
+
+
+def promoted(dtype: np.dtype) -> np.dtype:
+    """C's integer promotion."""
+    return INT32 if dtype.kind in "iub" and dtype.itemsize < 4 else dtype
+
+
+def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
+    """C's usual arithmetic conversions of real types."""
+    if a == b:
+        return promoted(a)
+    if "f" in (a.kind, b.kind):
+        if a.kind == b.kind:
+            return FLOAT64
+        return a if a.kind == "f" else b
+    if "c" in (a.kind, b.kind):
+        return np.promote_types(a, b)
+    a, b = promoted(a), promoted(b)
+    if a.itemsize != b.itemsize:
+        return a if a.itemsize > b.itemsize else b
+    return a if a.kind == "u" or a == b else b
+
+
+def inside(piece: Piece, precedence: int) -> str:
+    """*piece* as an operand of an operator that binds as tight as *precedence*."""
+    return piece.text if piece.precedence >= precedence else f"({piece.text})"
+
+
+# {{{ literals
+
+def real_literal(value: float, dtype: np.dtype) -> Piece:
+    """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``."""
+    if np.isfinite(value):
+        with np.errstate(over="ignore"):
+            rounded = dtype.type(value)
+        text = np.format_float_scientific(rounded, trim="-", exp_digits=1) if _is_extreme(abs(float(rounded))) \
+            else np.format_float_positional(rounded, trim="0")
+        if np.isfinite(rounded):
+            text += "f" if dtype == FLOAT32 else ""
+            return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
+        value = float(rounded)
+    name = "NAN" if np.isnan(value) else "INFINITY"
+    sign = "-" if value < 0 else ""
+    return Piece(f"{sign}{name}", UNARY if sign else PRIMARY, dtype, dtype)
+
+
+def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
+    """*value* as a literal of an integer *dtype*.
+
+    :arg typed: its type is *dtype* in C too, not just one that C converts.
+    :raises TypeInferenceError: it does not fit.
+    """
+    info = np.iinfo(dtype)
+    if not info.min <= value <= info.max and not -info.max <= value < 0:
+        raise TypeInferenceError(f"The number {value} does not fit into {dtype}.", subject=str(value),
+                                 hint=f"cast one operand to a wider dtype, or write cast({dtype}, ...)")
+    wide = not -2**31 <= value < 2**31
+    c_dtype = dtype if dtype.itemsize >= 4 and (wide or typed) else INT32
+    mark = {INT32: "", UINT32: "u", INT64: "LL"}.get(c_dtype, "ULL")
+    if value in (-2**31, -2**63):
+        text, precedence = f"({value + 1}{mark} - 1)", PRIMARY          # C has no negative literals
+    else:
+        text, precedence = f"{value}{mark}", UNARY if value < 0 else PRIMARY
+    return Piece(text, precedence, dtype, c_dtype, value)
+
+
+def _is_extreme(value: float) -> bool:
+    return value != 0 and not 1e-5 <= value < 1e16
+
+# }}}

@@ -1,0 +1,109 @@
+"""What differs between the C-family languages that expressions are printed in: one table each."""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loopkit.expr.helpers import POWER, calls, template
+
+_SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
+
+#: Names in C of what the language calls otherwise, for reals.
+_REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
+_PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+
+
+def suffix(dtype: np.dtype) -> str:
+    """``f32`` for float32, ``i64`` for int64, ``c64`` for complex64: what helper functions are called by."""
+    return f"{dtype.kind}{8 * dtype.itemsize}"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A C-family language.
+
+    :ivar name: ``"c"`` or ``"cuda"``.
+    :ivar types: the name of each dtype's type, by numpy's name of it.
+    :ivar qualifier: what stands before a helper function.
+    :ivar helped: real functions that the language has not and that a helper gives.
+    :ivar integer_functions: names of functions of integers that the language has, by ``"min_i32"``.
+    :ivar complex_names: names of complex functions; *complex_marked*: with ``f`` behind them for complex64.
+    :ivar complex_calls: a conversion to complex is a call of the type.
+    :ivar truth: false and true.
+    :ivar int_predicates: ``isnan`` and its like give an int.
+    :ivar constants: text of the macros ``INFINITY`` and ``NAN`` where the language has none.
+    :ivar complex_text: what complex numbers need, by dtype; ``None`` as the key: what all of them need.
+    :ivar includes: the first lines of every text.
+    :ivar unroll: lines before a loop that is to be unrolled.
+    """
+
+    name: str
+    types: Mapping[str, str]
+    qualifier: str
+    helped: frozenset[str] = frozenset()
+    integer_functions: Mapping[str, str] = field(default_factory=dict)
+    complex_names: Mapping[str, str] = field(default_factory=dict)
+    complex_marked: bool = False
+    complex_calls: bool = False
+    complex_maker: str = "{0}"
+    truth: tuple[str, str] = ("0", "1")
+    int_predicates: bool = True
+    constants: Mapping[str, str] = field(default_factory=dict)
+    complex_text: Mapping[str | None, str] = field(default_factory=dict)
+    includes: tuple[str, ...] = ()
+    unroll: tuple[str, ...] = ()
+
+    def type_name(self, dtype: np.dtype) -> str:
+        """The type of an element of *dtype*."""
+        return self.types[dtype.name]
+
+    def function(self, name: str, dtype: np.dtype) -> tuple[str, bool]:
+        """What the language calls the function *name* of operands of *dtype*, and whether it is a helper."""
+        if dtype.kind == "f":
+            if name in _PREDICATES:
+                return name, False
+            if name not in self.helped:
+                return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else ""), False
+        elif dtype.kind == "c":
+            mark = "f" if self.complex_marked and dtype.itemsize == 8 else ""
+            return self.complex_names[name] + mark, False
+        full = f"{name}_{suffix(dtype)}"
+        own = self.integer_functions.get(full)
+        return (full, True) if own is None else (own, False)
+
+    def preamble(self, used: Collection[str]) -> str:
+        """The text that must stand before expressions that used the helpers *used*; ``""`` or whole lines."""
+        parts = ["\n".join(self.includes)] if self.includes else []
+        parts += [text for name, text in self.constants.items() if name in used]
+        complexes = [name for name in ("complex64", "complex128") if name in used]
+        if complexes:
+            parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
+        parts += [self._helper(name) for name in _in_order(used)]
+        return "".join(part.strip("\n") + "\n" for part in parts)
+
+    def _helper(self, name: str) -> str:
+        found = _SUFFIX.match(name)
+        assert found is not None, name
+        kind, bits = found["suffix"][0], int(found["suffix"][1:])
+        dtype = np.dtype({"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + str(bits))
+        power = POWER.match(found["name"])
+        product = "*".join(["x"] * int(power["exponent"])) if power else ""
+        return (template(found["name"], kind).replace("QUALIFIER", self.qualifier)
+                .replace("TYPE", self.type_name(dtype)).replace("NAME", name).replace("PRODUCT", product)
+                .replace("SUFFIX", found["suffix"]).replace("MARK", "f" if found["suffix"] == "f32" else ""))
+
+
+def _in_order(used: Collection[str]) -> list[str]:
+    """The helpers in *used* and those that they call, which come first."""
+    result: dict[str, None] = {}
+    for name in sorted(used):
+        found = _SUFFIX.match(name)
+        if found is None:
+            continue
+        for other in calls(found["name"], found["suffix"][0]):
+            result[f"{other}_{found['suffix']}"] = None
+        result[name] = None
+    return list(result)

@@ -1,0 +1,310 @@
+"""Dtype rules: numpy's promotion, in which Python's scalars, literals, inames and value arguments are weak.
+
+A weak operand brings its kind (int, float, complex) but not its width: ``i*a[j]`` and ``2.5*a[j]`` have the dtype
+of ``a``. Where an expression is weak as a whole it gets the dtype of its value arguments, else int32, float64 or
+complex128. Three rules depart from numpy on purpose: ``/`` of integers gives float64 whatever their width, truth
+values count as weak integers in arithmetic (numpy's ``True + True`` is ``True``), and a negative literal as the
+exponent of an integer gives float64, as ``/`` does.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
+
+BOOL, INT32, INT64, UINT32, UINT64, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
+    np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float32", "float64", "complex64", "complex128"))
+
+_INT, _FLOAT, _COMPLEX = 1, 2, 3
+_RANKS = {"b": 0, "i": _INT, "u": _INT, "f": _FLOAT, "c": _COMPLEX}
+_DEFAULTS = {_INT: INT32, _FLOAT: FLOAT64, _COMPLEX: COMPLEX128}
+_KINDS = {_INT: "int", _FLOAT: "float", _COMPLEX: "complex"}
+
+#: Functions that take complex arguments.
+COMPLEX_FUNCTIONS = frozenset({
+    "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "abs", "real", "imag", "conj", "pow"})
+
+
+@dataclass(frozen=True)
+class Weak:
+    """The type of an operand that adapts to its surroundings.
+
+    :ivar rank: 1, 2 or 3 for an integer, a real or a complex number.
+    :ivar dtype: what it is where nothing else decides; ``None`` for a literal.
+    """
+
+    rank: int
+    dtype: np.dtype | None = None
+
+    def __str__(self) -> str:
+        return f"weak {_KINDS[self.rank]}"
+
+
+Type = np.dtype | Weak
+
+#: The type of a name (an array's is that of its elements); ``None`` where it is not known yet.
+Lookup = Callable[[str], Type | None]
+
+WEAK_INT, WEAK_FLOAT, WEAK_COMPLEX = Weak(_INT), Weak(_FLOAT), Weak(_COMPLEX)
+
+
+def weak(dtype: np.dtype) -> Type:
+    """The type of an iname or a value argument of *dtype*; truth values are not weak."""
+    return _weak(dtype)
+
+
+@lru_cache(maxsize=64)
+def _weak(dtype: np.dtype) -> Type:
+    rank = _RANKS[dtype.kind]
+    return Weak(rank, dtype) if rank else dtype
+
+
+def resolve(given: Type) -> np.dtype:
+    """The dtype of a type that nothing around it decides."""
+    if isinstance(given, Weak):
+        return given.dtype or _DEFAULTS[given.rank]
+    return given
+
+
+def rank_of(given: Type) -> int:
+    """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers."""
+    return given.rank if isinstance(given, Weak) else _RANKS[given.kind]
+
+
+def literal_type(value: object) -> Type:
+    """The type of a number: numpy's scalars have their dtype, Python's are weak."""
+    if isinstance(value, np.generic):
+        return value.dtype
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        if -2**31 <= value < 2**31:
+            return WEAK_INT
+        return Weak(_INT, INT64 if -2**63 <= value < 2**63 else UINT64)
+    if isinstance(value, float):
+        return WEAK_FLOAT
+    if isinstance(value, complex):
+        return WEAK_COMPLEX
+    raise TypeError(f"{value!r} is no number of the kernel language")
+
+
+# {{{ promotion
+
+@lru_cache(maxsize=1024)
+def join(a: Type, b: Type) -> Type:
+    """The common type of two values, as of the branches of an ``if``.
+
+    >>> join(WEAK_INT, FLOAT32), join(INT32, FLOAT32)
+    (dtype('float32'), dtype('float64'))
+    """
+    if isinstance(a, Weak):
+        return _join_weak(a, b) if isinstance(b, Weak) else _join_mixed(b, a)
+    return _join_mixed(a, b) if isinstance(b, Weak) else np.promote_types(a, b)
+
+
+def _join_weak(a: Weak, b: Weak) -> Weak:
+    if a.rank != b.rank:
+        return a if a.rank > b.rank else b
+    if a.dtype is None or b.dtype is None:
+        return b if a.dtype is None else a
+    return Weak(a.rank, np.promote_types(a.dtype, b.dtype))
+
+
+def _join_mixed(a: np.dtype, b: Weak) -> Type:
+    rank = _RANKS[a.kind]
+    if rank == 0:
+        return b
+    if b.rank <= rank:
+        return a
+    if b.rank == _FLOAT:
+        return FLOAT64
+    return COMPLEX64 if a == FLOAT32 else COMPLEX128
+
+
+def arithmetic(a: Type, b: Type) -> Type:
+    """The type of ``a + b`` and ``a*b``: :func:`join`, in which truth values are integers."""
+    joined = join(a, b)
+    return WEAK_INT if joined == BOOL else joined
+
+
+def division(a: Type, b: Type) -> Type:
+    """The type of ``a / b``: that of integers is float64, weak for weak ones."""
+    joined = arithmetic(a, b)
+    if rank_of(joined) > _INT:
+        return joined
+    return WEAK_FLOAT if isinstance(joined, Weak) else FLOAT64
+
+
+def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
+    """The type in which ``a`` and ``b`` are compared; integers are compared as what they are, never wrapped.
+
+    :arg literals: the operands that are integer literals.
+    """
+    joined = join(a, b)
+    if rank_of(joined) != _INT or isinstance(joined, Weak) or not (isinstance(a, Weak) or isinstance(b, Weak)):
+        return joined
+    info = np.iinfo(joined)
+    values = [v for v in literals if isinstance(v, int)]
+    if values and all(info.min <= v <= info.max for v in values):
+        return joined
+    return np.promote_types(resolve(a), resolve(b))
+
+
+def as_float(given: Type) -> Type:
+    """Integers and truth values as the real type that functions compute them in."""
+    if rank_of(given) > _INT:
+        return given
+    return WEAK_FLOAT if isinstance(given, Weak) else FLOAT64
+
+
+def real_part(given: Type) -> Type:
+    """The type of the real part of a number."""
+    if isinstance(given, Weak):
+        if given.rank < _COMPLEX:
+            return given
+        return Weak(_FLOAT, None if given.dtype is None else real_dtype(given.dtype))
+    return real_dtype(given)
+
+
+def real_dtype(dtype: np.dtype) -> np.dtype:
+    """float32 for complex64, float64 for complex128, else *dtype*."""
+    return {COMPLEX64: FLOAT32, COMPLEX128: FLOAT64}.get(dtype, dtype)
+
+# }}}
+
+
+# {{{ expressions
+
+def type_of(expr: Expression, lookup: Lookup) -> Type | None:
+    """The type of an expression, weak or not; ``None`` where a name's type that decides it is not known yet.
+
+    :raises TypeInferenceError: an operation that its operands do not have.
+    """
+    return type_of_node(expr, lookup, lambda e: type_of(e, lookup))
+
+
+def dtype_of(expr: Expression, lookup: Lookup) -> np.dtype | None:
+    """The dtype of an expression by itself; ``None`` where it is not known yet.
+
+    >>> names = {"a": FLOAT32, "i": weak(INT32)}
+    >>> i, a = p.Variable("i"), p.Variable("a")
+    >>> dtype_of(p.Product((i, p.Subscript(a, i))), names.get)
+    dtype('float32')
+    >>> dtype_of(p.Quotient(i, 2), names.get)
+    dtype('float64')
+
+    :raises TypeInferenceError: an operation that its operands do not have.
+    """
+    found = type_of(expr, lookup)
+    return None if found is None else resolve(found)
+
+
+def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression], Type | None]) -> Type | None:
+    """The type of *expr* from the types of its operands, which *child* gives."""
+    match expr:
+        case p.Variable():
+            return lookup(expr.name)
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            return lookup(name)
+        case p.Sum() | p.Product():
+            found = _fold(arithmetic, expr.children, child)
+            return WEAK_INT if found == BOOL else found
+        case p.Quotient():
+            return _fold(division, (expr.numerator, expr.denominator), child)
+        case p.FloorDiv() | p.Remainder():
+            return _no_complex(expr, _fold(arithmetic, (expr.numerator, expr.denominator), child))
+        case p.Power():
+            return power_type(_fold(arithmetic, (expr.base, expr.exponent), child), expr.exponent)
+        case p.Min() | p.Max():
+            return _no_complex(expr, _fold(join, expr.children, child))
+        case p.If():
+            return _fold(join, (expr.then, expr.else_), child)
+        case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
+            return BOOL
+        case TypeCast():
+            return expr.dtype
+        case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
+            return function_type(name, _fold(join, expr.parameters, child))
+        case Reduction():
+            operand = child(expr.expr)
+            return None if operand is None else reduction_type(expr.operation, operand)
+        case p.ExpressionNode():
+            return None
+        case _:
+            return literal_type(expr)
+
+
+def _fold(f: Callable[[Type, Type], Type], operands: tuple[Expression, ...],
+          child: Callable[[Expression], Type | None]) -> Type | None:
+    found: Type | None = None
+    for operand in operands:
+        new = child(operand)
+        if new is None:
+            return None
+        found = new if found is None else f(found, new)
+    return found
+
+
+def power_type(joined: Type | None, exponent: Expression) -> Type | None:
+    """The type of ``base**exponent`` from the :func:`arithmetic` type of the two."""
+    if joined is not None and isinstance(exponent, int) and exponent < 0:
+        return as_float(joined)
+    return joined
+
+
+def function_type(name: str, argument: Type | None) -> Type | None:
+    """The type of a call of *name* from the joined type of its arguments.
+
+    :raises TypeInferenceError: the arguments are complex, and *name* is not made for that.
+    """
+    kind = FUNCTIONS[name].kind
+    if kind == "predicate":
+        return BOOL
+    if argument is None:
+        return None
+    if rank_of(argument) == _COMPLEX and name not in COMPLEX_FUNCTIONS:
+        raise TypeInferenceError(f"'{name}' takes no complex numbers.", subject=name,
+                                 hint="apply it to real(z), imag(z) or abs(z)")
+    match kind:
+        case "float":
+            return as_float(argument)
+        case "magnitude" | "part":
+            return WEAK_INT if argument == BOOL else real_part(argument)
+        case _:
+            return WEAK_INT if argument == BOOL else argument
+
+
+def reduction_type(operation: str, operand: Type) -> np.dtype:
+    """The dtype of a reduction's accumulator: its operand's; truth values are counted in int32.
+
+    :raises TypeInferenceError: the minimum or maximum of complex numbers.
+    """
+    combine = REDUCTIONS[operation].combine
+    if combine in ("and", "or"):
+        return BOOL
+    if combine in ("min", "max") and rank_of(operand) == _COMPLEX:
+        raise TypeInferenceError(f"Complex numbers have no {combine}imum.", subject=f"{combine}imum",
+                                 hint="reduce their abs")
+    dtype = resolve(operand)
+    return INT32 if dtype == BOOL and combine in ("+", "*") else dtype
+
+
+def _no_complex(expr: Expression, found: Type | None) -> Type | None:
+    if found is not None and rank_of(found) == _COMPLEX:
+        what = next(word for node, word in _WORDS.items() if isinstance(expr, node))
+        raise TypeInferenceError(f"Complex numbers have no {what}.", subject=what)
+    return found
+
+
+_WORDS: Mapping[type, str] = {p.Min: "minimum", p.Max: "maximum", p.FloorDiv: "floor division",
+                              p.Remainder: "remainder"}
+
+# }}}

@@ -1,0 +1,104 @@
+"""Integer expressions of shapes, grids and bounds, compiled to closures that a call can afford."""
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+#: Parameter values in, the expression's value out.
+Evaluator = Callable[[Mapping[str, int]], int]
+
+_COMPARE: Mapping[str, Callable[[int, int], bool]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
+    """The value of an integer expression; ``//`` and ``%`` round down, as in Python.
+
+    >>> import pymbolic.primitives as p
+    >>> evaluate(p.FloorDiv(p.Sum((p.Variable("n"), 15)), 16), {"n": 100})
+    7
+
+    :raises KeyError: a name of *expr* has no value in *values*.
+    :raises TypeError: *expr* holds a node that is no integer arithmetic.
+    """
+    return evaluator(expr)(values)
+
+
+@lru_cache(maxsize=4096)
+def evaluator(expr: Expression) -> Evaluator:
+    """*expr* as a function of parameter values.
+
+    :raises TypeError: *expr* holds a node that is no integer arithmetic.
+    """
+    shifted = parameter_plus_constant(expr)
+    if shifted is not None:
+        name, constant = shifted
+        return lambda values: values[name] + constant
+    match expr:
+        case bool() | int():
+            constant = int(expr)
+            return lambda values: constant
+        case p.Sum(children=children):
+            return _fold(operator.add, children)
+        case p.Product(children=children):
+            return _fold(operator.mul, children)
+        case p.FloorDiv(numerator=numerator, denominator=denominator):
+            return _binary(operator.floordiv, numerator, denominator)
+        case p.Remainder(numerator=numerator, denominator=denominator):
+            return _binary(operator.mod, numerator, denominator)
+        case p.Min(children=children):
+            lows = _all(children)
+            return lambda values: min(f(values) for f in lows)
+        case p.Max(children=children):
+            highs = _all(children)
+            return lambda values: max(f(values) for f in highs)
+        case p.Comparison(left=left, operator=op, right=right):
+            return _binary(_COMPARE[str(op)], left, right)
+        case p.LogicalAnd(children=children):
+            every = _all(children)
+            return lambda values: int(all(f(values) for f in every))
+        case p.LogicalOr(children=children):
+            some = _all(children)
+            return lambda values: int(any(f(values) for f in some))
+        case p.LogicalNot(child=child):
+            inner = evaluator(child)
+            return lambda values: int(not inner(values))
+        case p.If(condition=condition, then=then, else_=else_):
+            test, yes, no = _all((condition, then, else_))
+            return lambda values: yes(values) if test(values) else no(values)
+        case _:
+            raise TypeError(f"{expr!r} is no integer arithmetic")
+
+
+def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:
+    """``(n, c)`` where *expr* is the variable ``n`` plus the integer ``c``, else ``None``."""
+    terms = expr.children if isinstance(expr, p.Sum) else (expr,)
+    names = [t.name for t in terms if isinstance(t, p.Variable)]
+    constants = [t for t in terms if isinstance(t, int)]
+    if len(names) == 1 and len(constants) == len(terms) - 1:
+        return names[0], sum(constants)
+    return None
+
+
+def _all(exprs: tuple[Expression, ...]) -> tuple[Evaluator, ...]:
+    return tuple(evaluator(e) for e in exprs)
+
+
+def _binary(f: Callable[[int, int], int], left: Expression, right: Expression) -> Evaluator:
+    a, b = evaluator(left), evaluator(right)
+    return lambda values: int(f(a(values), b(values)))
+
+
+def _fold(f: Callable[[int, int], int], children: tuple[Expression, ...]) -> Evaluator:
+    first, *rest = _all(children)
+
+    def run(values: Mapping[str, int]) -> int:
+        result = first(values)
+        for part in rest:
+            result = f(result, part(values))
+        return result
+    return run

@@ -1,0 +1,52 @@
+"""The functions and dtype names of the kernel language, as frozen data."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that expressions may call.
+
+    :ivar name: its name in the language.
+    :ivar arity: the number of its arguments.
+    :ivar kind: its result: ``"float"`` (floating, integers count as float64), ``"preserve"`` (the dtype of its
+        arguments), ``"predicate"`` (bool), ``"magnitude"`` and ``"part"`` (real of a complex argument, else the
+        argument's dtype), ``"complex"`` (complex for complex arguments, else the argument's dtype).
+    """
+
+    name: str
+    arity: int
+    kind: str
+
+
+_UNARY_FLOAT = ("sqrt rsqrt cbrt exp exp2 exp10 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh "
+                "asinh acosh atanh sinpi cospi erf erfc lgamma tgamma")
+_UNARY_PRESERVE = "floor ceil round rint trunc"
+_BINARY_FLOAT = "pow atan2 fmod hypot copysign fmin fmax fdim remainder nextafter"
+_PREDICATES = "isnan isinf isfinite signbit"
+
+#: Every function of the language by name. ``min``, ``max``, ``if`` and ``cast`` are syntax, not functions.
+FUNCTIONS: dict[str, Function] = {f.name: f for f in (
+    *(Function(name, 1, "float") for name in _UNARY_FLOAT.split()),
+    *(Function(name, 1, "preserve") for name in _UNARY_PRESERVE.split()),
+    *(Function(name, 2, "float") for name in _BINARY_FLOAT.split()),
+    *(Function(name, 1, "predicate") for name in _PREDICATES.split()),
+    Function("abs", 1, "magnitude"), Function("fabs", 1, "float"), Function("fma", 3, "float"),
+    Function("real", 1, "part"), Function("imag", 1, "part"), Function("conj", 1, "complex"))}
+
+_DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
+
+#: Every spelling of a dtype that the language reads, and numpy's name for it.
+DTYPE_NAMES: dict[str, str] = {
+    **{name: name for name in _DTYPES.split()},
+    "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
+    "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
+    "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128",
+    "int": "int64", "single": "float32", "float": "float64", "double": "float64", "complex": "complex128",
+    "bool_": "bool"}
+
+#: Suffixes of number literals: ``1.5f``, ``1.5f64``, ``3i32``, ``3u8``.
+LITERAL_SUFFIXES: dict[str, str] = {
+    "f": "float32", "f32": "float32", "f64": "float64",
+    **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}}

@@ -1,0 +1,130 @@
+"""loopkit's own expression nodes beside pymbolic's, and the functions and reductions of the language."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.mapper.stringifier import PREC_NONE, StringifyMapper
+from pymbolic.typing import Expression
+
+from loopkit.expr.build import product_of, sum_of
+
+
+class _Text(StringifyMapper[[]]):
+    """What ``str()`` of our nodes gives: enough for a message, also where they stand inside pymbolic's."""
+
+    def map_reduction(self, expr: Reduction, enclosing_prec: int) -> str:
+        inames = expr.inames[0] if len(expr.inames) == 1 else f"[{', '.join(expr.inames)}]"
+        return f"{expr.operation}({inames}, {self.rec(expr.expr, PREC_NONE)})"
+
+    def map_type_cast(self, expr: TypeCast, enclosing_prec: int) -> str:
+        return f"cast({expr.dtype_name}, {self.rec(expr.child, PREC_NONE)})"
+
+    def map_neutral(self, expr: Neutral, enclosing_prec: int) -> str:
+        return f"neutral({expr.operation})"
+
+
+class _Node(p.ExpressionNode):
+    """Base of our nodes; it teaches them to print."""
+
+    def make_stringifier(self, originating_stringifier: object = None) -> StringifyMapper[[]]:
+        return _Text()
+
+
+@p.expr_dataclass()
+class Reduction(_Node):
+    """``sum([i, j], expr)``: *operation* over *inames* of *expr*.
+
+    It exists between parsing and the making of the kernel only: a kernel holds its reductions as
+    statements (init, update, final), see :class:`loopkit.kernel.statement.ReductionNode`.
+    """
+
+    operation: str
+    inames: tuple[str, ...]
+    expr: Expression
+
+
+@p.expr_dataclass()
+class TypeCast(_Node):
+    """``cast(float32, child)``: *child* converted to the dtype called *dtype_name*."""
+
+    dtype_name: str
+    child: Expression
+
+    @property
+    def dtype(self) -> np.dtype:
+        return np.dtype(self.dtype_name)
+
+
+@p.expr_dataclass()
+class Neutral(_Node):
+    """The neutral element of a reduction operation; it gets its value with the accumulator's dtype."""
+
+    operation: str
+
+
+@dataclass(frozen=True)
+class ReductionOperation:
+    """What a reduction combines with; a new one is one frozen value.
+
+    :ivar name: its name in the language.
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``.
+    """
+
+    name: str
+    combine: str
+
+    def neutral(self, dtype: np.dtype) -> object:
+        """The neutral element as a numpy scalar of *dtype*."""
+        match self.combine:
+            case "+":
+                return dtype.type(0)
+            case "*":
+                return dtype.type(1)
+            case "or":
+                return np.bool_(False)
+            case "and":
+                return np.bool_(True)
+            case "min":
+                return _largest(dtype)
+            case "max":
+                return _smallest(dtype)
+            case _:
+                raise ValueError(self.combine)
+
+    def apply(self, a: Expression, b: Expression) -> Expression:
+        """``a combined with b`` as an expression."""
+        match self.combine:
+            case "+":
+                return sum_of(a, b)
+            case "*":
+                return product_of(a, b)
+            case "min":
+                return p.Min((a, b))
+            case "max":
+                return p.Max((a, b))
+            case "and":
+                return p.LogicalAnd((a, b))
+            case "or":
+                return p.LogicalOr((a, b))
+            case _:
+                raise ValueError(self.combine)
+
+
+def _largest(dtype: np.dtype) -> object:
+    if dtype.kind == "f":
+        return dtype.type(np.inf)
+    return np.bool_(True) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).max)
+
+
+def _smallest(dtype: np.dtype) -> object:
+    if dtype.kind == "f":
+        return dtype.type(-np.inf)
+    return np.bool_(False) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).min)
+
+
+REDUCTIONS = {op.name: op for op in (
+    ReductionOperation("sum", "+"), ReductionOperation("product", "*"),
+    ReductionOperation("min", "min"), ReductionOperation("max", "max"),
+    ReductionOperation("any", "or"), ReductionOperation("all", "and"))}

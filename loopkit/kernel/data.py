@@ -1,0 +1,70 @@
+"""Arguments, temporaries and substitution rules of a kernel."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from pymbolic.typing import Expression
+
+
+class AddressSpace(Enum):
+    """Where a temporary lives; the values are loopy's names."""
+
+    PRIVATE = "private"
+    LOCAL = "local"
+    GLOBAL = "global"
+
+    def __str__(self) -> str:
+        return self.value
+
+
+@dataclass(frozen=True)
+class GlobalArg:
+    """An array argument in global memory.
+
+    :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
+    :ivar shape_like: an input as large as which a call allocates this output (a stencil's, say); set by
+        ``make_kernel``.
+    """
+
+    name: str
+    dtype: np.dtype | None = None
+    shape: tuple[Expression, ...] | None = None
+    shape_like: str | None = None
+
+
+@dataclass(frozen=True)
+class ValueArg:
+    """A scalar argument passed by value: a size parameter or a number."""
+
+    name: str
+    dtype: np.dtype | None = None
+
+
+Argument = GlobalArg | ValueArg
+
+
+@dataclass(frozen=True)
+class TemporaryVariable:
+    """A temporary: a value carried between statements.
+
+    :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
+    :ivar address_space: ``None``: settled in lowering from who writes and who reads.
+    :ivar fixed: the user declared both, so that its storage is exactly that or refused.
+    """
+
+    name: str
+    dtype: np.dtype | None = None
+    shape: tuple[Expression, ...] | None = None
+    address_space: AddressSpace | None = None
+    fixed: bool = False
+
+
+@dataclass(frozen=True)
+class SubstitutionRule:
+    """``name(arguments) := expr``."""
+
+    name: str
+    arguments: tuple[str, ...]
+    expr: Expression

@@ -1,0 +1,178 @@
+"""LoopKernel: a frozen program with an order."""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.options import Options
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tree import Path, Tree, paths
+from loopkit.poly.sets import Set, universe_params
+
+#: What higher floors offer on a kernel (calling it, its HTML form); filled by ``loopkit/__init__.py``.
+ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LoopKernel:
+    """Statements, the tree that orders them, and the data they touch.
+
+    :ivar name: the name of the generated function.
+    :ivar arguments: in order; arrays and values.
+    :ivar temporaries: by name.
+    :ivar statements: in textual order, reductions as their init, update and final statements.
+    :ivar tree: the reference order, as transformed so far.
+    :ivar reductions: the reduction nodes by name.
+    :ivar tags: iname tags by iname.
+    :ivar substitutions: substitution rules by name.
+    :ivar assumptions: what is known about the parameters.
+    :ivar options: choices of code generation.
+    :ivar history: the transformations that made it.
+    :ivar obligations: what was assumed instead of proven, in words.
+    :ivar carried: gives the dependences brought along by the last transformation (owned by
+        :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
+    :ivar memo: results of analyses of this very kernel, by name.
+    """
+
+    name: str
+    arguments: tuple[Argument, ...]
+    temporaries: Mapping[str, TemporaryVariable]
+    statements: tuple[Statement, ...]
+    tree: Tree
+    reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
+    tags: Mapping[str, InameTag] = field(default_factory=dict)
+    substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
+    assumptions: Set = field(default_factory=universe_params)
+    options: Options = field(default_factory=Options)
+    history: tuple[HistoryStep, ...] = ()
+    obligations: tuple[str, ...] = ()
+    carried: Callable[[], Any] | None = field(default=None, repr=False)
+    memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    # {{{ looking things up
+
+    @cached_property
+    def statement_by_id(self) -> Mapping[str, Statement]:
+        return {s.id: s for s in self.statements}
+
+    @cached_property
+    def argument_by_name(self) -> Mapping[str, Argument]:
+        return {a.name: a for a in self.arguments}
+
+    @cached_property
+    def paths(self) -> Mapping[str, Path]:
+        """The way from the root of the tree to each statement."""
+        return paths(self.tree)
+
+    @cached_property
+    def inames(self) -> tuple[str, ...]:
+        """Every iname, in the order of first use by a statement."""
+        return tuple(dict.fromkeys(x for s in self.statements for x in s.inames))
+
+    @cached_property
+    def value_params(self) -> frozenset[str]:
+        """Names that may stand in affine forms as parameters: the integer value arguments."""
+        return frozenset(a.name for a in self.arguments if isinstance(a, ValueArg)
+                         and (a.dtype is None or np.dtype(a.dtype).kind in "iu"))
+
+    @cached_property
+    def array_args(self) -> Mapping[str, GlobalArg]:
+        return {a.name: a for a in self.arguments if isinstance(a, GlobalArg)}
+
+    @cached_property
+    def written_names(self) -> frozenset[str]:
+        return frozenset(s.written for s in self.statements)
+
+    @cached_property
+    def all_names(self) -> frozenset[str]:
+        """Every name that a new one must not collide with."""
+        return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
+                          *(p for s in self.statements for p in s.domain.params)])
+
+    def statement(self, statement_id: str) -> Statement:
+        """:raises UnknownNameError: there is no such statement."""
+        try:
+            return self.statement_by_id[statement_id]
+        except KeyError:
+            raise unknown("statement", statement_id, self.statement_by_id) from None
+
+    def fresh_name(self, base: str, *also_taken: str) -> str:
+        """*base*, or *base* with the first free number behind it."""
+        taken = {*self.all_names, *also_taken, *self.statement_by_id}
+        name, number = base, 0
+        while name in taken:
+            name, number = f"{base}_{number}", number + 1
+        return name
+
+    # }}}
+
+    def copy(self, **changes: Any) -> LoopKernel:
+        """This kernel with some fields changed."""
+        return replace(self, **changes)
+
+    # {{{ equality: what the kernel means, not how it came to be
+
+    def _key(self) -> tuple[object, ...]:
+        return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
+                tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
+                tuple(self.substitutions.items()), self.options, self.obligations)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, LoopKernel):
+            return NotImplemented
+        return self is other or (self._key() == other._key() and self.statements == other.statements
+                                 and bool(self.assumptions.is_equal(other.assumptions)))
+
+    def __hash__(self) -> int:
+        return hash((self.name, self.tree, tuple(s.id for s in self.statements)))
+
+    # }}}
+
+    # {{{ plugged in from higher floors
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Run the kernel; see :func:`loopkit.compile` for what it takes and returns."""
+        return ENTRY_POINTS["call"](self, *args, **kwargs)
+
+    def __str__(self) -> str:
+        return str(ENTRY_POINTS["str"](self))
+
+    def __repr__(self) -> str:
+        return f"<LoopKernel {self.name!r}: {len(self.statements)} statements>"
+
+    def _repr_html_(self) -> str:
+        return str(ENTRY_POINTS["html"](self))
+
+    @property
+    def statements_text(self) -> str:
+        """The statements in their loops, as they stand in the printed kernel."""
+        return str(ENTRY_POINTS["statements"](self))
+
+    @property
+    def domains_text(self) -> str:
+        """The distinct instance sets of the statements, one a line, in isl's notation."""
+        return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
+
+    # }}}
+
+
+def require_kernel(value: object, what: str) -> LoopKernel:
+    """*value* itself; :raises PreconditionError: it is no kernel. *what* names the function that wants one."""
+    if not isinstance(value, LoopKernel):
+        raise PreconditionError(f"{what} takes a kernel, not a {type(value).__name__}.", subject=what,
+                                hint="make one with make_kernel")
+    return value
+
+
+def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
+    """The error for an unknown *name*, with the known names that look like it."""
+    return UnknownNameError(kind, name, difflib.get_close_matches(name, list(known), n=2), where=where)

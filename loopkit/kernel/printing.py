@@ -1,0 +1,360 @@
+"""The printed kernel: what a person reads, in the words of the kernel language.
+
+The statements read back into ``make_kernel`` as long as nothing was transformed: reductions are folded back into
+``sum(k, ...)``, conditions that went into a statement's instance set come out again as ``if=``.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.nodes import REDUCTIONS, Neutral, Reduction
+from loopkit.expr.text import to_text
+from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
+from loopkit.poly.affine import add
+from loopkit.poly.domains import restricted
+from loopkit.poly.sets import InstanceSet, params_text
+
+_WIDTH = 110
+_PRODUCT = re.compile(r"(?<![\w.])(\d+)([A-Za-z_])")          # isl writes 16i for 16*i
+
+
+def kernel_text(knl: LoopKernel) -> str:
+    """*knl* for people.
+
+    >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])", name="matvec")
+    >>> print(kernel_text(lk.add_dtypes(knl, {"a,x": np.float32})))
+    KERNEL matvec(a: float32, m: int, n: int, x: float32, y: ?)
+    ASSUMPTIONS
+      n >= 0 and m >= 0
+    DOMAINS
+      [m, n] -> { [i, k] : 0 <= i < n and 0 <= k < m }
+    STATEMENTS
+      for i
+        y[i] = sum(k, a[i, k]*x[k])  {id=insn}
+      end
+    """
+    folded = _folded(knl)
+    domains = _Domains.of(knl)
+    parts = [_title(knl), *_section("TEMPORARIES", _temporaries(knl, folded)),
+             *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
+             *_section("DOMAINS", (d.text for d in domains.printed)),
+             *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
+             *_section("RULES", map(_rule, knl.substitutions.values())),
+             *_section("STATEMENTS", statement_lines(knl, folded, domains)),
+             *_section("OBLIGATIONS", knl.obligations)]
+    return "\n".join(parts)
+
+
+def statements_text(knl: LoopKernel) -> str:
+    """The statements of *knl* alone, with their loops."""
+    return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
+
+
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    lines = list(lines)
+    if lines:
+        yield title
+        yield from (f"  {line}" for line in lines)
+
+
+# {{{ data
+
+def _title(knl: LoopKernel) -> str:
+    start = f"KERNEL {knl.name}("
+    sizes = _sizes(knl)
+    items = [f"{a.name}: int" if a.name in sizes and a.dtype is None else _datum(a) for a in knl.arguments]
+    one_line = f"{start}{', '.join(items)})"
+    if len(one_line) <= _WIDTH:
+        return one_line
+    lines = [start]
+    for i, item in enumerate(items):
+        item += ")" if i == len(items) - 1 else ","
+        if len(lines[-1]) + 1 + len(item) <= _WIDTH:
+            lines[-1] += item if lines[-1] == start else f" {item}"
+        else:
+            lines.append(f"    {item}")
+    return "\n".join(lines)
+
+
+def _sizes(knl: LoopKernel) -> frozenset[str]:
+    """The value arguments that are integers by their use in domains and shapes."""
+    names = {x for domain in {id(s.domain): s.domain for s in knl.statements}.values() for x in domain.params}
+    arrays: list[GlobalArg | TemporaryVariable] = [*knl.array_args.values(), *knl.temporaries.values()]
+    for a in arrays:
+        names.update(x for extent in a.shape or () for x in variables(extent))
+    return frozenset(a.name for a in knl.arguments if isinstance(a, ValueArg) and a.name in names)
+
+
+def _datum(datum: Argument | TemporaryVariable) -> str:
+    text = f"{datum.name}: {datum.dtype if datum.dtype is not None else '?'}"
+    if not isinstance(datum, ValueArg) and datum.shape is not None:
+        text += f" [{', '.join(map(to_text, datum.shape))}]"
+    if isinstance(datum, TemporaryVariable) and datum.address_space is not None:
+        text += f" {datum.address_space}"
+    return text
+
+
+def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
+    """The temporaries that the statements do not declare."""
+    for t in knl.temporaries.values():
+        if t.name not in folded.accumulators and not _declared_inline(t):
+            yield _datum(t)
+
+
+def _declared_inline(temporary: TemporaryVariable) -> bool:
+    """Does ``<> t = ...`` say all there is to say about it?"""
+    return not temporary.shape and temporary.address_space is None
+
+
+def _rule(rule: SubstitutionRule) -> str:
+    return f"{rule.name}({', '.join(rule.arguments)}) := {to_text(rule.expr)}"
+
+# }}}
+
+
+# {{{ domains
+
+@dataclass(frozen=True)
+class _Domains:
+    """The distinct instance sets, without those that follow from another one.
+
+    :ivar printed: in the order of first use.
+    :ivar conditions: what each of the others adds to the one that it follows from, by the set's identity.
+    """
+
+    printed: tuple[InstanceSet, ...]
+    conditions: Mapping[int, str]
+
+    @classmethod
+    def of(cls, knl: LoopKernel) -> _Domains:
+        distinct: dict[int, InstanceSet] = {id(s.domain): s.domain for s in knl.statements}
+        order = {key: i for i, key in enumerate(distinct)}
+        printed: list[InstanceSet] = []
+        conditions: dict[int, str] = {}
+        # a set can only follow from one with as many dimensions, and from the larger of two
+        for domain in sorted(distinct.values(), key=lambda d: (-len(d.inames), order[id(d)])):
+            found = None
+            for i, other in enumerate(printed):
+                if not set(domain.inames) <= set(other.inames):
+                    continue
+                if len(other.inames) == len(domain.inames) and other.onto(domain.inames).is_subset(domain):
+                    if not domain.is_subset(other.onto(domain.inames)):
+                        conditions[id(other)] = _beyond(other, domain.onto(other.inames))
+                        printed[i] = domain
+                    else:
+                        conditions[id(domain)] = ""
+                    break
+                seen = restricted(other, domain.inames).onto(domain.inames)
+                if domain.is_subset(seen):
+                    found = seen
+                    break
+            else:
+                printed.append(domain)
+            if found is not None:
+                conditions[id(domain)] = _beyond(domain, found)
+        return cls(tuple(sorted(printed, key=lambda d: order[id(d)])), conditions)
+
+    def condition(self, domain: InstanceSet) -> str:
+        """What holds in *domain* beyond what the printed sets say; ``""`` for nothing."""
+        return self.conditions.get(id(domain), "")
+
+
+def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
+    """The constraints of *domain* that *context* does not imply, as text."""
+    text = domain.named(domain.set.gist(context.set).coalesce()).text
+    point, _, condition = text[text.index("{") + 1:text.rindex("}")].partition(":")
+    # isl writes an equality into the tuple: [i_outer = 0, i_inner]
+    equal = [item.strip() for item in point.strip().strip("[]").split(",") if "=" in item]
+    return _PRODUCT.sub(r"\1*\2", " and ".join([*equal, *([condition.strip()] if condition.strip() else [])]))
+
+# }}}
+
+
+# {{{ statements
+
+_NEUTRAL: Mapping[str, Expression] = {"sum": 0, "product": 1, "min": p.Variable("inf"), "max": p.Variable("-inf"),
+                                      "any": False, "all": True}
+
+
+def _plain_subscripts(expr: Expression) -> Expression:
+    """*expr* with the sums in its subscripts flat: ``64*i_outer + 4*i_thread + i_reg``."""
+    expr = map_children(expr, _plain_subscripts)
+    if not isinstance(expr, p.Subscript):
+        return expr
+    index = tuple(add(i) if isinstance(i, p.Sum) and any(isinstance(c, p.Sum) for c in i.children) else i
+                  for i in expr.index_tuple)
+    return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
+
+
+@dataclass(frozen=True)
+class _Folded:
+    """Reductions as expressions again.
+
+    A reduction whose loops hold other statements too (a prefetch) stands as what it is: init, update, final. Of
+    its update the loops that hold nothing else are folded.
+
+    :ivar values: the wholly folded reductions by accumulator.
+    :ivar hidden: ids of the statements that they are made of.
+    :ivar inner: for the update of a reduction that is not wholly folded, the inames that are.
+    """
+
+    values: Mapping[str, Expression]
+    hidden: frozenset[str]
+    inner: Mapping[str, tuple[str, ...]]
+
+    @property
+    def accumulators(self) -> frozenset[str]:
+        return frozenset(self.values)
+
+
+def _folded(knl: LoopKernel) -> _Folded:
+    nodes = {r.accumulator: r for r in knl.reductions.values()
+             if {r.init, r.update} <= knl.statement_by_id.keys()}
+    own = frozenset(s for r in nodes.values() for s in (r.init, r.update))
+    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, own)) != r.inames}
+    nodes = {a: r for a, r in nodes.items() if r.update not in inner}
+    values: dict[str, Expression] = {}
+
+    def value(accumulator: str) -> Expression:
+        if accumulator not in values:
+            node = nodes[accumulator]
+            update = knl.statement_by_id[node.update]
+            values[accumulator] = Reduction(node.operation, node.inames, written_out(update.expression))
+        return values[accumulator]
+
+    def written_out(expr: Expression) -> Expression:
+        return substitute(expr, {a: value(a) for a in nodes if _mentions(expr, a)})
+    for accumulator in nodes:
+        value(accumulator)
+    return _Folded(values, frozenset(s for r in nodes.values() for s in (r.init, r.update)), inner)
+
+
+def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
+    """The inames of a reduction whose loops around the update hold nothing but parts of reductions."""
+    alone: set[str] = set()
+
+    def visit(tree: Tree) -> None:
+        match tree:
+            case Loop(iname, body):
+                inside = set(leaves(body))
+                if node.update in inside:
+                    if iname in node.inames and inside <= own:
+                        alone.add(iname)
+                    visit(body)
+            case Seq(children):
+                for c in children:
+                    visit(c)
+            case _:
+                pass
+    visit(knl.tree)
+    return tuple(x for x in node.inames if x in alone)
+
+
+def _mentions(expr: Expression, name: str) -> bool:
+    return name in variables(expr)
+
+
+def statement_lines(knl: LoopKernel, folded: _Folded, domains: _Domains) -> Iterator[str]:
+    """The order tree as nested ``for`` blocks."""
+    tree = _without(knl.tree, folded.hidden, folded.inner)
+    if tree is not None:
+        yield from _Printer(knl, folded, domains, set()).lines(tree)
+
+
+def _without(tree: Tree, hidden: frozenset[str], inner: Mapping[str, tuple[str, ...]]) -> Tree | None:
+    """*tree* without the statements *hidden*, loops that hold nothing else, and the folded loops of *inner*."""
+    match tree:
+        case Leaf(statement):
+            return None if statement in hidden else tree
+        case Loop(iname, body):
+            rest = _without(body, hidden, inner)
+            if rest is None or (isinstance(rest, Leaf) and iname in inner.get(rest.statement, ())):
+                return rest
+            return Loop(iname, rest)
+        case Seq(children):
+            kept = [c for c in (_without(child, hidden, inner) for child in children) if c is not None]
+            return Seq(tuple(kept)) if len(kept) > 1 else kept[0] if kept else None
+        case Barrier():
+            return tree
+
+
+@dataclass(frozen=True)
+class _Printer:
+    """Prints the order tree.
+
+    :ivar declared: the temporaries whose first write was printed.
+    """
+
+    knl: LoopKernel
+    folded: _Folded
+    domains: _Domains
+    declared: set[str]
+
+    def lines(self, tree: Tree) -> Iterator[str]:
+        match tree:
+            case Leaf(statement):
+                yield self._statement(self.knl.statement_by_id[statement])
+            case Seq(children):
+                for child in children:
+                    yield from self.lines(child)
+            case Barrier(serves):
+                yield "... barrier" + (f"  # {', '.join(serves)}" if serves else "")
+            case Loop():
+                inames: list[str] = []
+                body: Tree = tree
+                while isinstance(body, Loop):
+                    inames.append(body.iname)
+                    body = body.body
+                yield f"for {', '.join(map(self._iname, inames))}"
+                yield from (f"  {line}" for line in self.lines(body))
+                yield "end"
+
+    def _iname(self, iname: str) -> str:
+        tag = self.knl.tags.get(iname)
+        return iname if tag is None else f"{iname} [{tag}]"
+
+    def _statement(self, s: Statement) -> str:
+        expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
+            else self._shown(s.expression)
+        if s.combine is not None:
+            folded = self.folded.inner.get(s.id)
+            expression = Reduction(s.combine, folded, expression) if folded else expression
+            expression = REDUCTIONS[s.combine].apply(s.assignee, expression)
+        options = ", ".join(self._options(s))
+        target, value = to_text(_plain_subscripts(s.assignee)), to_text(_plain_subscripts(expression))
+        return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"
+
+    def _declaration(self, name: str) -> str:
+        """``<float32> `` at the first write of a temporary that is declared nowhere else."""
+        temporary = self.knl.temporaries.get(name)
+        if temporary is None or name in self.declared or not _declared_inline(temporary):
+            return ""
+        self.declared.add(name)
+        return f"<{temporary.dtype if temporary.dtype is not None else ''}> "
+
+    def _options(self, s: Statement) -> Iterator[str]:
+        yield f"id={s.id}"
+        condition = self.domains.condition(s.domain)
+        texts = [*([condition] if condition else []), *(to_text(self._shown(e)) for e in s.predicates)]
+        if texts:
+            yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
+        if s.depends_on:
+            yield f"dep={':'.join(sorted(s.depends_on))}"
+        if s.no_sync_with:
+            yield f"nosync={':'.join(sorted(s.no_sync_with))}"
+        if s.tags:
+            yield f"tags={':'.join(sorted(s.tags))}"
+
+    def _shown(self, expr: Expression) -> Expression:
+        return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})
+
+# }}}

@@ -1,0 +1,70 @@
+"""Statements of a kernel and the reductions that some of them make up."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.poly.sets import InstanceSet
+
+
+@dataclass(frozen=True)
+class Statement:
+    """``assignee = expression`` (or ``assignee op= expression``), once for each point of *domain*.
+
+    :ivar id: its name, unique in the kernel.
+    :ivar assignee: a variable or a subscript.
+    :ivar expression: free of :class:`loopkit.expr.nodes.Reduction`; may call substitution rules.
+    :ivar domain: the instances; ``domain.inames`` are the statement's inames. A parameter of the domain
+        may be an integer temporary (a bound read from memory).
+    :ivar predicates: conditions that are not affine (affine ones are part of *domain*); all must hold.
+    :ivar combine: ``None`` for ``=``; else the reduction operation (``"sum"``, ...) by which the
+        expression is combined into the assignee.
+    :ivar reduction: name of the reduction node whose init or update this is, else ``None``.
+    :ivar depends_on: ids of statements ordered before this one by ``dep=``.
+    :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
+    """
+
+    id: str
+    assignee: p.Variable | p.Subscript
+    expression: Expression
+    domain: InstanceSet
+    predicates: tuple[Expression, ...] = ()
+    combine: str | None = None
+    reduction: str | None = None
+    depends_on: frozenset[str] = frozenset()
+    no_sync_with: frozenset[str] = frozenset()
+    tags: frozenset[str] = frozenset()
+
+    @property
+    def inames(self) -> tuple[str, ...]:
+        return self.domain.inames
+
+    @property
+    def written(self) -> str:
+        """The array or variable that is written."""
+        target = self.assignee.aggregate if isinstance(self.assignee, p.Subscript) else self.assignee
+        assert isinstance(target, p.Variable)
+        return target.name
+
+
+@dataclass(frozen=True)
+class ReductionNode:
+    """``accumulator = operation(inames, operand)`` as three statements.
+
+    :ivar name: ``S.k`` for the reduction over ``k`` in statement ``S``.
+    :ivar accumulator: the temporary that holds the partial result (``acc_k``).
+    :ivar init: id of the statement that sets the neutral element.
+    :ivar update: id of the statement that combines the operand.
+    :ivar final: id of the statement whose expression uses the accumulator.
+    :ivar inames: the reduction inames as they are now (``("k_outer", "k_inner")`` after a split).
+    """
+
+    name: str
+    operation: str
+    accumulator: str
+    inames: tuple[str, ...]
+    init: str
+    update: str
+    final: str

@@ -1,0 +1,81 @@
+"""Iname tags: how the instances along an iname are executed. A new tag is one frozen class."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class InameTag:
+    """Base of all tags; ``str(tag)`` is its name in the language."""
+
+
+@dataclass(frozen=True)
+class ForTag(InameTag):
+    """``for``: a sequential loop, also where another choice could be made for it."""
+
+    def __str__(self) -> str:
+        return "for"
+
+
+@dataclass(frozen=True)
+class UnrollTag(InameTag):
+    """``unr``: a loop of constant trip count under ``#pragma unroll``."""
+
+    def __str__(self) -> str:
+        return "unr"
+
+
+@dataclass(frozen=True)
+class IlpTag(InameTag):
+    """``ilp`` (``ilp.unr``) and ``ilp.seq``: each statement runs all its instances before the next one does."""
+
+    unroll: bool = True
+
+    def __str__(self) -> str:
+        return "ilp" if self.unroll else "ilp.seq"
+
+
+@dataclass(frozen=True)
+class GroupTag(InameTag):
+    """``g.N``: along axis *axis* of the grid of blocks."""
+
+    axis: int
+
+    def __str__(self) -> str:
+        return f"g.{self.axis}"
+
+
+@dataclass(frozen=True)
+class LocalTag(InameTag):
+    """``l.N``: along axis *axis* of the threads of a block."""
+
+    axis: int
+
+    def __str__(self) -> str:
+        return f"l.{self.axis}"
+
+
+@dataclass(frozen=True)
+class AutoLocalTag(InameTag):
+    """``l.auto``: over the block's threads, in a way that is chosen when the kernel is lowered."""
+
+    def __str__(self) -> str:
+        return "l.auto"
+
+
+NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "for")
+
+
+def parse_tag(text: str) -> InameTag:
+    """The tag called *text*; :raises KeyError: there is none of that name."""
+    if text in ("g.0", "g.1", "g.2"):
+        return GroupTag(int(text[2]))
+    if text in ("l.0", "l.1", "l.2"):
+        return LocalTag(int(text[2]))
+    return {"l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
+            "ilp.seq": IlpTag(unroll=False), "for": ForTag()}[text]
+
+
+def is_parallel(tag: InameTag | None) -> bool:
+    """Do the instances along an iname of this tag run at once, in no order?"""
+    return isinstance(tag, GroupTag | LocalTag | AutoLocalTag)

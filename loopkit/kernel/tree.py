@@ -1,0 +1,157 @@
+"""The order of a kernel: a frozen tree of loops and sequences over its statements."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """One statement, by id."""
+
+    statement: str
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over *iname*, upwards. A parallel iname has its node too until it is bound to hardware."""
+
+    iname: str
+    body: Tree
+
+
+@dataclass(frozen=True)
+class Seq:
+    """Children one after another."""
+
+    children: tuple[Tree, ...]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """All threads of a block wait for each other; exists in lowered kernels only.
+
+    :ivar serves: the dependences that need it, in words.
+    :ivar between_iterations: it stands at the end of a loop's body and only separates iterations.
+    """
+
+    serves: tuple[str, ...] = ()
+    between_iterations: bool = False
+
+
+Tree = Leaf | Loop | Seq | Barrier
+
+
+def seq(*children: Tree) -> Tree:
+    """*children* in order: nested sequences flattened, a single child left as it is."""
+    flat: list[Tree] = []
+    for child in children:
+        if isinstance(child, Seq):
+            flat.extend(child.children)
+        else:
+            flat.append(child)
+    return flat[0] if len(flat) == 1 else Seq(tuple(flat))
+
+
+def nest(inames: tuple[str, ...], body: Tree) -> Tree:
+    """Loops over *inames*, the first outermost, around *body*."""
+    for iname in reversed(inames):
+        body = Loop(iname, body)
+    return body
+
+
+def leaves(tree: Tree) -> Iterator[str]:
+    """Statement ids in textual order."""
+    stack: list[Tree] = [tree]
+    while stack:
+        match stack.pop():
+            case Leaf(statement):
+                yield statement
+            case Loop(_, body):
+                stack.append(body)
+            case Seq(children):
+                stack.extend(reversed(children))
+            case Barrier():
+                pass
+
+
+def has_barrier(tree: Tree) -> bool:
+    """Does a barrier stand anywhere in *tree*?"""
+    match tree:
+        case Barrier():
+            return True
+        case Loop(_, body):
+            return has_barrier(body)
+        case Seq(children):
+            return any(map(has_barrier, children))
+        case _:
+            return False
+
+
+def rewrite(tree: Tree, f: Callable[[Tree], Tree]) -> Tree:
+    """Apply *f* to every node from the leaves up; unchanged subtrees are shared."""
+    match tree:
+        case Loop(iname, body):
+            new = rewrite(body, f)
+            return f(tree if new is body else Loop(iname, new))
+        case Seq(children):
+            news = tuple(rewrite(c, f) for c in children)
+            if all(a is b for a, b in zip(news, children, strict=True)):
+                return f(tree)
+            return f(seq(*news))
+        case _:
+            return f(tree)
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step on the way from the root to a leaf: into a loop, or to a child of a sequence."""
+
+    position: int
+    iname: str | None
+
+
+Path = tuple[Step, ...]
+
+
+def paths(tree: Tree) -> dict[str, Path]:
+    """The way from the root to each statement."""
+    result: dict[str, Path] = {}
+
+    def walk(node: Tree, path: Path) -> None:
+        match node:
+            case Leaf(statement):
+                result[statement] = path
+            case Loop(iname, body):
+                walk(body, (*path, Step(0, iname)))
+            case Seq(children):
+                for i, child in enumerate(children):
+                    walk(child, (*path, Step(i, None)))
+            case Barrier():
+                pass
+    walk(tree, ())
+    return result
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where two statements' ways part.
+
+    :ivar loops: the inames of the loops they share, outermost first.
+    :ivar before: the first stands textually before the second (``False`` too for one and the same).
+    """
+
+    loops: tuple[str, ...]
+    before: bool
+
+
+def meeting(first: Path, second: Path) -> Meeting:
+    """The loops that two statements share, and which of them stands first."""
+    loops: list[str] = []
+    for a, b in zip(first, second, strict=False):
+        if a == b:
+            if a.iname is not None:
+                loops.append(a.iname)
+        else:
+            return Meeting(tuple(loops), a.position < b.position)
+    return Meeting(tuple(loops), False)

@@ -1,0 +1,1 @@
+"""The kernel language: text in, :class:`~loopkit.kernel.kernel.LoopKernel` out."""

@@ -1,0 +1,36 @@
+"""Conditions of the text: which part narrows the instance set and which is tested at each instance."""
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.poly.domains import is_affine_condition
+
+_NEGATED = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
+
+
+def conjuncts(condition: Expression) -> tuple[Expression, ...]:
+    """The conditions that must all hold."""
+    if isinstance(condition, p.LogicalAnd):
+        return tuple(part for child in condition.children for part in conjuncts(child))
+    return (condition,)
+
+
+def conjunction(conditions: tuple[Expression, ...]) -> Expression:
+    """The inverse of :func:`conjuncts`."""
+    return conditions[0] if len(conditions) == 1 else p.LogicalAnd(conditions)
+
+
+def split(condition: Expression, names: Collection[str]) -> tuple[tuple[Expression, ...], tuple[Expression, ...]]:
+    """The conjuncts of *condition* that are affine in *names*, and the others."""
+    affine = tuple(c for c in conjuncts(condition) if is_affine_condition(c, names))
+    return affine, tuple(c for c in conjuncts(condition) if c not in affine)
+
+
+def opposite(condition: Expression) -> Expression:
+    """``not condition``; comparisons of integers turn around."""
+    if isinstance(condition, p.Comparison):
+        return p.Comparison(condition.left, _NEGATED[condition.operator], condition.right)
+    return condition.child if isinstance(condition, p.LogicalNot) else p.LogicalNot(condition)

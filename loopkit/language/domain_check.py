@@ -1,0 +1,250 @@
+"""Where a domain that isl refuses goes wrong; isl itself names no place.
+
+The grammar read here is that part of isl's notation that a kernel's domains use::
+
+    domain     = [ "[" names "]" "->" ] "{" piece { ";" piece } "}"
+    piece      = "[" names "]" [ ":" [ condition ] ]
+    condition  = term { ("and" | "or" | "implies") term }
+    term       = "not" term | "exists" [ "(" ] names ":" condition [ ")" ] | "true" | "false" | comparison
+    comparison = forms relation forms { relation forms }
+    forms      = form { "," form }
+    form       = affine form with + - * / mod, floor, ceil, floord, ceild, min, max
+"""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from loopkit.errors import ParseError
+from loopkit.expr.tokens import Source
+
+FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
+KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
+
+_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])|(\S)|\Z)", re.ASCII)
+_RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
+_JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
+
+
+def find_fault(source: Source, text: str, start: int) -> ParseError:
+    """The error for the domain *text* at *start*, which is known to be wrong."""
+    try:
+        _Check(source, _tokens(text, start)).domain()
+    except ParseError as err:
+        return err
+    return source.error(start, "isl cannot read this domain.", "a set in isl's notation, { [i, j] : ... }")
+
+
+def find_condition_fault(source: Source) -> ParseError:
+    """The error for a condition on parameters (assumptions), which is known to be wrong."""
+    check = _Check(source, _tokens(source.text, 0))
+    try:
+        check.condition()
+        if check.text:
+            check.fail("'and', 'or' or the end")
+    except ParseError as err:
+        return err
+    return source.error(0, f"isl cannot read {source.what}.", "a condition in isl's notation")
+
+
+def _tokens(text: str, start: int) -> list[tuple[str, int]]:
+    tokens, at = [], 0
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None
+        if match.lastindex is not None:
+            tokens.append((match[match.lastindex], start + match.start(match.lastindex)))
+        at = max(match.end(), at + 1)
+    tokens.append(("", start + len(text.rstrip())))
+    return tokens
+
+
+@dataclass
+class _Check:
+    source: Source
+    tokens: list[tuple[str, int]]
+    at: int = 0
+
+    @property
+    def text(self) -> str:
+        return self.tokens[self.at][0]
+
+    def fail(self, expected: str, *, message: str | None = None, at: int | None = None,
+             hint: str | None = None) -> None:
+        text, place = self.tokens[self.at if at is None else at]
+        if message is None:
+            what = self.source.what[:1].upper() + self.source.what[1:]
+            early = f"The end of {self.source.what} comes too early."
+            message = f"{what} cannot be read at '{text}'." if text else early
+        raise self.source.error(place, message, expected, hint=hint)
+
+    def take(self, text: str, expected: str | None = None) -> None:
+        if self.text != text:
+            self.fail(expected or f"'{text}'")
+        self.at += 1
+
+    def accept(self, *texts: str) -> bool:
+        if self.text in texts:
+            self.at += 1
+            return True
+        return False
+
+    def is_name(self) -> bool:
+        return self.text[:1].isalpha() or self.text[:1] == "_"
+
+    # {{{ sets
+
+    def domain(self) -> None:
+        if self.text == "[":
+            self.names("a parameter")
+            self.take("->")
+        self.take("{", "'{'")
+        while True:
+            if self.is_name():
+                self.fail("'['", hint="a domain has no name: { [i, j] : ... }")
+            self.names("the name of an iname")
+            if self.accept(":") and self.text not in ("}", ";"):
+                self.condition()
+            if not self.accept(";"):
+                break
+        self.take("}", "'and', 'or', an operator or '}'")
+        if self.text:
+            self.fail("the end of the domain")
+
+    def names(self, expected: str) -> None:
+        self.take("[")
+        while self.text != "]":
+            if not self.is_name():
+                self.fail(expected)
+            self.at += 1
+            if not self.accept(","):
+                break
+        self.take("]", "',' or ']'")
+
+    # }}}
+
+    # {{{ conditions: every method says whether it read a condition (True) or a form (False)
+
+    def condition(self) -> None:
+        while True:
+            start = self.at
+            if not self.term():
+                self.fail("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition")
+            if not self.accept(*_JUNCTIONS):
+                return
+
+    def term(self) -> bool:
+        if self.accept("not", "!"):
+            if not self.term():
+                self.fail("a condition")
+            return True
+        if self.accept("true", "false"):
+            return True
+        if self.accept("exists"):
+            self.exists()
+            return True
+        if self.text == "(" and self.parenthesised_condition():
+            return True
+        self.forms()
+        if self.text not in _RELATIONS:
+            return False
+        while self.accept(*_RELATIONS):
+            self.forms()
+        return True
+
+    def exists(self) -> None:
+        opened = self.accept("(")
+        while self.text != ":":
+            if not self.is_name():
+                self.fail("a name or ':'")
+            self.at += 1
+            if self.accept("="):
+                self.form()
+            if not self.accept(","):
+                break
+        self.take(":", "',' or ':'")
+        self.condition()
+        if opened:
+            self.take(")", "'and', 'or' or ')'")
+
+    def parenthesised_condition(self) -> bool:
+        """Step over ``( condition )``; no step where a form stands in the parentheses."""
+        start, depth, at = self.at, 0, self.at
+        while True:
+            text = self.tokens[at][0]
+            depth += {"(": 1, ")": -1}.get(text, 0)
+            if text in _RELATIONS | _JUNCTIONS | {"not", "exists", "true", "false"}:
+                break
+            if not depth or not text:
+                return False
+            at += 1
+        self.at = start + 1
+        self.condition()
+        self.take(")", "'and', 'or' or ')'")
+        return True
+
+    # }}}
+
+    # {{{ affine forms: every method says whether the form is constant
+
+    def forms(self) -> None:
+        self.form()
+        while self.accept(","):
+            self.form()
+
+    def form(self) -> bool:
+        constant = self.product()
+        while self.accept("+", "-"):
+            constant = self.product() and constant
+        return constant
+
+    def product(self) -> bool:
+        constant = self.factor()
+        while True:
+            operator = self.at
+            if self.accept("*"):
+                other = self.factor()
+                if not constant and not other:
+                    self.fail("a constant factor", at=operator, message="A domain multiplies two names.")
+                constant = constant and other
+            elif self.accept("/", "//", "%", "mod"):
+                if not self.factor():
+                    self.fail("a constant divisor", at=operator, message="A domain divides by a name.")
+            elif constant and ((self.is_name() and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
+                constant = self.factor()
+            else:
+                return constant
+
+    def factor(self) -> bool:
+        if self.accept("-", "+"):
+            return self.factor()
+        if self.accept("("):
+            constant = self.form()
+            self.take(")", "an operator or ')'")
+            return constant
+        if self.text.isdigit():
+            self.at += 1
+            return True
+        if not self.is_name() or self.text in KEYWORDS - FUNCTIONS:
+            self.fail("an affine form")
+        return self.named()
+
+    def named(self) -> bool:
+        name, start = self.text, self.at
+        self.at += 1
+        if self.text == "[":
+            self.fail("a name", at=start, message=f"A domain reads the array '{name}'.",
+                      hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
+        if self.text != "(":
+            return False
+        if name not in FUNCTIONS:
+            self.fail("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
+                      message=f"A domain cannot call '{name}'.")
+        self.at += 1
+        constant = self.form()
+        while self.accept(","):
+            constant = self.form() and constant
+        self.take(")", "',' or ')'")
+        return constant
+
+    # }}}

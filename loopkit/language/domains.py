@@ -1,0 +1,233 @@
+"""The domains of a kernel: isl's notation with the parameters left out, and the instance sets made of them."""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+from pymbolic.typing import Expression
+
+from loopkit.expr.tokens import Source
+from loopkit.language import names
+from loopkit.language.domain_check import KEYWORDS, find_fault
+from loopkit.poly.domains import constrained, restricted, unbounded_iname
+from loopkit.poly.sets import InstanceSet
+
+_SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)
+_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
+_TUPLE = re.compile(r"\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<colon>:)?")
+_EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One domain of the text.
+
+    :ivar start: where it stands in its source.
+    """
+
+    points: InstanceSet
+    start: int
+
+    @property
+    def inames(self) -> tuple[str, ...]:
+        return self.points.inames
+
+
+# {{{ reading
+
+def read_domain(source: Source, text: str, start: int) -> Domain:
+    """The domain *text*, which stands at *start* in *source*.
+
+    :raises ParseError: at the place that isl's notation does not allow, or where a name is refused.
+    """
+    shape = _SHAPE.fullmatch(text)
+    if shape is None:
+        raise find_fault(source, text, start)
+    dims = _dims(source, shape, start)
+    parameters = _parameters(shape, dims)
+    try:
+        points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{shape['body']}}}")
+    except ValueError:
+        raise find_fault(source, text, start) from None
+    open_iname = unbounded_iname(points)
+    if open_iname is not None:
+        raise source.error(start + _place(shape, open_iname), f"The iname '{open_iname}' has no end.",
+                           f"a lower and an upper bound for '{open_iname}'")
+    return Domain(points, start)
+
+
+def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
+    """The names in the tuple of each piece of the union, which must agree."""
+    found: tuple[str, ...] | None = None
+    at = shape.start("body")
+    for piece in shape["body"].split(";"):
+        match = _TUPLE.match(piece)
+        if match is None:
+            raise find_fault(source, shape[0], start)
+        here = start + at + match.start("dims")
+        dims = []
+        for word in match["dims"].split(",") if match["dims"].strip() else ():
+            place = here + len(word) - len(word.lstrip())
+            here += len(word) + 1
+            name = word.strip()
+            if not _IDENTIFIER.fullmatch(name):
+                raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
+            fault = names.fault(name)
+            if fault is not None:
+                raise source.error(place, f"The iname '{name}' {fault}.", "another name")
+            if name in dims:
+                raise source.error(place, f"The iname '{name}' is named twice.", "another name")
+            dims.append(name)
+        if found is not None and tuple(dims) != found:
+            raise source.error(start + at + match.start("dims"), "The pieces of a union have different inames.",
+                               f"[{', '.join(found)}]")
+        found = tuple(dims)
+        at += len(piece) + 1
+    assert found is not None
+    return found
+
+
+def _parameters(shape: re.Match[str], dims: Collection[str]) -> list[str]:
+    """The names in the constraints that are neither inames nor bound by ``exists``."""
+    body = shape["body"]
+    bound = {match[1] for group in _EXISTS.findall(body) for piece in group.split(",")
+             if (match := _NAME.match(piece.strip()))}
+    return sorted({name for name in _NAME.findall(body) if name and name not in KEYWORDS}
+                  .difference(dims, bound))
+
+
+def _place(shape: re.Match[str], name: str) -> int:
+    match = re.compile(rf"\b{name}\b").search(shape[0], shape.start("body"))
+    return match.start() if match else 0
+
+# }}}
+
+
+@dataclass
+class Domains:
+    """All domains of a kernel, the order of their inames, and the instance sets asked for so far.
+
+    Statements with the same inames and conditions get one and the same :class:`InstanceSet`.
+    """
+
+    source: Source
+    domains: tuple[Domain, ...]
+    order: dict[str, int] = field(default_factory=dict)
+    parents: dict[str, frozenset[str]] = field(default_factory=dict)
+    _sets: dict[tuple[object, ...], InstanceSet] = field(default_factory=dict)
+    _inline: dict[str, Domain] = field(default_factory=dict)
+
+    @property
+    def params(self) -> frozenset[str]:
+        """The parameters of all domains, inames left out."""
+        every = [*self.domains, *self._inline.values()]
+        inames = {x for d in every for x in d.inames}
+        return frozenset(name for d in every for name in d.points.params if name not in inames)
+
+    @property
+    def inline_inames(self) -> frozenset[str]:
+        """The inames that reductions declare for themselves."""
+        return frozenset(x for d in self._inline.values() for x in d.inames)
+
+    # {{{ reductions with a domain of their own
+
+    def add_inline(self, source: Source, text: str, start: int) -> tuple[str, ...]:
+        """Read the domain of one reduction; its inames."""
+        if text not in self._inline:
+            self._inline[text] = domain = read_domain(source, text, start)
+            for name in domain.inames:
+                if name in self.order:
+                    raise source.error(start, f"The iname '{name}' has a domain already.",
+                                       f"a name other than '{name}', or no domain here")
+        return self._inline[text].inames
+
+    def inline(self, text: str) -> Domain:
+        """The domain that :meth:`add_inline` read."""
+        return self._inline[text]
+
+    # }}}
+
+    def ancestors(self, inames: Iterable[str]) -> frozenset[str]:
+        """*inames* and the inames that their domains depend on."""
+        return frozenset().union(*(self.parents.get(x, frozenset()) | {x} for x in inames))
+
+    def sorted(self, inames: Iterable[str]) -> tuple[str, ...]:
+        """*inames* in the order of the domains, parents first."""
+        return tuple(sorted(inames, key=self.order.__getitem__))
+
+    def instances(self, inames: tuple[str, ...], conditions: tuple[Expression, ...] = (),
+                  inline: tuple[str, ...] = ()) -> InstanceSet:
+        """The instance set over *inames*, outermost first, where the affine *conditions* hold.
+
+        :arg inline: texts of the domains of the reductions around.
+        """
+        key = (inames, conditions, inline)
+        result = self._sets.get(key)
+        if result is None:
+            if conditions:
+                result = constrained(self.instances(inames, (), inline), conditions)
+            else:
+                result = self._intersection(inames, inline)
+            self._sets[key] = result
+        return result
+
+    def _intersection(self, inames: tuple[str, ...], inline: tuple[str, ...]) -> InstanceSet:
+        result = InstanceSet.universe(inames)
+        for domain in (*self.domains, *map(self.inline, inline)):
+            if not set(inames).isdisjoint(domain.inames):
+                part = restricted(domain.points, inames).onto(inames)
+                result = part if result.set.plain_is_universe() else result.intersect(part)
+        return result
+
+
+def read_domains(domains: str | Iterable[str]) -> Domains:
+    """Read the domains of a kernel.
+
+    :raises ParseError: a domain cannot be read, or an iname stands in two.
+    """
+    texts = [domains] if isinstance(domains, str) else list(domains)
+    source = Source("\n".join(texts), "the domains")
+    read, start = [], 0
+    for text in texts:
+        read.append(read_domain(source, text, start))
+        start += len(text) + 1
+    owner: dict[str, Domain] = {}
+    for domain in read:
+        for name in domain.inames:
+            if name in owner:
+                place = source.text.index("[", source.text.index("{", domain.start))
+                match = re.compile(rf"\b{name}\b").search(source.text, place)
+                raise source.error(match.start() if match else place, f"The iname '{name}' stands in two domains.",
+                                   "another name")
+            owner[name] = domain
+    result = Domains(source, tuple(read))
+    _put_in_order(result, owner)
+    return result
+
+
+def _put_in_order(domains: Domains, owner: dict[str, Domain]) -> None:
+    """Number the inames, parents first, and note what each depends on."""
+    visiting: list[Domain] = []
+
+    def visit(domain: Domain) -> frozenset[str]:
+        if domain.inames and domain.inames[0] in domains.parents:
+            return domains.parents[domain.inames[0]].union(domain.inames)
+        if any(d is domain for d in visiting):
+            raise domains.source.error(domain.start, f"The domain of '{domain.inames[0]}' depends on itself.",
+                                       "bounds in inames of other domains")
+        visiting.append(domain)
+        above: frozenset[str] = frozenset()
+        for name in domain.points.params:
+            if name in owner:
+                parent = owner[name]
+                visit(parent)
+                above |= domains.parents[name] | {name}
+        for name in domain.inames:
+            domains.parents[name] = above
+            domains.order[name] = len(domains.order)
+        visiting.pop()
+        return above
+    for domain in domains.domains:
+        visit(domain)

@@ -1,0 +1,124 @@
+"""make_kernel: text to a :class:`~loopkit.kernel.kernel.LoopKernel`."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from loopkit.analysis.shapes import with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.errors import PreconditionError
+from loopkit.expr.tokens import Source
+from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.options import Options
+from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
+from loopkit.language.domain_check import KEYWORDS, find_condition_fault
+from loopkit.language.domains import Domains, read_domains
+from loopkit.language.ids import number_statements
+from loopkit.language.inames import Mentions
+from loopkit.language.names import require_free
+from loopkit.language.program import Program
+from loopkit.language.rules import split_rules
+from loopkit.language.statements import StatementMaker
+from loopkit.language.syntax import parse_program
+from loopkit.poly.sets import Set, parse_assumptions, universe_params
+
+_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
+
+
+def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
+                kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
+                assumptions: str | Set | None = None, options: Options | None = None,
+                temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = ()) -> LoopKernel:
+    """Read a kernel in loopy's text language.
+
+    >>> knl = make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> [a.name for a in knl.arguments]
+    ['n', 'x', 'y']
+    >>> knl.statement("insn").domain.text
+    '[n] -> { [i] : 0 <= i < n }'
+
+    :arg domains: one or several sets in isl's notation; their parameters need not be listed. A parameter that is an
+        iname of another domain nests the one in the other; one that is an integer temporary of the kernel is a bound
+        read from memory.
+    :arg instructions: statements, blocks and substitution rules, one a line.
+    :arg kernel_data: the arguments in order: ``GlobalArg``, ``ValueArg``, names, and ``TemporaryVariable`` for
+        temporaries. ``"..."`` (or nothing at all) stands for those that are found from the text, sorted by name. Size
+        parameters that are not listed are added.
+    :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``.
+    :raises ParseError: the text cannot be read or contradicts itself.
+    :raises UnknownNameError: an iname, function, statement or argument is not known.
+    :raises NameConflictError: a name is reserved, or means two things.
+    :raises PreconditionError: a declaration in *kernel_data* does not fit.
+    """
+    _require_kinds(domains, instructions, kernel_data, name, options)
+    require_free(name, (), "The kernel's name")
+    read = read_domains(domains)
+    temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
+    declared = read_declarations(kernel_data, temporaries)
+    source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
+    program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start))
+    if not program.body:
+        raise source.error(0, "The instructions hold no statement.", "a statement")
+    return _assemble(name, read, program, declared, assumptions, options or Options())
+
+
+def _require_kinds(domains: object, instructions: object, kernel_data: object, name: object, options: object
+                   ) -> None:
+    """:raises PreconditionError: an argument of make_kernel is of no kind that it takes."""
+    for what, value, kinds, wanted in (
+            ("domains", domains, (str, Iterable), "text or a list of texts"),
+            ("instructions", instructions, (str, Iterable), "text or a list of texts"),
+            ("kernel_data", kernel_data, (str, Iterable, type(None)), "a list of arguments, or None"),
+            ("name", name, (str,), "a name"),
+            ("options", options, (Options, type(None)), "an Options object, or None")):
+        if not isinstance(value, kinds):
+            raise PreconditionError(f"make_kernel takes {wanted} as {what}, not {value!r}.", subject=what)
+
+
+def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | Set | None,
+              options: Options) -> LoopKernel:
+    temporaries = find_temporaries(program, declared)
+    rules, written_out = split_rules(program.source, program.rules, domains)
+    data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
+    mentions = Mentions(domains)
+    mentions.add_rules({r.rule.name: r for r in (*rules.values(), *written_out.values())})
+    maker = StatementMaker(
+        program.source, domains, mentions, number_statements(program),
+        affine_names=_affine_names(domains, data.arguments, temporaries), rules_written_out=written_out,
+        taken={*(a.name for a in data.arguments), *temporaries, *domains.order, *domains.inline_inames, *rules,
+               *written_out, name})
+    tree = maker.make(program.body)
+    return with_sizes_nonnegative(with_shapes_like_inputs(LoopKernel(
+        name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
+        statements=tuple(maker.statements), tree=tree, reductions=maker.reductions,
+        substitutions={rule_name: r.rule for rule_name, r in rules.items()},
+        assumptions=_assumptions(assumptions, data.arguments), options=options)))
+
+
+def _affine_names(domains: Domains, arguments: Iterable[Argument],
+                  temporaries: Mapping[str, TemporaryVariable]) -> frozenset[str]:
+    """Inames, and the value arguments known to be integers: the sizes, and those declared so."""
+    integers = {a.name for a in arguments if isinstance(a, ValueArg) and a.dtype is not None
+                and np.dtype(a.dtype).kind in "iu"}
+    return frozenset({*domains.order, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)
+
+
+def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -> Set:
+    if assumptions is None or assumptions == "":
+        return universe_params()
+    if not isinstance(assumptions, str):
+        return assumptions.params()
+    names = [match for match in _NAME.findall(assumptions) if match and match not in KEYWORDS]
+    values = {a.name for a in arguments if isinstance(a, ValueArg)}
+    try:
+        result = parse_assumptions(assumptions, names)
+    except ValueError:
+        raise find_condition_fault(Source(assumptions, "the assumptions")) from None
+    for parameter in names:
+        if parameter not in values:
+            raise unknown("parameter", parameter, values)
+    if result.is_empty():
+        raise PreconditionError("The assumptions contradict each other.", subject=assumptions)
+    return result

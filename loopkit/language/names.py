@@ -1,0 +1,59 @@
+"""Which names the user may give to arrays, inames, rules and kernels: those that every target can print."""
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+from loopkit.errors import NameConflictError
+from loopkit.expr.cursor import KEYWORDS
+from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.nodes import REDUCTIONS
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+_C = """
+auto break case char const continue default do double else enum extern float for goto if inline int long
+register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
+_Bool _Complex _Imaginary alignas alignof asm bool catch class const_cast constexpr decltype delete dynamic_cast
+explicit export false friend mutable namespace new noexcept nullptr operator private protected public
+reinterpret_cast static_assert static_cast template this thread_local throw true try typeid typename using
+virtual wchar_t and or not xor bitand bitor compl and_eq or_eq not_eq xor_eq concept requires main NULL NAN
+INFINITY assert errno stdin stdout stderr printf malloc free memcpy memset exit abort int8_t int16_t int32_t
+int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"""
+
+_CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
+int4 uint uint2 uint3 uint4 cudaStream_t"""
+
+_LANGUAGE = "reduce cast np numpy"
+
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_LANGUAGE.split()])
+
+
+def fault(name: str) -> str | None:
+    """Why nothing of the user's may be called *name*, as the end of "'name' ..."; ``None`` if it may.
+
+    >>> fault("threadIdx")
+    'is a reserved word of the kernel language, C or CUDA'
+    >>> fault("x") is None
+    True
+    """
+    if not _IDENTIFIER.fullmatch(name):
+        return "is no name: letters, digits and underscores, not beginning with a digit"
+    if name in RESERVED:
+        return "is a reserved word of the kernel language, C or CUDA"
+    if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
+        return "begins with underscores as only the compiler's own names may"
+    if name in FUNCTIONS or name in REDUCTIONS:
+        return "is a function of the kernel language"
+    if name in DTYPE_NAMES:
+        return "is a dtype"
+    return None
+
+
+def require_free(name: str, taken: Collection[str], what: str) -> None:
+    """:raises NameConflictError: *name* is in *taken* or is reserved."""
+    reason = fault(name)
+    if reason is None and name in taken:
+        reason = "is already in use"
+    if reason is not None:
+        raise NameConflictError(f"{what} '{name}' {reason}.", subject=name)

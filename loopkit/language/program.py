@@ -1,0 +1,95 @@
+"""What the instructions' text says, as a tree: assignments, blocks and substitution rules."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.parsing import Use
+from loopkit.expr.tokens import Source
+from loopkit.kernel.data import SubstitutionRule
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A statement id or a glob of ids, and where it stands."""
+
+    text: str
+    start: int
+
+
+@dataclass(frozen=True)
+class InstructionOptions:
+    """What stands in the braces behind an assignment."""
+
+    id: str | None = None
+    dep: tuple[Pattern, ...] = ()
+    nosync: tuple[Pattern, ...] = ()
+    inames: tuple[Pattern, ...] = ()
+    tags: frozenset[str] = frozenset()
+    condition: Expression | None = None
+
+
+NO_OPTIONS = InstructionOptions()
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """``assignee = expression``.
+
+    :ivar start: where it stands in the text.
+    :ivar temporary: the dtype's name, ``""`` for ``<>``, ``None`` where no temporary is declared.
+    :ivar uses: every mention of a name, the assignee's first.
+    :ivar reductions: how many reductions are in it.
+    """
+
+    start: int
+    assignee: p.Variable | p.Subscript
+    written: str
+    expression: Expression
+    temporary: str | None
+    options: InstructionOptions
+    uses: tuple[Use, ...]
+    reductions: int
+
+
+@dataclass(frozen=True)
+class ForBlock:
+    """``for i, j ... end``."""
+
+    start: int
+    inames: tuple[Pattern, ...]
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class IfBlock:
+    """``if condition ... else ... end``; ``elif`` is an :class:`IfBlock` in ``otherwise``."""
+
+    start: int
+    condition: Expression
+    uses: tuple[Use, ...]
+    then: tuple[Node, ...]
+    otherwise: tuple[Node, ...]
+
+
+Node = Assignment | ForBlock | IfBlock
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A substitution rule and the mentions in its body."""
+
+    start: int
+    rule: SubstitutionRule
+    uses: tuple[Use, ...]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The whole text."""
+
+    source: Source
+    body: tuple[Node, ...]
+    rules: tuple[Rule, ...]

@@ -1,0 +1,120 @@
+"""Reductions become statements: init, update, and the statement that uses the result."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import ParseError
+from loopkit.expr.mappers import map_children
+from loopkit.expr.nodes import Neutral, Reduction
+from loopkit.expr.parsing import InlineReduction
+from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Leaf, Tree, nest, seq
+from loopkit.language.conditions import opposite, split
+from loopkit.language.domains import Domains
+from loopkit.poly.sets import InstanceSet
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an expression is evaluated.
+
+    :ivar owner: id of the statement it belongs to.
+    :ivar inames: the loops around it, outermost first.
+    :ivar conditions: affine conditions on its instances.
+    :ivar predicates: the other conditions.
+    :ivar inline: texts of the domains of the reductions around it.
+    """
+
+    owner: str
+    inames: tuple[str, ...]
+    conditions: tuple[Expression, ...] = ()
+    predicates: tuple[Expression, ...] = ()
+    inline: tuple[str, ...] = ()
+
+    def under(self, condition: Expression, affine_names: frozenset[str]) -> Place:
+        """This place where *condition* holds too."""
+        affine, others = split(condition, affine_names)
+        return replace(self, conditions=self.conditions + affine, predicates=self.predicates + others)
+
+
+@dataclass
+class Hoister:
+    """Takes the reductions out of the expressions of one kernel.
+
+    :ivar affine_names: names that may stand in the conditions of an instance set.
+    :ivar fresh: gives an unused name for a variable.
+    :ivar nodes: the reductions found so far, by name.
+    :ivar accumulators: the temporaries that hold their results.
+    """
+
+    domains: Domains
+    affine_names: frozenset[str]
+    fresh: Callable[[str], str]
+    nodes: dict[str, ReductionNode]
+    accumulators: dict[str, TemporaryVariable]
+
+    def hoist(self, expr: Expression, place: Place, template: Statement,
+              fail: Callable[[str, str], ParseError]) -> tuple[Expression, list[Statement], list[Tree]]:
+        """*expr* with accumulators for its reductions, and what must run before it.
+
+        :arg template: the statement whose dependences and tags the new ones share.
+        :arg fail: the error for an iname that is bound twice, and the operation that binds it.
+        """
+        statements: list[Statement] = []
+        trees: list[Tree] = []
+
+        def walk(e: Expression, here: Place) -> Expression:
+            if isinstance(e, Reduction):
+                accumulator, new, tree = self._reduction(e, place, here, template, fail)
+                statements.extend(new)
+                trees.append(tree)
+                return accumulator
+            if isinstance(e, p.If):
+                condition = walk(e.condition, here)
+                # what stands in a branch is evaluated where its condition holds: its subscripts may rely on that
+                then = walk(e.then, here.under(condition, self.affine_names))
+                otherwise = walk(e.else_, here.under(opposite(condition), self.affine_names))
+                same = condition is e.condition and then is e.then and otherwise is e.else_
+                return e if same else p.If(condition, then, otherwise)
+            return map_children(e, lambda child: walk(child, here))
+        return walk(expr, place), statements, trees
+
+    def _reduction(self, e: Reduction, around: Place, place: Place, template: Statement,
+                   fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, list[Statement], Tree]:
+        """The reduction *e* at *place*, which is *around* with the conditions of the branches that it stands in.
+
+        The init runs without those: the accumulator has a value in every instance that reads it.
+        """
+        for iname in e.inames:
+            if iname in place.inames:
+                raise fail(iname, e.operation)
+        joined = "_".join(e.inames)
+        name = self._node_name(f"{template.id}.{joined}")
+        accumulator = p.Variable(self.fresh(f"acc_{joined}"))
+        self.accumulators[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
+        node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", f"{name}.update",
+                             place.owner)
+        self.nodes[name] = node
+        inner = replace(place, owner=node.update, inames=place.inames + e.inames,
+                        inline=place.inline + ((e.domain_text,) if isinstance(e, InlineReduction) else ()))
+        operand, before, trees = self.hoist(e.expr, inner, template, fail)
+        init = replace(template, id=node.init, assignee=accumulator, expression=Neutral(e.operation), reduction=name,
+                       domain=self._domain(around), predicates=())
+        update = replace(template, id=node.update, assignee=accumulator, expression=operand, reduction=name,
+                         combine=e.operation, domain=self._domain(inner), predicates=inner.predicates)
+        tree = seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
+        return accumulator, [init, *before, update], tree
+
+    def _domain(self, place: Place) -> InstanceSet:
+        return self.domains.instances(place.inames, place.conditions, place.inline)
+
+    def _node_name(self, base: str) -> str:
+        name, number = base, 0
+        while name in self.nodes:
+            name, number = f"{base}_{number}", number + 1
+        return name

@@ -1,0 +1,299 @@
+"""Stage 6: barriers, each for a dependence that crosses threads of a block."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.legality import packed_coordinate, witness_at
+from loopkit.errors import IllegalTransformError, InternalError
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, paths, seq
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.storage import Storage, axis_inames
+from loopkit.poly.relations import (
+    carried_at,
+    equal_coordinates,
+    in_one_iteration,
+    in_time_order,
+    other_instance,
+    restrict,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import Map
+
+
+@dataclass(frozen=True)
+class Hazard:
+    """Pairs of instances on different threads of one block that touch one element, one of them writing.
+
+    :ivar pairs: source to sink, in time order.
+    :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
+    :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
+    """
+
+    array: str
+    source: str
+    sink: str
+    pairs: Map
+    kind: str
+    of_value: bool = True
+
+    @property
+    def reason(self) -> str:
+        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
+                         "output": ("writes", "overwrites")}[self.kind]
+        return f"{self.array}: {self.source} {first}, {self.sink} {second}"
+
+
+def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Launch:
+    """*launch* with a barrier wherever a hazard needs one, and no more than a sequence needs.
+
+    :raises IllegalTransformError: two threads touch an element in no order, or ``nosync=`` hides a race.
+    """
+    if launch.threads == 1:
+        return launch
+    ways = paths(launch.tree)
+    wants: dict[Path, list[_Want]] = {}
+    for hazard in _hazards(knl, launch, storages, ways):
+        for where, want in _wants(knl, hazard, ways):
+            wants.setdefault(where, []).append(want)
+    return replace(launch, tree=_with_barriers(launch.tree, (), wants)) if wants else launch
+
+
+# {{{ hazards
+
+def _hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], ways: Mapping[str, Path]
+             ) -> Iterator[Hazard]:
+    for array, accesses in accesses_by_array(knl).items():
+        here = [a for a in accesses if a.statement in launch.statements]
+        storage = storages.get(array)
+        if storage is not None and storage.space is AddressSpace.PRIVATE:
+            continue
+        if not any(a.is_write for a in here):
+            continue
+        if storage is None:
+            yield from _argument_hazards(knl, launch, array)
+        else:
+            yield from _storage_hazards(knl, launch, storage, here, ways)
+
+
+def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[Hazard]:
+    """Between accesses to an argument: the kernel's own dependences, inside one block."""
+    for d in dependences(knl):
+        if d.array != array or d.source not in launch.statements or d.sink not in launch.statements:
+            continue
+        pairs = _other_thread(knl, launch, d.source, d.sink, d.relation)
+        if pairs is not None:
+            yield Hazard(array, d.source, d.sink, pairs, d.kind)
+
+
+def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses: Sequence[Access],
+                     ways: Mapping[str, Path]) -> Iterator[Hazard]:
+    """Between accesses to cells of a shared or global temporary: all pairs, in the order that runs."""
+    cache: dict[object, Map | None] = {}
+    values = {(d.source, d.sink) for d in dependences(knl) if d.of_value and d.array == storage.name}
+    for a in accesses:
+        for b in accesses:
+            if not (a.is_write or b.is_write):
+                continue
+            where = meeting(ways[a.statement], ways[b.statement])
+            if not where.loops and not where.before and a.statement != b.statement:
+                continue
+            key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, a.statement == b.statement,
+                   launch.statements[a.statement].auto, launch.statements[b.statement].auto,
+                   launch.statements[a.statement].alone_on, launch.statements[b.statement].alone_on)
+            if key not in cache:
+                touching = same_element(_cells(a, storage), _cells(b, storage))
+                if a.statement == b.statement:
+                    touching = other_instance(touching)
+                cache[key] = _other_thread(knl, launch, a.statement, b.statement, touching)
+            pairs = cache[key]
+            if pairs is None:
+                continue
+            loops = shared_loops(knl, a.statement, b.statement, where.loops)
+            _require_ordered(knl, storage.name, a, b, pairs, loops, where.before)
+            ordered = in_time_order(pairs, loops, where.before)
+            if not ordered.is_empty():
+                kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
+                yield Hazard(storage.name, a.statement, b.statement, ordered, kind,
+                             kind != "flow" or (a.statement, b.statement) in values)
+
+
+def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: Map,
+                     loops: Sequence[tuple[int, int]], before: bool) -> None:
+    """Two threads that touch one cell at the same time are a race that no barrier can order."""
+    if before or a.statement != b.statement:
+        return
+    at_once = in_one_iteration(pairs, loops)
+    if at_once.is_empty():
+        return
+    params, first, second = smallest_pair(at_once, a.domain.inames, b.domain.inames)
+    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
+    witness = witness_at(knl, array, kind, params, (a.statement, first), (b.statement, second))
+    raise IllegalTransformError(f"Two threads would touch one element of '{array}' at once.", witness,
+                                ["keep one of the inames sequential"])
+
+
+def _cells(a: Access, storage: Storage) -> Map:
+    return restrict(subscript_relation(a.domain.inames, storage.subscripts(a.subscripts)), a.domain) \
+        if a.affine else a.relation
+
+
+def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
+    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
+    a, b = launch.statements[source], launch.statements[sink]
+    x, y = a.statement.inames, b.statement.inames
+    blocks = [(ca, cb) for ca, cb in _coordinates(knl, x, y, GroupTag) if ca is not None and cb is not None]
+    if blocks:
+        pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
+    if a.auto or b.auto:
+        same = None                      # any thread may run them
+    else:
+        threads = _coordinates(knl, x, y, LocalTag)
+        known: list[tuple[Expression, Expression]] = []
+        same = pairs
+        for axis, (ca, cb) in zip(_axis_names(knl, x, y), threads, strict=True):
+            ca = 0 if ca is None and axis in a.alone_on else ca
+            cb = 0 if cb is None and axis in b.alone_on else cb
+            if ca is None or cb is None:
+                same = None              # replicated along the axis on one side: met on every thread
+                break
+            known.append((ca, cb))
+        if same is not None and known:
+            same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])
+        others = set(launch.extents) - set(_axis_names(knl, x, y))
+        if any(axis.startswith("l") and (axis in a.alone_on) != (axis in b.alone_on) for axis in others):
+            same = None
+    if same is not None:
+        pairs = pairs.subtract(same)
+    return None if pairs.is_empty() else pairs
+
+
+def _axis_names(knl: LoopKernel, x: Sequence[str], y: Sequence[str]) -> list[str]:
+    return [f"l.{i}" for i in sorted({*axis_inames(knl, x, LocalTag), *axis_inames(knl, y, LocalTag)})]
+
+
+def _coordinates(knl: LoopKernel, x: Sequence[str], y: Sequence[str], kind: type[GroupTag | LocalTag]
+                 ) -> list[tuple[Expression | None, Expression | None]]:
+    """For each axis that one of two statements lies on, the coordinate of each there, or ``None``."""
+    first, second = axis_inames(knl, x, kind), axis_inames(knl, y, kind)
+    return [(packed_coordinate(knl, first[axis]) if axis in first else None,
+             packed_coordinate(knl, second[axis]) if axis in second else None)
+            for axis in sorted({*first, *second})]
+
+# }}}
+
+
+# {{{ places
+
+@dataclass(frozen=True)
+class _Want:
+    """A barrier wanted in one of the gaps *first*..*last* of a body (gap g is after child g).
+
+    :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
+    """
+
+    first: int
+    last: int
+    cyclic: bool
+    kind: str
+    reason: str
+
+    def has(self, gap: int) -> bool:
+        """Does a barrier in *gap* serve?"""
+        return gap >= self.first or gap <= self.last if self.cyclic else self.first <= gap <= self.last
+
+    @property
+    def rank(self) -> int:
+        """Flow tells most within an iteration, anti between iterations, output least."""
+        order = ("anti", "flow", "output", "cell") if self.cyclic else ("flow", "anti", "output", "cell")
+        return order.index(self.kind)
+
+
+def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
+    """Where the tree offers places for the barriers of a hazard: the body, by its path, and the gaps."""
+    if h.source in knl.statement_by_id[h.sink].no_sync_with or h.sink in knl.statement_by_id[h.source].no_sync_with:
+        raise _nosync_contradicted(knl, h)
+    a, b = ways[h.source], ways[h.sink]
+    where = meeting(a, b)
+    carried = carried_at(h.pairs, shared_loops(knl, h.source, h.sink, where.loops))
+    common = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    kind = h.kind if h.of_value else "cell"
+    level = -1
+    for loop in range(len(where.loops)):
+        level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
+        if carried[loop]:
+            yield a[:level + 1], _Want(_position(a, level + 1), _position(b, level + 1) - 1, True, kind, h.reason)
+    if carried[-1]:
+        if common >= len(a) or a[common].position >= b[common].position:
+            raise InternalError(f"no place for the barrier between {h.source} and {h.sink} on '{h.array}'")
+        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason)
+
+
+def _position(way: Path, level: int) -> int:
+    return way[level].position if level < len(way) and way[level].iname is None else 0
+
+
+def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
+    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
+    params, first, second = smallest_pair(h.pairs, a.inames, b.inames)
+    return IllegalTransformError(
+        f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
+        witness_at(knl, h.array, h.kind, params, (h.source, first), (h.sink, second)), ["drop nosync="])
+
+
+def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) -> Tree:
+    """*tree* with barriers in the gaps of each body; *here* is the path to *tree*."""
+    def below(child: Tree, i: int) -> Tree:
+        if isinstance(tree, Seq):
+            return _with_barriers(child, (*here, Step(i, None)), wants)
+        if isinstance(child, Loop):
+            return Loop(child.iname, _with_barriers(child.body, (*here, Step(0, child.iname)), wants))
+        return child
+    children = tree.children if isinstance(tree, Seq) else (tree,)
+    gaps = _chosen_gaps(wants.get(here, []), len(children))
+    result: list[Tree] = []
+    for i, child in enumerate(children):
+        result.append(below(child, i))
+        if i in gaps:
+            result.append(Barrier(gaps[i], between_iterations=i == len(children) - 1))
+    return seq(*result)
+
+
+def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, tuple[str, ...]]:
+    """As few gaps as serve all *wants*, with what each serves."""
+    chosen: set[int] = set()
+
+    def served(w: _Want) -> bool:
+        return any(w.has(g) for g in chosen)
+    for w in sorted((w for w in wants if not w.cyclic), key=lambda w: w.last):
+        if not served(w):
+            chosen.add(w.last)
+    for w in wants:
+        if w.cyclic and not served(w):
+            chosen.add(n - 1)
+    result: dict[int, tuple[str, ...]] = {}
+    waiting = list(wants)
+    for g in sorted(chosen):
+        result[g] = _reasons([w for w in waiting if w.has(g)])
+        waiting = [w for w in waiting if not w.has(g)]
+    return result
+
+
+def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:
+    """What a barrier serves, the most telling only: a value that is read within the iteration, if there is one,
+    else what the next iteration overwrites or reads."""
+    here = [w for w in served if not w.cyclic] or list(served)
+    best = min((w.rank for w in here), default=0)
+    return tuple(dict.fromkeys(w.reason for w in here if w.rank == best))
+
+# }}}
+

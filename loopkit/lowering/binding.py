@@ -1,0 +1,231 @@
+"""Stage 5: hardware inames become parameters.
+
+An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
+at every place along it where its target has separate copies, and at coordinate 0 elsewhere.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import iname_extent, iname_range
+from loopkit.errors import PreconditionError
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
+from loopkit.lowering.schedule import Schedule, tree_lines
+from loopkit.lowering.storage import Storage, axis_inames
+from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.sets import InstanceSet
+
+GRID = ("g.0", "g.1", "g.2")
+BLOCK = ("l.0", "l.1", "l.2")
+
+
+@dataclass(frozen=True)
+class BoundStatement:
+    """A statement at its place in a launch.
+
+    :ivar domain: the instances: dimensions are the sequential loops around it, outermost first; its hardware
+        inames, and the axes on which only coordinate 0 runs it, are parameters.
+    :ivar hardware: its inames on ``g`` and ``l`` axes.
+    :ivar auto: its ``l.auto`` inames, spread over the threads of the block.
+    :ivar alone_on: axes on which only coordinate 0 runs it.
+    """
+
+    statement: Statement
+    domain: InstanceSet
+    hardware: tuple[str, ...]
+    auto: tuple[str, ...]
+    alone_on: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its tree of sequential loops, its statements, and its axes.
+
+    :ivar extents: of each axis that is used, in the kernel's parameters.
+    :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
+    :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
+    """
+
+    name: str
+    tree: Tree
+    statements: Mapping[str, BoundStatement]
+    extents: Mapping[str, Expression]
+    coordinates: Mapping[str, Expression]
+    ranges: Mapping[str, tuple[int, int]]
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        x, y, z = (self.extents.get(axis, 1) for axis in BLOCK)
+        assert isinstance(x, int)
+        assert isinstance(y, int)
+        assert isinstance(z, int)
+        return x, y, z
+
+    @property
+    def grid(self) -> tuple[Expression, Expression, Expression]:
+        x, y, z = (self.extents.get(axis, 1) for axis in GRID)
+        return x, y, z
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def __str__(self) -> str:
+        lines = [f"launch {self.name}: grid ({', '.join(map(str, self.grid))}), block {self.block}"]
+        lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
+        lines += tree_lines(self.tree, 1)
+        lines += [f"  {s.statement.id}: {s.domain.text}"
+                  + (f" alone on {', '.join(s.alone_on)}" if s.alone_on else "")
+                  + (f" spread over threads: {', '.join(s.auto)}" if s.auto else "")
+                  for s in self.statements.values()]
+        return "\n".join(lines)
+
+
+def bind(schedule: Schedule, storages: Mapping[str, Storage]) -> tuple[Launch, ...]:
+    """Bind each launch of *schedule* to the grid and the block."""
+    knl = schedule.kernel
+    one = len(schedule.launches) == 1
+    return tuple(_launch(knl, tree, knl.name if one else f"{knl.name}_{i}", storages)
+                 for i, tree in enumerate(schedule.launches))
+
+
+def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Storage]) -> Launch:
+    statements = [knl.statement_by_id[s] for s in leaves(tree)]
+    uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
+                   **{f"l.{a}": xs for a, xs in axis_inames(knl, s.inames, LocalTag).items()}} for s in statements}
+    extents: dict[str, Expression] = {}
+    coordinates: dict[str, Expression] = {}
+    packings: dict[str, tuple[str, ...]] = {}
+    for use in uses.values():
+        for axis, inames in use.items():
+            if _require_one_packing(packings, inames):
+                coordinates.update(_unpacked(knl, axis, inames))
+            extent = _packed_extent(knl, inames)
+            extents[axis] = _larger(extents.get(axis), extent)
+    for axis in extents:
+        users = [s for s in statements if axis in uses[s.id]]
+        if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
+            extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
+    ranges = {x: _thread_range(knl, x, use, axis, extents) for use in uses.values()
+              for axis, inames in use.items() if axis.startswith("l") for x in inames}
+    if not any(axis.startswith("l") for axis in extents):
+        tree = _auto_loops_sequential(knl, tree, statements)
+    ways = paths(tree)
+    cache: dict[tuple[object, ...], InstanceSet] = {}
+    alive: list[InstanceSet] = []
+    bound = {}
+    for s in statements:
+        loops = tuple(step.iname for step in ways[s.id] if step.iname is not None)
+        alone = tuple(axis for axis in sorted(extents) if axis not in uses[s.id]
+                      and not _replicated(knl, s, axis, storages))
+        hardware = tuple(x for inames in uses[s.id].values() for x in inames)
+        auto = tuple(x for x in s.inames if x not in loops and x not in hardware)
+        key = (id(s.domain), loops, alone)
+        if key not in cache:
+            alive.append(s.domain)
+            domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
+            cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
+        bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
+    return Launch(name, tree, bound, extents, coordinates, ranges)
+
+
+def _never_empty(knl: LoopKernel, s: Statement) -> bool:
+    """Has *s* an instance for all sizes that the assumptions allow?"""
+    return bool(knl.assumptions.is_subset(s.domain.set.params()))
+
+
+def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str, Storage]) -> bool:
+    """Does *s*, which is outside *axis*, run at every place along it?"""
+    if axis.startswith("l") and any(isinstance(knl.tags.get(x), AutoLocalTag) for x in s.inames):
+        return True                      # all threads take part already
+    storage = storages.get(s.written)
+    if storage is None or storage.space is AddressSpace.GLOBAL:
+        return False
+    return storage.space is AddressSpace.PRIVATE or axis.startswith("g")
+
+
+def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Statement]) -> Tree:
+    """Without threads in the block, ``l.auto`` inames are ordinary loops around their statement."""
+    auto = {s.id: [x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)] for s in statements}
+
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Leaf):
+            return node
+        result: Tree = node
+        for x in reversed(auto[node.statement]):
+            result = Loop(x, result)
+        return result
+    return rewrite(tree, one) if any(auto.values()) else tree
+
+
+# {{{ axes
+
+def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
+    """Each of *inames*, outermost first, as a function of the axis they share."""
+    rest: Expression = p.Variable(axis)
+    result: dict[str, Expression] = {}
+    for x in reversed(inames[1:]):
+        low, _ = iname_range(knl, x)
+        extent = iname_extent(knl, x)
+        result[x] = add(remainder(rest, extent), low)
+        rest = floor_div(rest, extent)
+    result[inames[0]] = add(rest, iname_range(knl, inames[0])[0])
+    return dict(reversed(result.items()))
+
+
+def _require_one_packing(packings: dict[str, tuple[str, ...]], inames: tuple[str, ...]) -> bool:
+    """Record which inames share an axis, the same for all statements; is this packing new?
+
+    :raises PreconditionError: one of *inames* shares its axis with others elsewhere.
+    """
+    for x in inames:
+        if packings.get(x, inames) != inames:
+            raise PreconditionError(
+                f"'{x}' shares its hardware axis in two ways: as {', '.join(packings[x])} in one statement and as "
+                f"{', '.join(inames)} in another.", subject=x,
+                hint="give the inames of one axis to all statements in the same way, or use another axis")
+    new = inames[0] not in packings
+    packings.update(dict.fromkeys(inames, inames))
+    return new
+
+
+def _packed_extent(knl: LoopKernel, inames: Sequence[str]) -> Expression:
+    result: Expression = 1
+    for x in inames:
+        result = multiply(result, iname_extent(knl, x))
+    return result
+
+
+def _larger(a: Expression | None, b: Expression) -> Expression:
+    if a is None or a == b:
+        return b
+    if isinstance(a, int) and isinstance(b, int):
+        return max(a, b)
+    children = [*(a.children if isinstance(a, p.Max) else (a,))]
+    return a if b in children else p.Max((*children, b))
+
+
+def _thread_range(knl: LoopKernel, iname: str, use: Mapping[str, tuple[str, ...]], axis: str,
+                  extents: Mapping[str, Expression]) -> tuple[int, int]:
+    """What values *iname* has over the threads of the block, where the axis may be longer than it needs."""
+    low, extent = iname_range(knl, iname)
+    assert isinstance(low, int)
+    inames = use[axis]
+    if iname != inames[0]:
+        return low, low + extent - 1
+    inner = _packed_extent(knl, inames[1:])
+    length = extents[axis]
+    assert isinstance(inner, int)
+    assert isinstance(length, int)
+    return low, low + -(-length // inner) - 1
+
+# }}}

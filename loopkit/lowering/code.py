@@ -1,0 +1,391 @@
+"""Stage 7: the loop program, in two levels.
+
+isl keeps the *set* of instances, not program points, so a barrier could end under a condition that differs
+between threads. Hence the skeleton of loops, barriers and opaque regions is built with the threads projected
+out, and each region on its own, with the skeleton's loops as parameters. Whatever needs its own parameters
+(unrolled loops, bounds read from memory, fetches spread over the block) is an opaque part in the same way.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.errors import ScheduleError
+from loopkit.expr.mappers import map_children, substitute
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import IlpTag, UnrollTag
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, has_barrier, leaves, seq
+from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.fetch import spread_over_threads
+from loopkit.lowering.storage import Storage
+from loopkit.poly import codegen
+from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
+
+
+@dataclass(frozen=True)
+class Level:
+    """What is known where a part of the program is built.
+
+    :ivar known: names that may stand in its bounds and guards.
+    :ivar context: what holds of them.
+    :ivar bound: loops that are parameters here, because they stand outside of this part.
+    """
+
+    known: frozenset[str]
+    context: Set
+    bound: tuple[str, ...] = ()
+
+    def inside(self, domain: InstanceSet, *also_known: str) -> Level:
+        """The level of a part that runs at one point of *domain*."""
+        return Level(self.known | set(domain.inames) | set(also_known),
+                     self.context.intersect(params_of(domain)), (*self.bound, *domain.inames))
+
+    def knowing(self, condition: Set, *names: str) -> Level:
+        return replace(self, known=self.known | set(names), context=self.context.intersect(condition))
+
+
+@dataclass(frozen=True)
+class Coder:
+    """Builds the program of one launch; *split* gives for a loop where its tile is whole (see full_tiles)."""
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    split: Mapping[str, Set]
+
+    # {{{ the two levels
+
+    def skeleton(self, level: Level) -> Block:
+        """The whole launch: loops with barriers outside, regions inside."""
+        if not has_barrier(self.launch.tree):
+            return Block((Region(self.region(self.launch.tree, level)),))
+        return self._build(self.launch.tree, level, self._skeleton_leaf)
+
+    def region(self, tree: Tree, level: Level) -> Block:
+        """Code without barriers, run by each thread."""
+        threads = [*self.launch.ranges, *(axis for axis in BLOCK if axis in self.launch.extents)]
+        context = level.context
+        for x, (low, high) in self.launch.ranges.items():
+            context = context.intersect(range_condition(x, low, high))
+        for axis in BLOCK:
+            extent = self.launch.extents.get(axis)
+            if isinstance(extent, int):
+                context = context.intersect(range_condition(axis, 0, extent - 1))
+        return self._build(tree, level.knowing(context, *threads), self._region_leaf)
+
+    def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
+        if isinstance(tree, Barrier):
+            return _Opaque((), lambda _domain: Sync(tree.serves))
+        if not has_barrier(tree):
+            return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain))))
+        return None
+
+    def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
+        if isinstance(tree, Leaf):
+            bound = self.launch.statements[tree.statement]
+            if bound.auto and self.launch.threads > 1:
+                return _Opaque((tree.statement,), lambda domain: spread_over_threads(
+                    self.kernel, self.launch, bound, level.inside(domain).context,
+                    lambda context: self._guarded_statement(bound, context)))
+            return None
+        if isinstance(tree, Loop):
+            unrolled = self._unrolled_nest(tree)
+            if unrolled:
+                return _Opaque(tuple(leaves(tree)), lambda domain: self._unrolled(tree, unrolled, level.inside(domain)))
+            data = self._bounds_from_memory(tree, level)
+            if data:
+                return _Opaque(tuple(leaves(tree)), lambda domain: self._build(
+                    tree, replace(level.inside(domain), known=level.inside(domain).known | set(data)),
+                    self._region_leaf))
+        return None
+
+    # }}}
+
+    # {{{ one level: a tree to code, through isl
+
+    def _build(self, tree: Tree, level: Level, opaque: Specials) -> Block:
+        parts: dict[str, _Part] = {}
+        code = self._code_tree(tree, level, opaque, _Scope(statements=tuple(leaves(tree))), parts)
+        domains = {name: part.domain for name, part in parts.items()}
+        return _as_block(_converted(codegen.generate(code, domains, level.context), parts))
+
+    def _code_tree(self, tree: Tree, level: Level, opaque: Specials, scope: _Scope,
+                   parts: dict[str, _Part]) -> CodeTree:
+        """*tree* with its leaves named and recorded in *parts*."""
+        special = opaque(tree, level)
+        if special is not None:
+            name = f"P{len(parts)}"
+            domain = self._domain(special.statements or scope.statements, level, scope)
+            parts[name] = _Part(domain, lambda values: _with_values(special.emit(domain), domain.inames, values))
+            return name
+        match tree:
+            case Loop(iname, body):
+                self._require_uniform(tree, level, opaque)
+                inside = replace(scope, loops=(*scope.loops, iname), statements=tuple(leaves(body)))
+                condition = self.split.get(iname)
+                if condition is None:
+                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
+                whole, rest = (replace(inside, where=(*scope.where, (side, condition))) for side in (True, False))
+                remainder = self._domain(rest.statements, level, rest)
+                if not runs_first(self._domain(whole.statements, level, whole), remainder, iname):
+                    return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
+                single = at_most_one(remainder, iname)
+                return CodeSeq((
+                    CodeLoop(iname, self._code_tree(body, level, opaque, whole, parts)),
+                    CodeLoop(iname, self._code_tree(_once(body) if single else body, level, opaque, rest, parts))))
+            case Seq(children):
+                codes = [self._code_tree(c, level, opaque, scope, parts) if not isinstance(c, _Group)
+                         else self._statements_part(c.statements, level, scope, parts)
+                         for c in self._grouped(children, level, opaque)]
+                return codes[0] if len(codes) == 1 else CodeSeq(tuple(codes))
+            case Leaf(statement):
+                return self._statements_part((statement,), level, scope, parts)
+            case _:
+                raise AssertionError(tree)
+
+    def _require_uniform(self, loop: Loop, level: Level, opaque: Specials) -> None:
+        """:raises ScheduleError: a loop with a barrier inside, whose bounds are read from memory."""
+        if opaque == self._skeleton_leaf and (data := self._bounds_from_memory(loop, level)):
+            raise ScheduleError(
+                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are read "
+                "from memory and may differ between threads.", subject=loop.iname,
+                hint="keep the values that cross threads out of this loop, or bound it by a size parameter")
+
+    def _statements_part(self, statements: tuple[str, ...], level: Level, scope: _Scope,
+                         parts: dict[str, _Part]) -> str:
+        name = f"P{len(parts)}"
+        domain = self._domain(statements[:1], level, scope)
+
+        def emit(values: Mapping[str, Expression]) -> Node:
+            return Block(tuple(self._assignment(self.launch.statements[s], values) for s in statements))
+        parts[name] = _Part(domain, lambda values: _with_values_substituted(emit, domain.inames, values))
+        return name
+
+    def _grouped(self, children: tuple[Tree, ...], level: Level, opaque: Specials) -> list[Tree | _Group]:
+        """Neighbouring statements with one instance set are one leaf for isl; a region holds all it can."""
+        if opaque == self._skeleton_leaf:
+            return list(_regions(children))
+        result: list[Tree | _Group] = []
+        for child in children:
+            if not isinstance(child, Leaf) or opaque(child, level) is not None:
+                result.append(child)
+                continue
+            last = result[-1] if result else None
+            if isinstance(last, _Group) and self._one_set(last.statements[0], child.statement):
+                result[-1] = _Group((*last.statements, child.statement))
+            else:
+                result.append(_Group((child.statement,)))
+        return result
+
+    def _one_set(self, first: str, second: str) -> bool:
+        return self.launch.statements[first].domain is self.launch.statements[second].domain
+
+    def _domain(self, statements: tuple[str, ...], level: Level, scope: _Scope) -> InstanceSet:
+        """The points of the loops here at which one of *statements* runs for some thread."""
+        result: InstanceSet | None = None
+        seen: set[int] = set()
+        for s in statements:
+            own = self.launch.statements[s].domain
+            if id(own) in seen:
+                continue
+            seen.add(id(own))
+            points = own.bound(level.bound).onto(scope.loops)
+            unknown = [x for x in points.params if x not in level.known]
+            if unknown:
+                points = points.without_params(unknown)
+            result = points if result is None else result.union(points)
+        assert result is not None
+        for whole, condition in scope.where:
+            tile = InstanceSet((), condition)
+            result = result.intersect(tile) if whole else result.subtract(tile)
+        return result
+
+    # }}}
+
+    # {{{ special parts
+
+    def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
+        """The inames of the unrolled loops at the top of *tree*."""
+        inames: list[str] = []
+        while isinstance(tree, Loop) and self._is_unrolled(tree.iname):
+            inames.append(tree.iname)
+            tree = tree.body
+        return tuple(inames)
+
+    def _is_unrolled(self, iname: str) -> bool:
+        tag = self.kernel.tags.get(iname)
+        return isinstance(tag, UnrollTag) or (isinstance(tag, IlpTag) and tag.unroll)
+
+    def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
+        """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
+        ranges = {}
+        for x in inames:
+            assert isinstance(tree, Loop)
+            ranges[x] = self._constant_range(x, tuple(leaves(tree)))
+            tree = tree.body
+        inner = level
+        for x, (low, high) in ranges.items():
+            inner = inner.knowing(range_condition(x, low, high), x)
+        inner = replace(inner, bound=(*inner.bound, *inames))
+        body = self._build(tree, inner, self._region_leaf)
+        for x in reversed(inames):
+            low, high = ranges[x]
+            body = Block((For(x, low, high + 1, 1, body, unroll=True),))
+        return body
+
+    def _constant_range(self, iname: str, statements: tuple[str, ...]) -> tuple[int, int]:
+        lows, highs = zip(*(self.launch.statements[s].domain.constant_range(iname) for s in statements), strict=True)
+        return min(lows), max(highs)
+
+    def _bounds_from_memory(self, loop: Loop, level: Level) -> tuple[str, ...]:
+        """Temporaries that bound the statements in *loop* and are not known outside of it."""
+        found: dict[str, None] = {}
+        inside = tuple(leaves(loop))
+        for s in inside:
+            for x in data_params(self.kernel, self.launch.statements[s].statement.domain):
+                if x not in level.known:
+                    found[x] = None
+        written = {self.launch.statements[s].statement.written for s in inside}
+        return () if written & set(found) else tuple(found)
+
+    # }}}
+
+    # {{{ statements
+
+    def _guarded_statement(self, bound: BoundStatement, context: Set) -> Node:
+        """A statement of which all inames are parameters, under what of its domain *context* does not imply."""
+        everything = bound.domain.bound(bound.domain.inames)
+        node = codegen.guarded(params_of(everything), context, CallNode("", ()))
+        return _converted(node, {"": _Part(everything, lambda _values: self._assignment(bound, {}))})
+
+    def _assignment(self, bound: BoundStatement, values: Mapping[str, Expression]) -> Node:
+        s = bound.statement
+
+        def placed(expr: Expression) -> Expression:
+            # the cells first: their leading subscripts mention the loops that *values* may replace
+            cells = self.in_cells(expr)
+            return substitute(cells, values) if values else cells
+        target = placed(s.assignee)
+        assert isinstance(target, p.Variable | p.Subscript)
+        node: Node = Assign(target, placed(expanded_expression(self.kernel, s)), s.combine, s.id)
+        for predicate in reversed(s.predicates):
+            node = If(placed(predicate), Block((node,)))
+        return node
+
+    def in_cells(self, expr: Expression) -> Expression:
+        """*expr* with the subscripts of temporaries extended by those of their expansion."""
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)):
+                own = tuple(self.in_cells(i) for i in expr.index_tuple)
+                storage = self.storages.get(name)
+                return p.Subscript(expr.aggregate, storage.subscripts(own) if storage is not None else own)
+            case p.Variable(name=name):
+                storage = self.storages.get(name)
+                return p.Subscript(expr, storage.subscripts(())) if storage is not None and storage.lead else expr
+            case _:
+                return map_children(expr, self.in_cells)
+
+    # }}}
+
+
+# {{{ parts
+
+@dataclass(frozen=True)
+class _Scope:
+    """Where in the tree of one level a part stands.
+
+    :ivar loops: the loops of this level around it.
+    :ivar where: on which side of a split loop's condition it is.
+    :ivar statements: all statements of the innermost loop: a barrier is met whenever one of them may run.
+    """
+
+    loops: tuple[str, ...] = ()
+    where: tuple[tuple[bool, Set], ...] = ()
+    statements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Opaque:
+    """A subtree that is built on its own, once for each point of its domain."""
+
+    statements: tuple[str, ...]
+    emit: Callable[[InstanceSet], Node]
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A leaf of the tree that isl sees."""
+
+    domain: InstanceSet
+    emit: Callable[[tuple[Expression, ...]], Node]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Neighbouring statements with one instance set."""
+
+    statements: tuple[str, ...]
+
+
+def _once(body: Tree) -> Tree:
+    """The body of a loop of one iteration: nothing comes after it that its last barrier would wait for."""
+    if isinstance(body, Seq) and isinstance(body.children[-1], Barrier) and body.children[-1].between_iterations:
+        return seq(*body.children[:-1])
+    return body
+
+
+def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:
+    """*children* with the runs between barriers joined."""
+    run: list[Tree] = []
+    for child in children:
+        if has_barrier(child):
+            if run:
+                yield seq(*run)
+                run = []
+            yield child
+        else:
+            run.append(child)
+    if run:
+        yield seq(*run)
+
+
+def _with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
+    """*node* where loops that isl found to have one iteration are named constants."""
+    defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
+    return Block((*defines, node)) if defines else node
+
+
+def _with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
+                             values: tuple[Expression, ...]) -> Node:
+    moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
+    if all(isinstance(v, int) for v in moved.values()):
+        return emit(moved)
+    return _with_values(emit({}), inames, values)
+
+
+def _as_block(node: Node) -> Block:
+    return node if isinstance(node, Block) else Block((node,))
+
+
+def _converted(node: codegen.Node, parts: Mapping[str, _Part]) -> Node:
+    match node:
+        case ForNode():
+            return For(node.iname, node.start, node.stop, node.step, _as_block(_converted(node.body, parts)))
+        case IfNode():
+            otherwise = _as_block(_converted(node.otherwise, parts)) if node.otherwise is not None else None
+            return If(node.condition, _as_block(_converted(node.then, parts)), otherwise)
+        case BlockNode():
+            return Block(tuple(_converted(c, parts) for c in node.children))
+        case CallNode():
+            return parts[node.leaf].emit(node.values)
+
+# }}}
+
+
+Specials = Callable[[Tree, Level], _Opaque | None]

@@ -1,0 +1,60 @@
+"""Values that would cross blocks within one launch, because who runs alone on an axis meets who does not.
+
+A statement outside a grid axis runs on block 0 of it when it writes global memory, and in every block when it
+writes a private or shared temporary. Between the two no order exists inside a launch.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.legality import witness_at
+from loopkit.errors import IllegalTransformError
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Seq, leaves
+from loopkit.lowering.binding import GRID, Launch
+from loopkit.lowering.storage import Storage
+from loopkit.poly.relations import smallest_pair
+
+Pair = tuple[str, str]
+
+
+def crossing_pairs(knl: LoopKernel, launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[Pair]:
+    """Pairs of statements of one launch that must be in two.
+
+    :raises IllegalTransformError: a sequential loop holds both, so that they cannot be.
+    """
+    found: set[Pair] = set()
+    for launch in launches:
+        if not any(axis in launch.extents for axis in GRID):
+            continue
+        children = launch.tree.children if isinstance(launch.tree, Seq) else (launch.tree,)
+        place = {s: i for i, child in enumerate(children) for s in leaves(child)}
+        for d in dependences(knl):
+            if d.source in place and d.sink in place and _in_global_memory(d, storages) and _apart(launch, d) \
+                    and not d.relation.is_empty():
+                if place[d.source] >= place[d.sink]:
+                    raise _inseparable(knl, d)
+                found.add((d.source, d.sink))
+    return frozenset(found)
+
+
+def _in_global_memory(d: Dependence, storages: Mapping[str, Storage]) -> bool:
+    storage = storages.get(d.array)
+    return bool(d.array) and (storage is None or storage.space is AddressSpace.GLOBAL)
+
+
+def _apart(launch: Launch, d: Dependence) -> bool:
+    """Does one of the two run on block 0 of an axis only, and the other not?"""
+    alone = [set(launch.statements[s].alone_on) for s in (d.source, d.sink)]
+    return any((axis in alone[0]) != (axis in alone[1]) for axis in GRID if axis in launch.extents)
+
+
+def _inseparable(knl: LoopKernel, d: Dependence) -> IllegalTransformError:
+    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
+    params, source, sink = smallest_pair(d.relation, a.inames, b.inames)
+    return IllegalTransformError(
+        f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
+        witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
+        ["end the sequential loop between the two statements, so that they become two launches"])

@@ -1,0 +1,47 @@
+"""Statements whose values nothing reads leave the kernel before storage is settled."""
+from __future__ import annotations
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.dependences import dependences
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+
+
+def without_dead_statements(knl: LoopKernel) -> LoopKernel:
+    """*knl* without writes to temporaries that no other statement reads."""
+    while True:
+        read = _read_by_others(knl)
+        dead = frozenset(s.id for s in knl.statements if s.written in knl.temporaries and s.written not in read)
+        if not dead:
+            return knl
+        source = knl
+        tree = _without(knl.tree, dead)
+        if tree is None:
+            return knl                      # nothing else is there; keep what was written
+        kept = frozenset(leaves(tree))
+        knl = knl.copy(
+            statements=tuple(s for s in knl.statements if s.id in kept), tree=tree,
+            temporaries={k: t for k, t in knl.temporaries.items() if k in read},
+            reductions={k: r for k, r in knl.reductions.items() if {r.init, r.update, r.final} <= kept},
+            carried=lambda source=source, kept=kept: tuple(
+                d for d in dependences(source) if d.source in kept and d.sink in kept))
+
+
+def _read_by_others(knl: LoopKernel) -> frozenset[str]:
+    """What statements read that do not only update it themselves."""
+    return frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
+                     if not a.is_write and a.array != s.written)
+
+
+def _without(tree: Tree, dead: frozenset[str]) -> Tree | None:
+    match tree:
+        case Leaf(statement):
+            return None if statement in dead else tree
+        case Loop(iname, body):
+            inner = _without(body, dead)
+            return None if inner is None else (tree if inner is body else Loop(iname, inner))
+        case Seq(children):
+            kept = [c for c in (_without(child, dead) for child in children) if c is not None]
+            return seq(*kept) if kept else None
+        case _:
+            return tree

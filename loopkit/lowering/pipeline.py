@@ -1,0 +1,128 @@
+"""From kernel to loop program: one list of named stages, each of which prints."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.ast.nodes import Program
+from loopkit.ast.printing import program_text
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.lowering.barriers import place_barriers
+from loopkit.lowering.binding import Launch, bind
+from loopkit.lowering.crossing import crossing_pairs
+from loopkit.lowering.dead import without_dead_statements
+from loopkit.lowering.program import build_program
+from loopkit.lowering.reductions import write_out_reductions
+from loopkit.lowering.schedule import Schedule, schedule
+from loopkit.lowering.storage import Storage, settle_storage
+from loopkit.lowering.types import infer_types
+from loopkit.poly.limits import bounded
+
+STAGES = ("types", "reductions", "schedule", "storage", "binding", "barriers", "ast")
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A schedule and the storage of its temporaries."""
+
+    schedule: Schedule
+    storages: dict[str, Storage]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.storages.values()))
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The launches of a kernel, bound to the grid and the block."""
+
+    kernel: LoopKernel
+    storages: dict[str, Storage]
+    launches: tuple[Launch, ...]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.launches))
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """Everything that a target needs to print a kernel.
+
+    :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
+    """
+
+    kernel: LoopKernel
+    storages: dict[str, Storage]
+    launches: tuple[Launch, ...]
+    program: Program
+    shapes: Mapping[str, Shape]
+
+    def __str__(self) -> str:
+        return program_text(self.program)
+
+
+def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
+    """Lower *knl*, as far as the stage *stop*; every stage's result prints.
+
+    The stages: ``types`` and ``reductions`` (kernels), ``schedule`` (the trees of the launches), ``storage``
+    (the cells of the temporaries), ``binding`` and ``barriers`` (launches), ``ast`` (the loop program).
+
+    :raises PreconditionError: there is no stage *stop*.
+    :raises TypeInferenceError, StorageError, IllegalTransformError, LimitError: what a stage refuses.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.add_dtypes(knl, {"x": np.float32})
+    >>> print(lk.lower(knl, stop="schedule"))
+    launch 0:
+      for i
+        insn
+    """
+    if stop is not None and stop not in STAGES:
+        raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
+                                hint=f"the stages are {', '.join(STAGES)}")
+    require_kernel(knl, "lower")
+    with bounded(f"lowering kernel '{knl.name}'"):
+        return _lowered(knl, stop)
+
+
+def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
+    shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
+    knl = infer_types(knl)
+    if stop == "types":
+        return knl
+    knl = write_out_reductions(without_dead_statements(knl))
+    if stop == "reductions":
+        return knl
+    ordered, storages, launches = _placed(knl)
+    if stop == "schedule":
+        return ordered
+    if stop == "storage":
+        return Stored(ordered, storages)
+    if stop == "binding":
+        return Bound(knl, storages, launches)
+    launches = tuple(place_barriers(knl, launch, storages) for launch in launches)
+    if stop == "barriers":
+        return Bound(knl, storages, launches)
+    return Lowered(knl, storages, launches, build_program(knl, launches, storages), shapes)
+
+
+def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch, ...]]:
+    """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
+    apart: frozenset[tuple[str, str]] = frozenset()
+    while True:
+        ordered = schedule(knl, apart)
+        storages = settle_storage(ordered)
+        launches = bind(ordered, storages)
+        crossing = crossing_pairs(knl, launches, storages) - apart
+        if not crossing:
+            return ordered, storages, launches
+        apart |= crossing
+
+
+def lower_fully(knl: LoopKernel) -> Lowered:
+    """:func:`lower` through all stages."""
+    result = lower(knl)
+    assert isinstance(result, Lowered)
+    return result

@@ -1,0 +1,149 @@
+"""Stages 7 and 8: the loop program of each launch, its versions, and what it declares."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.legality import iname_points
+from loopkit.ast.nodes import Array, Block, Function, If, Program
+from loopkit.ast.simplify import simplified
+from loopkit.ast.unroll import written_out
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Loop, Seq, Tree, has_barrier, leaves, meeting, paths
+from loopkit.lowering.binding import GRID, Launch
+from loopkit.lowering.code import Coder, Level
+from loopkit.lowering.full_tiles import full_block, full_iterations
+from loopkit.lowering.storage import Storage
+from loopkit.poly.codegen import condition_expression
+from loopkit.poly.relations import differing
+from loopkit.poly.sets import interval_of, range_from
+
+
+def build_program(knl: LoopKernel, launches: tuple[Launch, ...], storages: Mapping[str, Storage]) -> Program:
+    """The loop program of a lowered kernel."""
+    return Program(tuple(_function(knl, launch, storages) for launch in launches))
+
+
+def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Function:
+    level = _outermost(knl, launch)
+    body = simplified(_versions(knl, launch, storages, level))
+    if knl.options.textual_unroll:
+        body = simplified(Block((written_out(body),)))
+    return Function(launch.name, launch.extents, launch.coordinates,
+                    tuple(_arrays(knl, launch, storages)), body)
+
+
+def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level) -> Block:
+    """A version for whole tiles beside the generic one, where that drops guards."""
+    generic = Coder(knl, launch, storages, {})
+    if not knl.options.full_tiles or launch.threads == 1:
+        return generic.skeleton(level)
+    condition = full_block(knl, launch)
+    if condition is None or condition.intersect(level.context).is_empty():
+        inside, test = level, None
+    else:
+        inside = Level(level.known, level.context.intersect(condition), level.bound)
+        test = condition_expression(condition, level.context)
+    split = full_iterations(knl, launch) if condition is None or inside is not level else {}
+    whole = Coder(knl, launch, storages, split).skeleton(inside)
+    if test is None:
+        return whole
+    return Block((If(test, whole, generic.skeleton(level), "the whole tile lies inside"),))
+
+
+def _outermost(knl: LoopKernel, launch: Launch) -> Level:
+    """What is known in every block: the assumptions, and the ranges of the grid's inames."""
+    context = knl.assumptions
+    for x, coordinate in launch.coordinates.items():
+        if x in launch.ranges:
+            continue
+        points = iname_points(knl, x)
+        if _fills_axis(launch, coordinate):
+            context = context.intersect(interval_of(points))
+        else:
+            low = points.constant_range(x)[0]
+            if low is not None:
+                context = context.intersect(range_from(x, low))
+    for axis in GRID:
+        if axis in launch.extents:
+            context = context.intersect(range_from(axis, 0))
+    names = [*(x for x in launch.coordinates if x not in launch.ranges),
+             *(axis for axis in GRID if axis in launch.extents), *knl.value_params]
+    return Level(frozenset(names), context)
+
+
+def _fills_axis(launch: Launch, coordinate: object) -> bool:
+    """Does an iname run over the whole of its axis, so that each block has a value in its range?"""
+    axes = [axis for axis in GRID if _mentions(coordinate, axis)]
+    return all(not isinstance(launch.extents[axis], p.Max) for axis in axes)
+
+
+def _mentions(expr: object, name: str) -> bool:
+    match expr:
+        case p.Variable():
+            return expr.name == name
+        case p.Sum() | p.Product():
+            return any(_mentions(c, name) for c in expr.children)
+        case p.FloorDiv() | p.Remainder():
+            return _mentions(expr.numerator, name)
+        case _:
+            return False
+
+
+# {{{ declarations
+
+def _arrays(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Array]:
+    used = {a.array for s in launch.statements.values() for a in accesses_of(knl, s.statement)}
+    lasting = _lasting(knl, launch)
+    for name, storage in storages.items():
+        if name in used and storage.space is not AddressSpace.GLOBAL:
+            shape = tuple(e for e in storage.shape if isinstance(e, int))
+            assert len(shape) == len(storage.shape)
+            yield Array(name, storage.dtype, shape, storage.space is AddressSpace.LOCAL, name in lasting)
+
+
+def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
+    """Temporaries whose values live from one region to the next."""
+    regions = {s: i for i, region in enumerate(_regions(launch.tree)) for s in leaves(region)}
+    if len(set(regions.values())) <= 1 and not has_barrier(launch.tree):
+        return frozenset()
+    seen: dict[str, int] = {}
+    result: set[str] = set()
+    for s in launch.statements.values():
+        for a in accesses_of(knl, s.statement):
+            if seen.setdefault(a.array, regions[a.statement]) != regions[a.statement]:
+                result.add(a.array)
+    ways = paths(launch.tree)
+    for d in dependences(knl):
+        if d.of_value and d.source in ways and d.sink in ways:
+            loops = meeting(ways[d.source], ways[d.sink]).loops
+            if differing(d.relation, shared_loops(knl, d.source, d.sink, loops)) is not None:
+                result.add(d.array)
+    return frozenset(result)
+
+
+def _regions(tree: Tree) -> Iterator[Tree]:
+    """The parts of *tree* between barriers."""
+    if not has_barrier(tree):
+        yield tree
+    elif isinstance(tree, Loop):
+        yield from _regions(tree.body)
+    elif isinstance(tree, Seq):
+        run: list[Tree] = []
+        for child in tree.children:
+            if has_barrier(child):
+                if run:
+                    yield Seq(tuple(run))
+                    run = []
+                yield from _regions(child)
+            else:
+                run.append(child)
+        if run:
+            yield Seq(tuple(run))
+
+# }}}
+

@@ -1,0 +1,273 @@
+"""Stage 1: every argument and temporary gets its dtype, and the neutral elements their values.
+
+A temporary takes the dtype of its first write; where that is weak (``<> s = 0``) the later ones decide with it. An
+output takes the join of its writes, a reduction's accumulator the dtype of its operand. Sizes that nobody declared
+keep the dtype ``None``: they are integers as wide as the indices of the text that is made.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
+from loopkit.expr.mappers import subexpressions, variables
+from loopkit.expr.nodes import REDUCTIONS, Neutral
+from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.sets import InstanceSet
+
+
+def infer_types(kernel: LoopKernel) -> LoopKernel:
+    """*kernel* with the dtype of every array, temporary and value known, and without neutral elements.
+
+    A size that was not declared keeps ``None``: the text's index type.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = i*x[i]")
+    >>> knl = infer_types(lk.add_dtypes(knl, {"x": np.float32}))
+    >>> knl.argument_by_name["y"].dtype
+    dtype('float32')
+
+    :raises TypeInferenceError: a dtype cannot be inferred, or a value does not fit where it is written.
+    """
+    found: LoopKernel | None = kernel.memo.get("infer_types")
+    if found is None:
+        found = kernel.memo["infer_types"] = _typed(kernel)
+    return found
+
+
+def unknown_dtypes(kernel: LoopKernel) -> tuple[str, ...]:
+    """The arguments whose dtypes are neither declared nor follow from those that are, in order.
+
+    >>> unknown_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"))
+    ('x', 'y')
+
+    :raises TypeInferenceError: an operation that its operands do not have.
+    """
+    types = solved_types(kernel)
+    return tuple(a.name for a in kernel.arguments if types[a.name] is None)
+
+
+def index_types(kernel: LoopKernel, index: np.dtype = INT32) -> Mapping[str, Type]:
+    """The types of all names of a typed *kernel*, for a text whose indices have the dtype *index*.
+
+    Inames and value arguments are weak; a name that is not here is one of the text's own indices.
+    """
+    types: dict[str, Type] = {x: weak(index) for x in kernel.inames}
+    for a in (*kernel.arguments, *kernel.temporaries.values()):
+        dtype = a.dtype if a.dtype is not None else index
+        types[a.name] = weak(dtype) if isinstance(a, ValueArg) else dtype
+    return types
+
+
+def _typed(kernel: LoopKernel) -> LoopKernel:
+    types = solved_types(kernel)
+    _require_known(kernel, types)
+    expressions = _expressions(kernel)
+    for s, expression in zip(kernel.statements, expressions, strict=True):
+        _require_fits(s, expression, types)
+
+    def with_dtype(datum: GlobalArg | TemporaryVariable | ValueArg) -> GlobalArg | TemporaryVariable | ValueArg:
+        if datum.dtype is not None or isinstance(datum, ValueArg):
+            return datum
+        found = types[datum.name]
+        assert found is not None
+        return replace(datum, dtype=resolve(found))
+    return kernel.copy(
+        arguments=tuple(with_dtype(a) for a in kernel.arguments),
+        temporaries={name: with_dtype(t) for name, t in kernel.temporaries.items()},
+        statements=tuple(_with_neutral(s, types) for s in kernel.statements), carried=unchanged_from(kernel))
+
+
+def _with_neutral(statement: Statement, types: Mapping[str, Type | None]) -> Statement:
+    if not isinstance(statement.expression, Neutral):
+        return statement
+    dtype = types[statement.written]
+    assert isinstance(dtype, np.dtype)
+    value = REDUCTIONS[statement.expression.operation].neutral(dtype)
+    assert isinstance(value, np.generic)
+    return replace(statement, expression=value.item())
+
+
+# {{{ the fixed point
+
+def solved_types(kernel: LoopKernel) -> Mapping[str, Type | None]:
+    """The types of all names of *kernel*; ``None`` where one cannot be inferred."""
+    found: Mapping[str, Type | None] | None = kernel.memo.get("solved_types")
+    if found is None:
+        found = kernel.memo["solved_types"] = _Solver(kernel).solve()
+    return found
+
+
+def _expressions(kernel: LoopKernel) -> tuple[Expression, ...]:
+    """The statements' expressions without substitution rules."""
+    if not kernel.substitutions:
+        return tuple(s.expression for s in kernel.statements)
+    return tuple(expanded_expression(kernel, s) for s in kernel.statements)
+
+
+@dataclass
+class _Solver:
+    """Types flow from what is read to what is written until nothing changes.
+
+    Each statement is looked at once, and again when a name that it reads has changed.
+    """
+
+    kernel: LoopKernel
+    types: dict[str, Type | None] = field(default_factory=dict)
+    open: frozenset[str] = frozenset()
+    first: dict[str, int] = field(default_factory=dict)
+    writers: dict[str, list[int]] = field(default_factory=dict)
+    readers: dict[str, dict[int, None]] = field(default_factory=dict)
+
+    def solve(self) -> dict[str, Type | None]:
+        self.types = _known_types(self.kernel)
+        self.open = frozenset(a.name for a in (*self.kernel.arguments, *self.kernel.temporaries.values())
+                              if a.dtype is None and not isinstance(a, ValueArg))
+        if not self.open:
+            return self.types
+        for i, s in enumerate(self.kernel.statements):
+            if s.written in self.open and not isinstance(s.expression, Neutral):
+                self.first.setdefault(s.written, i)
+                self.writers.setdefault(s.written, []).append(i)
+        self._propagate(i for writers in self.writers.values() for i in writers)
+        # what is still weak gets a dtype, and passes it on
+        still_weak = [name for name in self.writers if isinstance(self.types[name], Weak)]
+        for name in still_weak:
+            found = self.types[name]
+            assert found is not None
+            self.types[name] = resolve(found)
+        self._propagate(dict.fromkeys(i for name in still_weak for i in self.readers.get(name, ())))
+        return {name: found if found is None or name not in self.open else resolve(found)
+                for name, found in self.types.items()}
+
+    def _propagate(self, statements: Iterable[int]) -> None:
+        expressions = _expressions(self.kernel)
+        waiting = deque(sorted(statements))
+        queued = set(waiting)
+        while waiting:
+            i = waiting.popleft()
+            queued.discard(i)
+            for j in self._visit(i, expressions[i]):
+                if j not in queued:
+                    queued.add(j)
+                    waiting.append(j)
+
+    def _visit(self, i: int, expression: Expression) -> Iterable[int]:
+        """Look at a statement that writes an open name; the statements that must be looked at again."""
+        s = self.kernel.statements[i]
+        name, old = s.written, self.types[s.written]
+
+        def lookup(read: str) -> Type | None:
+            if read in self.open:
+                self.readers.setdefault(read, {})[i] = None
+            return self.types.get(read)
+        written = type_of(expression, lookup)
+        if written is None:
+            return ()
+        if s.combine is not None:
+            written = reduction_type(s.combine, written)
+        new = self._updated(name, i, old, written)
+        # a dtype of float64 equals None for numpy
+        if new is None or (old is not None and new == old):
+            return ()
+        self.types[name] = new
+        return (*self.readers.get(name, ()), *(self.writers[name] if isinstance(new, Weak) else ()))
+
+    def _updated(self, name: str, i: int, old: Type | None, written: Type) -> Type | None:
+        """The type of *name* now that the type of its write in statement *i* is known."""
+        is_temporary = name in self.kernel.temporaries
+        if old is None:
+            return None if is_temporary and i != self.first[name] else written
+        if is_temporary and i != self.first[name] and not isinstance(old, Weak):
+            return old
+        return join(old, written)
+
+
+def _known_types(kernel: LoopKernel) -> dict[str, Type | None]:
+    types: dict[str, Type | None] = {x: weak(INT32) for x in kernel.inames}
+    unknown_values = False
+    for a in (*kernel.arguments, *kernel.temporaries.values()):
+        if isinstance(a, ValueArg):
+            types[a.name] = None if a.dtype is None else weak(np.dtype(a.dtype))
+            unknown_values = unknown_values or a.dtype is None
+        else:
+            types[a.name] = None if a.dtype is None else np.dtype(a.dtype)
+    if unknown_values:
+        for name in _sizes(kernel):
+            if name in types and types[name] is None and isinstance(kernel.argument_by_name.get(name), ValueArg):
+                types[name] = WEAK_INT
+    return types
+
+
+def _sizes(kernel: LoopKernel) -> set[str]:
+    """Names that stand in domains, shapes, subscripts or assumptions: integers."""
+    found = set(InstanceSet((), kernel.assumptions).params)
+    for domain in {id(s.domain): s.domain for s in kernel.statements}.values():
+        found.update(domain.params)
+    arrays: list[GlobalArg | TemporaryVariable] = [*kernel.array_args.values(), *kernel.temporaries.values()]
+    for a in arrays:
+        found.update(name for extent in a.shape or () for name in variables(extent))
+    values = {a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is None}
+    if values <= found:
+        return found
+    used: set[str] = set()
+    for s, expression in zip(kernel.statements, _expressions(kernel), strict=True):
+        for e in (s.assignee, expression, *s.predicates):
+            used.update(variables(e))
+            for node in subexpressions(e):
+                if isinstance(node, p.Subscript):
+                    found.update(name for i in node.index_tuple for name in variables(i))
+    return found | (values - used)      # what nothing uses is a size of a domain that no statement is in
+
+# }}}
+
+
+# {{{ what must hold
+
+def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None:
+    unknown = [a.name for a in (*kernel.arguments, *kernel.temporaries.values()) if types[a.name] is None]
+    if not unknown:
+        return
+    # an output follows from what is read: name that first
+    read = {name for expression in _expressions(kernel) for name in variables(expression)}
+    causes = [name for name in unknown if name in kernel.argument_by_name and name in read] or unknown
+    name = causes[0]
+    what = "argument" if name in kernel.argument_by_name else "temporary"
+    also = f" (nor {', '.join(repr(x) for x in causes[1:])})" if len(causes) > 1 else ""
+    hint = (f"add_dtypes(knl, {{'{name}': np.float32}})" + (", or pass arrays when you call the kernel"
+                                                           if what == "argument" else ""))
+    raise TypeInferenceError(f"The dtype of the {what} '{name}' of kernel '{kernel.name}' cannot be inferred{also}.",
+                             subject=name, hint=hint)
+
+
+def _require_fits(s: Statement, expression: Expression, types: Mapping[str, Type | None]) -> None:
+    """:raises TypeInferenceError: the value would lose its fraction or its imaginary part."""
+    if isinstance(expression, Neutral):
+        return
+    target = types[s.written]
+    value = type_of(expression, types.get)
+    if target is None or value is None:
+        return
+    if s.combine is not None:
+        value = reduction_type(s.combine, value)
+    have, need = max(rank_of(target), 1), rank_of(value)
+    if need <= have:
+        return
+    lost = "imaginary part" if need == 3 else "fraction"
+    dtype = resolve(target)
+    cast = "real(...)" if need == 3 else f"cast({dtype}, ...)"
+    raise TypeInferenceError(
+        f"'{s.id}' writes a value of dtype {resolve(value)} to '{s.written}', which has the dtype {dtype}: its "
+        f"{lost} would be lost.", subject=s.written, hint=f"write {cast}, or declare '{s.written}' as {resolve(value)}")
+
+# }}}
+

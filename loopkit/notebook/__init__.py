@@ -1,0 +1,1 @@
+"""Kernels and generated code as a notebook shows them."""

@@ -1,0 +1,1 @@
+"""Integer sets and relations: the only package that imports islpy."""

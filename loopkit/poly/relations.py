@@ -1,0 +1,185 @@
+"""Access and dependence relations between anonymous instance spaces, and the order of time."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import islpy as isl
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import DIM, _aff, names_in, set_space
+from loopkit.poly.sets import InstanceSet, lexmin_point
+
+#: One shared loop as (dimension of the source, dimension of the sink).
+SharedLoop = tuple[int, int]
+
+
+# {{{ access relations
+
+@lru_cache(maxsize=65536)
+def subscript_relation(inames: tuple[str, ...], subscripts: tuple[Expression, ...]) -> isl.Map:
+    """``{ [inames] -> [subscripts] }``; names that are no inames are parameters.
+
+    :raises NotAffineError: a subscript is not quasi-affine.
+    """
+    params = tuple(sorted(set().union(*map(names_in, subscripts)).difference(inames))) if subscripts else ()
+    space = isl.Space.from_domain(set_space(params, inames)).add_dims(DIM.out, len(subscripts))
+    if not subscripts:
+        return isl.Map.universe(space)
+    affs = isl.AffList.alloc(isl.DEFAULT_CONTEXT, len(subscripts))
+    for s in subscripts:
+        affs = affs.add(_aff(s, inames, params))
+    return isl.Map.from_multi_aff(isl.MultiAff.from_aff_list(space, affs))
+
+
+@lru_cache(maxsize=4096)
+def any_element(inames: tuple[str, ...], rank: int) -> isl.Map:
+    """``{ [inames] -> [anything] }``: an access whose subscripts are unknown."""
+    return isl.Map.universe(isl.Space.from_domain(set_space((), inames)).add_dims(DIM.out, rank))
+
+
+def restrict(relation: isl.Map, domain: InstanceSet) -> isl.Map:
+    """*relation* on the points of *domain* only."""
+    return relation.intersect_domain(domain.set)
+
+
+def same_element(source: isl.Map, sink: isl.Map) -> isl.Map:
+    """Pairs (source instance, sink instance) that touch one element."""
+    return source.apply_range(sink.reverse())
+
+
+def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -> isl.Map:
+    """Pairs of instances of two statements that agree in the inames *shared*."""
+    pairs = isl.Map.from_domain_and_range(source.set, sink.set)
+    for x in shared:
+        pairs = pairs.equate(DIM.in_, source.inames.index(x), DIM.out, sink.inames.index(x))
+    return pairs
+
+# }}}
+
+
+# {{{ time
+
+def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map:
+    """Those *pairs* whose source runs before their sink.
+
+    :arg shared: the loops that both stand in, outermost first.
+    :arg before: in one iteration of them, the source stands textually before the sink.
+    """
+    result = isl.Map.empty(pairs.get_space())
+    for a, b in shared:
+        result = result.union(pairs.order_lt(DIM.in_, a, DIM.out, b))
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+    return (result.union(pairs) if before else result).coalesce()
+
+
+def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
+    """Some of the *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    for a, b in shared:
+        late = pairs.order_gt(DIM.in_, a, DIM.out, b)
+        if not late.is_empty():
+            return late
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+        if pairs.is_empty():
+            return None
+    return None if before or pairs.is_empty() else pairs
+
+
+def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
+    """Those *pairs* that agree in all shared loops."""
+    for a, b in shared:
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+    return pairs
+
+
+def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
+    """For each shared loop: does it carry one of *pairs*? The last entry: is one within an iteration?"""
+    result = []
+    for a, b in shared:
+        result.append(not pairs.order_lt(DIM.in_, a, DIM.out, b).is_empty())
+        pairs = pairs.equate(DIM.in_, a, DIM.out, b)
+    result.append(not pairs.is_empty())
+    return result
+
+# }}}
+
+
+# {{{ coordinates
+
+def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
+                      sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
+    """Pairs of instances at which the two lists of affine coordinates agree."""
+    return same_element(subscript_relation(source_inames, tuple(source)), subscript_relation(sink_inames, tuple(sink)))
+
+
+def reindexing(new: tuple[str, ...], values: tuple[Expression, ...], conditions: isl.Set) -> isl.Map:
+    """``{ [old] -> [new] : old = values(new) and conditions(new) }``, the instance relation of a step."""
+    return subscript_relation(new, values).intersect_domain(conditions).reverse()
+
+# }}}
+
+
+def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> isl.Map:
+    """The dependence *relation* after its instances moved along *source* and *sink* (``None``: stayed)."""
+    if source is not None:
+        relation = relation.apply_domain(source)
+    if sink is not None:
+        relation = relation.apply_range(sink)
+    return relation
+
+
+def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
+                  ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation."""
+    n, m = len(source), len(sink)
+    flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
+    names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
+    point = lexmin_point(flat, names)
+    assert point is not None
+    params, values = point
+    return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
+            {x: values[f"t{i}"] for i, x in enumerate(sink)})
+
+
+def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> tuple[int, ...]:
+    """The one image of *point* under an access relation with its parameters fixed."""
+    for i, value in enumerate(point):
+        relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    for name, value in params.items():
+        i = relation.find_dim_by_name(DIM.param, name)
+        if i >= 0:
+            relation = relation.fix_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    image = relation.range().sample_point()
+    return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
+
+
+def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
+    """Some of the *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
+    for a, b in shared:
+        for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)):
+            if not apart.is_empty():
+                return apart
+    return None
+
+
+def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:
+    """Do instances that agree in the dimensions *given* and in their image coincide?"""
+    pairs = same_element(relation, relation)
+    for i in given:
+        pairs = pairs.equate(DIM.in_, i, DIM.out, i)
+    return bool(pairs.is_subset(isl.Map.identity(pairs.get_space())))
+
+
+def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
+    """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once."""
+    known = tuple(c for c in coordinates if c is not None)
+    relation = subscript_relation(inames, known)
+    for i, c in enumerate(coordinates):
+        if c is None:
+            relation = relation.insert_dims(DIM.out, i, 1)
+    return relation
+
+
+def other_instance(pairs: isl.Map) -> isl.Map:
+    """Those *pairs* of instances of one statement that are two."""
+    return pairs.subtract(isl.Map.identity(pairs.get_space()))

@@ -1,0 +1,377 @@
+"""Instance sets: the integer points that a statement runs at, with the names of their dimensions.
+
+isl ignores dimension names in comparisons, so the names stand beside the set here.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import TypeVar
+
+import islpy as isl
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import DIM, from_pw_aff, set_space, to_aff
+
+Set = isl.Set
+Map = isl.Map
+
+
+@dataclass(frozen=True)
+class InstanceSet:
+    """The points ``[params] -> { [inames] }`` of *set*, an anonymous isl set."""
+
+    inames: tuple[str, ...]
+    set: isl.Set
+
+    def __post_init__(self) -> None:
+        if (0 if self.set.is_params() else self.set.dim(DIM.set)) != len(self.inames):
+            raise ValueError(f"{self.set} has not the dimensions {self.inames}")
+
+    # {{{ construction
+
+    @staticmethod
+    @lru_cache(maxsize=4096)
+    def parse(text: str) -> InstanceSet:
+        """Read isl's notation; :raises ValueError: isl refuses the text, or a dimension has no name."""
+        try:
+            parsed = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
+        except isl.Error as err:
+            raise ValueError(_isl_reason(err)) from None
+        names = tuple(parsed.get_dim_name(DIM.set, i) or "" for i in range(parsed.dim(DIM.set)))
+        if "" in names or parsed.has_tuple_name():
+            raise ValueError("a domain is written as { [i, j] : ... } with one name for each dimension")
+        return InstanceSet(names, parsed)
+
+    @staticmethod
+    def universe(inames: Sequence[str]) -> InstanceSet:
+        return InstanceSet(tuple(inames), isl.Set.universe(set_space((), tuple(inames))))
+
+    def named(self, points: isl.Set) -> InstanceSet:
+        """*points* with this set's inames."""
+        return InstanceSet(self.inames, points)
+
+    # }}}
+
+    # {{{ what it is
+
+    @cached_property
+    def params(self) -> tuple[str, ...]:
+        """The names of the parameters that occur in a constraint."""
+        return tuple(param_name(self.set, i) for i in range(self.set.dim(DIM.param))
+                     if self.set.involves_dims(DIM.param, i, 1))
+
+    @cached_property
+    def text(self) -> str:
+        """isl's notation, without parameters that do not occur."""
+        # isl simplifies in place, so that what a set prints would depend on what was asked of it
+        plain = self.set.coalesce().remove_redundancies()
+        return str(with_dim_names(drop_unused_params(plain), self.inames))
+
+    def is_empty(self) -> bool:
+        return bool(self.set.is_empty())
+
+    def is_subset(self, other: InstanceSet) -> bool:
+        return bool(self.set.is_subset(other.set))
+
+    def is_equal(self, other: InstanceSet) -> bool:
+        return self.inames == other.inames and bool(self.set.is_equal(other.set))
+
+    # }}}
+
+    # {{{ operations
+
+    def intersect(self, other: InstanceSet) -> InstanceSet:
+        """The points in both; *other* may have a subset of the inames, in any order."""
+        if other.inames == self.inames:
+            return self.named(self.set.intersect(other.set))
+        return self.named(self.set.intersect(other.onto(self.inames).set))
+
+    def onto(self, inames: Sequence[str]) -> InstanceSet:
+        """Project on *inames*, reorder, and leave dimensions that are new here unconstrained.
+
+        A parameter of this set that is one of *inames* becomes that dimension (nested domains).
+        """
+        inames = tuple(inames)
+        if inames == self.inames:
+            return self
+        points = self.set if not self.set.is_params() else self.set.from_params()
+        for i in reversed(range(len(self.inames))):
+            if self.inames[i] not in inames:
+                points = points.project_out(DIM.set, i, 1)
+        kept = [x for x in self.inames if x in inames]
+        at = len(kept)
+        for x in inames:
+            if x not in kept:
+                position = points.find_dim_by_name(DIM.param, x)
+                if position >= 0:
+                    points = points.move_dims(DIM.set, at, DIM.param, position, 1)
+                else:
+                    points = points.insert_dims(DIM.set, at, 1)
+                kept.append(x)
+                at += 1
+        for target, x in enumerate(inames):
+            source = kept.index(x)
+            if source != target:
+                points = _swap_to(points, source, target)
+                kept.insert(target, kept.pop(source))
+        return InstanceSet(inames, with_dim_names(points, inames))
+
+    def intersect_params(self, params: isl.Set) -> InstanceSet:
+        return self.named(self.set.intersect_params(params))
+
+    def without_params(self, names: Collection[str]) -> InstanceSet:
+        """Forget everything about the parameters *names* (fresh unknowns for each instance)."""
+        points = self.set
+        for i in reversed(range(points.dim(DIM.param))):
+            if points.get_dim_name(DIM.param, i) in names:
+                points = points.project_out(DIM.param, i, 1)
+        return self.named(points)
+
+    def bound(self, inames: Collection[str]) -> InstanceSet:
+        """Turn the dimensions *inames* into parameters of the same names (hardware inames)."""
+        points = with_dim_names(self.set, self.inames)
+        for i in reversed(range(len(self.inames))):
+            if self.inames[i] in inames:
+                points = to_param(points, i, self.inames[i])
+        rest = tuple(x for x in self.inames if x not in inames)
+        return InstanceSet(rest, with_dim_names(points, rest))
+
+    def apply(self, relation: isl.Map, inames: Sequence[str]) -> InstanceSet:
+        """The image under *relation*, whose range has the dimensions *inames*."""
+        return InstanceSet(tuple(inames), with_dim_names(self.set.apply(relation), tuple(inames)))
+
+    def union(self, other: InstanceSet) -> InstanceSet:
+        return self.named(self.set.union(other.set).coalesce())
+
+    def subtract(self, other: InstanceSet) -> InstanceSet:
+        """The points that are not in *other*, which may have a subset of the inames."""
+        return self.named(self.set.subtract(other.onto(self.inames).set).coalesce())
+
+    def where(self, *conditions: tuple[str, Expression]) -> InstanceSet:
+        """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
+        points = self.set
+        for op, expr in conditions:
+            points = points.intersect(condition_set(op, expr, self.inames))
+        return self.named(points)
+
+    # }}}
+
+    # {{{ numbers
+
+    def lower_bound(self, iname: str, context: isl.Set | None = None) -> Expression:
+        """The smallest value of *iname* as an expression in the parameters."""
+        return from_pw_aff(self.onto((iname,)).set.dim_min(0).coalesce(), context)
+
+    def upper_bound(self, iname: str, context: isl.Set | None = None) -> Expression:
+        """The largest value of *iname* as an expression in the parameters."""
+        return from_pw_aff(self.onto((iname,)).set.dim_max(0).coalesce(), context)
+
+    def constant_range(self, iname: str) -> tuple[int | None, int | None]:
+        """The smallest and largest value of *iname* over all parameters, where they are bounded."""
+        i = self.inames.index(iname)
+        return constant_min(self.set, i), constant_max(self.set, i)
+
+    # }}}
+
+
+def param_name(points: isl.Set | isl.Constraint, i: int) -> str:
+    """The name of parameter *i*; isl's parameters always have one."""
+    name = points.get_dim_name(DIM.param, i)
+    assert name is not None
+    return name
+
+
+def at_most_one(points: InstanceSet, iname: str) -> bool:
+    """Is there at most one value of *iname* for each value of the parameters and the other inames?"""
+    others = [x for x in points.inames if x != iname]
+    relation = isl.Map.from_range(points.onto((*others, iname)).set)
+    return bool(relation.move_dims(DIM.in_, 0, DIM.out, 0, len(others)).is_single_valued())
+
+
+def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
+    """Does every point of *first* come before every one of *second* that differs in *iname* alone, upwards?"""
+    others = [x for x in first.inames if x != iname]
+    pairs = isl.Map.from_domain_and_range(second.onto((*others, iname)).set, first.onto((*others, iname)).set)
+    for i in range(len(others)):
+        pairs = pairs.equate(DIM.in_, i, DIM.out, i)
+    return bool(pairs.order_lt(DIM.in_, len(others), DIM.out, len(others)).is_empty())
+
+
+def interval_of(points: InstanceSet) -> isl.Set:
+    """A parameter called like the one iname, between the least and the greatest of *points*: no holes."""
+    hull = isl.Set.from_basic_set(points.set.remove_divs().simple_hull())
+    return params_of(points.named(hull))
+
+
+def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
+    """*points* with its dimensions called *names*, for what isl prints and looks up by name."""
+    for i, name in enumerate(names):
+        points = points.set_dim_name(DIM.set, i, name)
+    return points
+
+
+def to_param(points: isl.Set, dim: int, name: str) -> isl.Set:
+    """Move set dimension *dim* to a parameter called *name* (which may exist already)."""
+    existing = points.find_dim_by_name(DIM.param, name)
+    if existing >= 0:
+        return points.equate(DIM.set, dim, DIM.param, existing).project_out(DIM.set, dim, 1)
+    at = points.dim(DIM.param)
+    return points.move_dims(DIM.param, at, DIM.set, dim, 1).set_dim_name(DIM.param, at, name)
+
+
+def _swap_to(points: isl.Set, source: int, target: int) -> isl.Set:
+    """Move set dimension *source* to position *target* (*target* < *source*)."""
+    # isl moves dimensions only between types: go through the parameters
+    at = points.dim(DIM.param)
+    points = points.move_dims(DIM.param, at, DIM.set, source, 1)
+    return points.move_dims(DIM.set, target, DIM.param, at, 1)
+
+
+def drop_unused_params(points: isl.Set) -> isl.Set:
+    """*points* without the parameters that no constraint mentions."""
+    for i in reversed(range(points.dim(DIM.param))):
+        if not points.involves_dims(DIM.param, i, 1):
+            points = points.project_out(DIM.param, i, 1)
+    return points
+
+
+def constant_min(points: isl.Set, dim: int) -> int | None:
+    """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
+    if points.is_empty():
+        return None
+    value = points.dim_min_val(dim)
+    return int(value.to_python()) if value.is_int() else None
+
+
+def constant_max(points: isl.Set, dim: int) -> int | None:
+    """The largest value of a dimension over all parameters, or ``None`` where there is none."""
+    if points.is_empty():
+        return None
+    value = points.dim_max_val(dim)
+    return int(value.to_python()) if value.is_int() else None
+
+
+def condition_set(op: str, expr: Expression, inames: Sequence[str]) -> isl.Set:
+    """``{ [inames] : expr op 0 }`` for *op* one of ``>=``, ``==``, ``<=``, ``<``, ``>``, ``!=``.
+
+    :raises NotAffineError: *expr* is not quasi-affine.
+    """
+    aff = isl.PwAff.from_aff(to_aff(expr, inames))
+    zero = isl.PwAff.from_aff(isl.Aff.zero_on_domain(isl.LocalSpace.from_space(aff.get_domain_space())))
+    match op:
+        case ">=":
+            return aff.ge_set(zero)
+        case "==":
+            return aff.eq_set(zero)
+        case "<=":
+            return aff.le_set(zero)
+        case "<":
+            return aff.lt_set(zero)
+        case ">":
+            return aff.gt_set(zero)
+        case "!=":
+            return aff.ne_set(zero)
+        case _:
+            raise ValueError(op)
+
+
+def params_of(points: InstanceSet) -> isl.Set:
+    """*points* as a condition on parameters called like its inames."""
+    return points.bound(points.inames).set.params()
+
+
+def range_condition(name: str, low: int, high: int) -> isl.Set:
+    """``low <= name <= high`` for a parameter."""
+    space = set_space((name,), ()).params()
+    at_least = isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
+    return at_least.upper_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, high))
+
+
+def range_from(name: str, low: int) -> isl.Set:
+    """``low <= name`` for a parameter."""
+    space = set_space((name,), ()).params()
+    return isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
+
+
+def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
+    """``"n>=1 and m>=1"`` as a parameter set; :raises ValueError: isl refuses the text."""
+    names = ", ".join(sorted(set(params)))
+    try:
+        return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"[{names}] -> {{ : {text} }}").params()
+    except isl.Error as err:
+        raise ValueError(_isl_reason(err)) from None
+
+
+def universe_params() -> isl.Set:
+    """The parameter set that assumes nothing."""
+    return isl.Set.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
+
+
+def params_text(params: isl.Set) -> str:
+    """The condition of a parameter set, ``""`` where it assumes nothing."""
+    text = str(drop_unused_params(params.coalesce()))
+    body = text[text.index("{") + 1:text.rindex("}")].strip()
+    return body.removeprefix(":").strip()
+
+
+def lexmin_point(points: isl.Set, inames: Sequence[str]) -> tuple[dict[str, int], dict[str, int]] | None:
+    """The smallest point in the order parameters, then *inames*; ``None`` if the set is empty.
+
+    A parameter without a lower bound is first asked to be at least 0, as is a dimension.
+    """
+    if points.is_empty():
+        return None
+    points = drop_unused_params(points)
+    n = points.dim(DIM.param)
+    names = [param_name(points, i) for i in range(n)]
+    flat = points.move_dims(DIM.set, 0, DIM.param, 0, n)
+    # sizes that are small but not zero explain more; try them first
+    for i in range(n + len(inames)):
+        bounded = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
+        if not bounded.is_empty():
+            flat = bounded
+    point = _least_point(flat)
+    values = [int(point.get_coordinate_val(DIM.set, i).to_python()) for i in range(n + len(inames))]
+    return (dict(zip(names, values[:n], strict=True)), dict(zip(inames, values[n:], strict=True)))
+
+
+def _least_point(points: isl.Set) -> isl.Point:
+    """The lexicographically least point; some point where there is none, or where isl cannot find it."""
+    if all(points.dim_has_lower_bound(DIM.set, i) for i in range(points.dim(DIM.set))):
+        try:
+            least = points.lexmin().sample_point()
+        except isl.Error:                   # isl's lexmin gives up on some sets with integer divisions
+            return points.sample_point()
+        if not least.is_void():
+            return least
+    return points.sample_point()
+
+
+T = TypeVar("T", isl.Set, isl.Map)
+
+
+def fix_params(points: T, values: Mapping[str, int]) -> T:
+    """Fix parameters of a set or relation to integers and drop them."""
+    for name, value in values.items():
+        i = points.find_dim_by_name(DIM.param, name)
+        if i >= 0:
+            fixed = points.fix_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+            points = fixed.project_out(DIM.param, i, 1)
+    return points
+
+
+def rename_param(points: T, old: str, new: str) -> T:
+    """Call the parameter *old* *new*; nothing happens where there is none."""
+    i = points.find_dim_by_name(DIM.param, old)
+    return points if i < 0 else points.set_dim_name(DIM.param, i, new)
+
+
+def _isl_reason(err: isl.Error) -> str:
+    """isl's own sentence, without islpy's frame around it."""
+    text = str(err)
+    for line in text.splitlines():
+        if ":" in line and "isl_" not in line:
+            return line.strip()
+    return text.splitlines()[0] if text else "isl refuses this text"

@@ -1,0 +1,1 @@
+"""Compiling kernels, keeping what was compiled, and running it."""

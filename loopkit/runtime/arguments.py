@@ -1,0 +1,328 @@
+"""The calling contract: what a caller gives, checked and completed into what a launch takes.
+
+All that does not depend on the values given is worked out once, in :class:`CallPlan`; a call then runs
+through plain tuples and closures.
+"""
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from pymbolic.typing import Expression
+
+from loopkit.errors import CallError
+from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
+from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.points import checker
+from loopkit.runtime import stages
+from loopkit.runtime.overlap import internal_overlap, require_disjoint
+from loopkit.runtime.scalars import converter
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+_LIMIT_32 = 2**31
+# bits of ndarray.flags.num: one attribute instead of three
+_C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of an array argument.
+
+    :ivar expression: the extent in the kernel's parameters; ``None``: unknown, a subscript is read from memory.
+    :ivar extent: the same, as a function of their values.
+    :ivar parameter: where the extent is a parameter plus *constant*, the parameter.
+    """
+
+    expression: Expression | None
+    extent: Evaluator | None
+    parameter: str | None
+    constant: int
+
+
+@dataclass(frozen=True)
+class ArrayPlan:
+    """What is known about an array argument before a call.
+
+    :ivar exact: the shape was declared; else it is inferred and a lower bound.
+    :ivar like: for an output, the input whose shape it takes when it is allocated.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    axes: tuple[Axis, ...]
+    exact: bool
+    read: bool
+    written: bool
+    like: str | None
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The checked arguments of one call.
+
+    :ivar arrays: every array argument, allocated outputs included.
+    :ivar values: every value argument as a Python number.
+    :ivar strided: the arrays that do not lie in C order with exactly their shape.
+    :ivar wide: an array (or a size) needs 64-bit indices.
+    """
+
+    arrays: dict[str, Array]
+    values: dict[str, Any]
+    strided: frozenset[str]
+    wide: bool
+
+
+_NONE: frozenset[str] = frozenset()
+
+
+class CallPlan:
+    """How the calls of one kernel, all of whose dtypes are known, are checked."""
+
+    def __init__(self, knl: LoopKernel) -> None:
+        shapes = stages.array_shapes(knl)
+        reads, writes = stages.read_names(knl), knl.written_names
+        like = stages.output_shape_like(knl)
+        self.kernel = knl.name
+        self.arrays = tuple(_array_plan(a, shapes[a.name], reads, writes, like.get(a.name))
+                            for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes)
+        self.values = tuple((a.name, converter(a.name, a.dtype), a.dtype)
+                            for a in knl.arguments if isinstance(a, ValueArg))
+        self.names = knl.argument_by_name.keys()
+        self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
+        self.violated = checker(knl.assumptions)
+        # for each parameter, the axes that determine it
+        self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
+            name: tuple((plan.name, i, axis.constant) for plan in self.arrays
+                        for i, axis in enumerate(plan.axes) if axis.parameter == name)
+            for name, _, _ in self.values}
+
+    def bind(self, given: Mapping[str, object]) -> Bound:
+        """Check *given*, solve for the sizes and allocate the outputs that are not there.
+
+        :raises CallError: something does not fit.
+        """
+        require_known(self.kernel, self.names, given)
+        arrays: dict[str, Array] = {}
+        contiguous: dict[str, bool] = {}
+        for plan in self.arrays:
+            array = given.get(plan.name)
+            if array is not None:
+                arrays[plan.name], contiguous[plan.name] = _checked(plan, array)
+            elif plan.read or not plan.written:
+                raise _missing(plan)
+        values = self._solve(given, arrays)
+        text = self.violated(values)
+        if text is not None:
+            raise _violates(self.kernel, text, values)
+        return self._fit(arrays, contiguous, values)
+
+    def _solve(self, given: Mapping[str, object], arrays: Mapping[str, Array]) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, convert, _ in self.values:
+            value = given.get(name)
+            values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
+        return values
+
+    def _fit(self, arrays: dict[str, Array], contiguous: Mapping[str, bool], values: dict[str, Any]) -> Bound:
+        wide = False
+        strided: list[str] = []
+        given = len(arrays)
+        for plan in self.arrays:
+            extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
+            array = arrays.get(plan.name)
+            if array is None:
+                array = arrays[plan.name] = _allocate(plan, extents, arrays)
+            elif plan.written and given > 1:
+                require_disjoint(plan.name, array, arrays)
+            # the extent of the first axis does not enter the address of an element
+            if _fits(plan, array.shape, extents, values) and contiguous.get(plan.name, True):
+                wide = wide or array.size >= _LIMIT_32
+            else:
+                strided.append(plan.name)
+                wide = wide or _span(plan, array) >= _LIMIT_32
+        if not wide:
+            for name, _, dtype in self.values:
+                if dtype is None and not -_LIMIT_32 <= values[name] < _LIMIT_32:
+                    wide = True
+        return Bound(arrays, values, frozenset(strided) if strided else _NONE, wide)
+
+
+def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
+    """:raises CallError: *given* has a name that is no argument."""
+    if given.keys() <= names:
+        return
+    name = next(x for x in given if x not in names)
+    close = difflib.get_close_matches(name, list(names), n=2)
+    hint = f"did you mean {' or '.join(repr(c) for c in close)}?" if close else f"it takes {', '.join(names)}"
+    raise CallError(f"'{name}' is not an argument of kernel '{kernel}'.", argument=name, hint=hint)
+
+
+def require_array(name: str, given: object) -> Array:
+    """:raises CallError: *given* is no numpy array."""
+    if type(given) is np.ndarray:
+        return given
+    if isinstance(given, np.ma.MaskedArray):
+        raise CallError(f"'{name}' is a masked array, whose mask the kernel would ignore.", argument=name,
+                        hint=f"pass {name}.filled(...)")
+    if isinstance(given, np.ndarray):
+        return given
+    raise CallError(f"'{name}' must be a numpy array, not {type(given).__name__}.", argument=name,
+                    hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
+
+
+def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, Array]) -> int:
+    """The size *name* from the axes whose extent it is, plus a constant.
+
+    Inferred extents are lower bounds, so a stencil's output may be as long as its input although it
+    needs less. So the axis that leaves least room decides; every other one must agree with it, or be
+    just as long.
+    """
+    best: tuple[int, str, int, int] | None = None
+    for array, axis, constant in axes:
+        if array in arrays:
+            length = arrays[array].shape[axis]
+            if best is None or length - constant < best[0]:
+                best = (length - constant, array, axis, length)
+    if best is None and not axes:
+        raise CallError(f"'{name}' is missing: no shape determines it.", argument=name, hint=f"pass {name}=...")
+    if best is None:
+        raise CallError(f"'{name}' cannot be found from the shapes of the arrays given.", argument=name,
+                        hint=f"pass {name}=...")
+    value, first, first_axis, first_length = best
+    for array, axis, constant in axes:
+        if array in arrays:
+            length = arrays[array].shape[axis]
+            if length - constant != value and length != first_length:
+                raise CallError(
+                    f"the shapes of '{first}' and '{array}' contradict each other: axis {first_axis} of '{first}' has "
+                    f"{first_length} elements, so {name} = {value}, and axis {axis} of '{array}' has {length}, "
+                    f"so {name} = {length - constant}.", argument=array,
+                    hint=f"pass {name}=... if the longer one is meant to be used in part")
+    if value < 0:
+        raise CallError(f"'{first}' is too small: {first_length} elements along axis {first_axis} make "
+                        f"{name} = {value}.", argument=first)
+    return value
+
+
+def _array_plan(arg: GlobalArg, shape: tuple[Expression | None, ...], reads: frozenset[str], writes: frozenset[str],
+                like: str | None) -> ArrayPlan:
+    assert arg.dtype is not None
+    return ArrayPlan(arg.name, np.dtype(arg.dtype), tuple(map(_axis, shape)), arg.shape is not None, arg.name in reads,
+                     arg.name in writes, like)
+
+
+def _axis(extent: Expression | None) -> Axis:
+    if extent is None:
+        return Axis(None, None, None, 0)
+    parameter, constant = parameter_plus_constant(extent) or (None, 0)
+    return Axis(extent, evaluator(extent), parameter, constant)
+
+
+def _checked(plan: ArrayPlan, given: object) -> tuple[Array, bool]:
+    """*given* as an array of the right kind, and whether it is C-contiguous."""
+    array = require_array(plan.name, given)
+    name = plan.name
+    if array.dtype != plan.dtype:
+        raise _wrong_dtype(name, array.dtype, plan.dtype)
+    if array.ndim != len(plan.axes):
+        raise CallError(f"'{name}' must have {_dimensions(len(plan.axes))}, not {array.ndim} (its shape is "
+                        f"{array.shape}).", argument=name)
+    flags = array.flags.num
+    if not flags & _ALIGNED:
+        raise CallError(f"'{name}' is not aligned to the size of {plan.dtype}.", argument=name,
+                        hint=f"pass {name}.copy()")
+    if plan.written and not flags & _WRITEABLE:
+        raise CallError(f"'{name}' is read-only, and the kernel writes it.", argument=name,
+                        hint=f"pass {name}.copy(), or leave it out to have it allocated")
+    if flags & _C_CONTIGUOUS:
+        return array, True
+    itemsize = plan.dtype.itemsize
+    for stride in array.strides:
+        if stride % itemsize:
+            raise CallError(f"'{name}' has a stride of {stride} bytes, which is no multiple of its {itemsize}-byte "
+                            f"elements.", argument=name, hint=f"pass {name}.copy()")
+    if plan.written and internal_overlap(array):
+        raise CallError(f"'{name}' is written, and some of its elements may share one address (its strides are "
+                        f"{array.strides}).", argument=name, hint=f"pass {name}.copy()")
+    return array, False
+
+
+def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], values: Mapping[str, Any]) -> bool:
+    """Is the array exactly as long as its extents behind the first axis?
+
+    :raises CallError: it is too small, or not of its declared shape.
+    """
+    same = True
+    for i, (length, extent) in enumerate(zip(shape, extents, strict=True)):
+        if length != extent:
+            if extent is not None and (length < extent or plan.exact):
+                raise _wrong_shape(plan, shape, i, extent, values)
+            same = same and i == 0
+    return same
+
+
+def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, Array]) -> Array:
+    if plan.like is not None and plan.like in arrays and not plan.exact:
+        model = arrays[plan.like].shape
+        if len(model) == len(extents) and all(e is None or m >= e for m, e in zip(model, extents, strict=True)):
+            return np.zeros(model, plan.dtype)
+    if None in extents:
+        raise CallError(f"'{plan.name}' is missing: how long its axis {extents.index(None)} must be depends on data.",
+                        argument=plan.name, hint=f"pass {plan.name}=np.zeros(...), large enough, or declare its shape")
+    return np.zeros([max(e or 0, 0) for e in extents], plan.dtype)
+
+
+def _span(plan: ArrayPlan, array: Array) -> int:
+    """How far apart the elements of *array* lie, in elements."""
+    reach: int = sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
+    return reach // plan.dtype.itemsize + 1
+
+
+# {{{ messages
+
+def _missing(plan: ArrayPlan) -> CallError:
+    if plan.written:
+        return CallError(f"'{plan.name}' is missing: the kernel reads it as well as writing it.", argument=plan.name,
+                         hint=f"pass {plan.name}=...; it is updated in place")
+    return CallError(f"'{plan.name}' is missing.", argument=plan.name, hint=f"pass {plan.name}=...")
+
+
+def _wrong_dtype(name: str, given: np.dtype[Any], wanted: np.dtype[Any]) -> CallError:
+    if given.newbyteorder("=") == wanted:
+        return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
+                         hint=f"pass {name}.astype(np.{wanted.name})")
+    return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
+                     hint=f"pass {name}.astype(np.{wanted.name}); a call never casts")
+
+
+def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int, values: Mapping[str, Any]
+                 ) -> CallError:
+    problem = "is too small" if shape[axis] < extent else "is not of its declared shape"
+    needed = "at least " if not plan.exact else ""
+    expression = plan.axes[axis].expression
+    sizes = ", ".join(f"{k} = {v}" for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool))
+    why = "" if isinstance(expression, int) else f" ({expression}{', with ' + sizes if sizes else ''})"
+    return CallError(f"'{plan.name}' {problem}: axis {axis} has {shape[axis]} elements and must have {needed}{extent}"
+                     f"{why}.", argument=plan.name)
+
+
+def _violates(kernel: str, text: str, values: Mapping[str, Any]) -> CallError:
+    involved = [k for k in values if k in _words(text)]
+    sizes = ", ".join(f"{k} = {values[k]}" for k in involved)
+    return CallError(f"kernel '{kernel}' assumes {text}, and this call has {sizes}.",
+                     argument=involved[0] if involved else "")
+
+
+def _words(text: str) -> set[str]:
+    return set("".join(c if c.isalnum() or c == "_" else " " for c in text).split())
+
+
+def _dimensions(number: int) -> str:
+    return "1 dimension" if number == 1 else f"{number} dimensions"
+
+# }}}

@@ -1,0 +1,238 @@
+"""Running two kernels, or a kernel and numpy, on the same random data."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopkit.analysis.rounding import accumulation_length, index_names
+from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
+from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime import compiled, stages
+from loopkit.runtime.arguments import Array
+
+Reference = LoopKernel | Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class OutputComparison:
+    """One output of the two runs.
+
+    :ivar error: the largest distance between two elements; 0 where all are equal.
+    :ivar bound: the distance that was allowed.
+    :ivar index: the element at which it is largest.
+    """
+
+    name: str
+    error: float
+    bound: float
+    index: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}: largest error {self.error:.3g}, allowed {self.bound:.3g}"
+
+
+@dataclass(frozen=True)
+class EquivalenceReport:
+    """What :func:`check_equivalent` found; it prints one line for each output.
+
+    :ivar length: the number of operations that the error bound was made for.
+    """
+
+    outputs: tuple[OutputComparison, ...]
+    length: int
+    seed: int
+
+    @property
+    def error(self) -> float:
+        """The largest error of all outputs."""
+        return max((o.error for o in self.outputs), default=0.0)
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.outputs))
+
+
+def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any], target: object = None, *,
+                     seed: int = 0, rtol: float | None = None) -> EquivalenceReport:
+    """Run *ref* and *knl* on the same random data and compare every element of every output.
+
+    Floating-point data are uniform in [0.5, 1.5), so that roots, logarithms and quotients have values and long products
+    stay finite; integers are from -7 to 7 without 0; arrays that another array is subscripted with must be given.
+
+    The error allowed is ``eps * (8 + 2*length) * max|ref|`` for each output: *eps* of the coarsest floating-point dtype
+    among the arguments, *length* the operations that follow one another
+    (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, as must the places
+    of NaN and of the infinities.
+
+    :arg ref: a kernel with the same arguments, or a function that takes by keyword the arrays that *knl* reads, and
+        those of the other arguments that it names, and returns the outputs: an array, a tuple in *knl*'s order, or a
+        dict.
+    :arg parameters: values for the sizes; for other scalars and for arrays, where random ones will not do.
+    :arg rtol: allow ``rtol * max|ref|`` instead.
+    :raises EquivalenceError: with the worst element.
+    """
+    typed = _typed(knl)
+    sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
+    shapes = _shapes(typed, ref, sizes)
+    given = _data(typed, shapes, parameters, np.random.default_rng(seed))
+    written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
+    reads = stages.read_names(typed)
+    length = accumulation_length(typed, sizes)
+    if isinstance(ref, LoopKernel):
+        # both start from the same contents everywhere, so that an element written by one only is found
+        expected: Mapping[str, Array] = compiled.compile(ref, target)(**_copied(given, written)).asdict()
+        passed = _copied(given, written)
+    else:
+        expected = _call(ref, {k: v for k, v in given.items() if k in reads or k not in written}, reads, typed)
+        passed = _copied({k: v for k, v in given.items() if k in reads or k not in written}, written)
+    got = compiled.compile(typed, target)(**passed).asdict()
+    epsilon = _epsilon(typed)
+    compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]),
+                              rtol if rtol is not None else epsilon * (8 + 2 * length)) for name in got)
+    return EquivalenceReport(compared, length, seed)
+
+
+def _typed(knl: LoopKernel) -> LoopKernel:
+    unknown = tuple(stages.unknown_dtypes(knl))
+    if unknown:
+        raise TypeInferenceError(f"the dtypes of {', '.join(map(repr, unknown))} are open, so there is no telling what "
+                                 "data to make.", subject=unknown[0], hint="declare them with add_dtypes(knl, {...})")
+    return stages.infer_types(knl)
+
+
+def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
+    """The extents that both kernels need; ``None`` where they depend on data."""
+    shapes = {}
+    for name, shape in stages.array_shapes(knl).items():
+        if name not in knl.array_args:
+            continue
+        own = _evaluated(shape, sizes, name)
+        if isinstance(ref, LoopKernel) and name in ref.array_args and name in stages.array_shapes(ref):
+            other = _evaluated(stages.array_shapes(ref)[name], sizes, name)
+            if len(own) == len(other):
+                own = tuple(None if a is None and b is None else max(a or 0, b or 0)
+                            for a, b in zip(own, other, strict=True))
+        shapes[name] = own
+    return shapes
+
+
+def _evaluated(shape: tuple[Any, ...], sizes: Mapping[str, int], array: str) -> tuple[int | None, ...]:
+    try:
+        return tuple(None if e is None else max(evaluate(e, sizes), 0) for e in shape)
+    except KeyError as err:
+        raise CallError(f"the shape of '{array}' depends on '{err.args[0]}', which has no value.",
+                        argument=str(err.args[0]), hint=f"add '{err.args[0]}' to parameters") from None
+
+
+def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], parameters: Mapping[str, Any],
+          random: np.random.Generator) -> dict[str, Any]:
+    """A value for every argument: as given, else random."""
+    data = dict(parameters)
+    subscripting = index_names(knl)
+    for arg in knl.arguments:
+        if arg.name in data or (isinstance(arg, GlobalArg) and arg.name not in shapes):
+            continue                                   # an array that nothing touches need not be there
+        if isinstance(arg, ValueArg):
+            if arg.dtype is not None and np.dtype(arg.dtype).kind in "fc":
+                data[arg.name] = random_array((), np.dtype(arg.dtype), random)[()]
+            continue                                   # an integer may be solved; the call says where it cannot
+        data[arg.name] = _random_argument(arg, shapes[arg.name], arg.name in subscripting, random)
+    return data
+
+
+def _random_argument(arg: GlobalArg, shape: tuple[int | None, ...], subscripts: bool, random: np.random.Generator
+                     ) -> Array:
+    extents = [e for e in shape if e is not None]
+    if subscripts or len(extents) < len(shape):
+        why = "subscripts or bounds are read from it" if subscripts else "its shape depends on data"
+        raise CallError(f"'{arg.name}' cannot be random: {why}.", argument=arg.name,
+                        hint=f"add '{arg.name}' to parameters")
+    assert arg.dtype is not None
+    return random_array(tuple(extents), np.dtype(arg.dtype), random)
+
+
+def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Array:
+    """Data as :func:`check_equivalent` uses them."""
+    match dtype.kind:
+        case "b":
+            return np.asarray(random.integers(0, 2, shape), dtype)
+        case "u":
+            return np.asarray(random.integers(1, 8, shape), dtype)
+        case "i":
+            return np.asarray(random.integers(1, 8, shape) * random.choice([-1, 1], shape), dtype)
+        case "c":
+            return np.asarray(random.uniform(0.5, 1.5, shape) + 1j * random.uniform(0.5, 1.5, shape), dtype)
+        case _:
+            return np.asarray(random.uniform(0.5, 1.5, shape), dtype)
+
+
+def _copied(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
+    return {k: v.copy() if k in names else v for k, v in given.items()}
+
+
+def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[str], knl: LoopKernel
+          ) -> Mapping[str, Array]:
+    """*ref*'s outputs by name."""
+    signature = inspect.signature(ref).parameters
+    anything = any(p.kind is p.VAR_KEYWORD for p in signature.values())
+    # a copy, because the reference may work in place
+    passed = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()
+              if anything or k in signature or k in reads}
+    result = ref(**passed)
+    names = [a.name for a in knl.array_args.values() if a.name in knl.written_names]
+    if isinstance(result, Mapping):
+        found = dict(result)
+    else:
+        values = result if isinstance(result, tuple | list) else (result,)
+        found = dict(zip(names, values, strict=False)) if len(values) == len(names) else {}
+    missing = [x for x in names if x not in found]
+    if missing:
+        raise CallError(f"the reference function gives no '{missing[0]}'.", argument=missing[0],
+                        hint=f"return {', '.join(names)} as a tuple in this order, or a dict")
+    return found
+
+
+def _epsilon(knl: LoopKernel) -> float:
+    """The rounding unit of the coarsest floating-point dtype among the arguments."""
+    dtypes = [np.dtype(a.dtype) for a in knl.array_args.values() if a.dtype is not None]
+    return max((float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"), default=0.0)
+
+
+def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputComparison:
+    if got.shape != expected.shape:
+        raise EquivalenceError(f"'{name}' has the shape {got.shape}, and the reference's is {expected.shape}.",
+                               output=name, index=(), got=got.shape, expected=expected.shape, error=float("inf"),
+                               bound=0.0)
+    if got.size == 0:
+        return OutputComparison(name, 0.0, 0.0, ())
+    finite = np.isfinite(expected)
+    bound = relative * float(np.max(np.abs(expected[finite]), initial=0)) if got.dtype.kind in "fc" else 0.0
+    distance = _distance(got, expected)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(distance)), distance.shape))
+    error = float(distance[index])
+    if error > bound:
+        element = f"{name}[{', '.join(map(str, index))}]" if index else name
+        wrong = int(np.count_nonzero(distance > bound))
+        raise EquivalenceError(
+            f"{element} is {got[index]} and should be {expected[index]}: the error {error:.3g} is above the bound "
+            f"{bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
+            expected=expected[index], error=error, bound=bound)
+    return OutputComparison(name, error, bound, index)
+
+
+def _distance(got: Array, expected: Array) -> Array:
+    """Elementwise ``|got - expected|``; infinite where only one is NaN, or where infinities differ."""
+    same = (got == expected) | (np.isnan(got) & np.isnan(expected))
+    if got.dtype.kind in "fc" or expected.dtype.kind in "fc":
+        wide = np.result_type(got.dtype, expected.dtype, np.float64)
+        with np.errstate(invalid="ignore", over="ignore"):
+            difference = np.abs(got.astype(wide) - expected.astype(wide))
+    else:
+        # Python's integers: no difference of two int64 or uint64 wraps to something small
+        difference = np.abs(got.astype(object) - expected.astype(object)).astype(np.float64)
+    return np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))

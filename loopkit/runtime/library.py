@@ -1,0 +1,79 @@
+"""Shared objects: compiled or taken from the cache, and loaded."""
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import os
+import tempfile
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from loopkit.errors import CompilerError
+from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.compiler import HostCompiler
+
+_libraries: dict[str, ctypes.CDLL] = {}
+
+
+def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
+    """The compiled and loaded *source*: from this process, from the disk, or made now.
+
+    :raises CompilerError: the compiler refuses *source*, or the object cannot be loaded.
+    """
+    key = object_key(source, compiler)
+    known = _libraries.get(key)
+    if known is not None:
+        return known
+    dump(source, kernel, ".c")
+    path = cache.get(key)
+    library = None if path is None else _open(path)
+    if library is None:
+        content = compiler.compile(source, kernel)
+        path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
+                                        "version": compiler.version, "flags": list(compiler.flags)})
+        library = (None if path is None else _open(path)) or _open_privately(content, kernel)
+    return _libraries.setdefault(key, library)
+
+
+def object_key(source: str, compiler: HostCompiler) -> str:
+    """The key of a compiled object: everything that its bytes depend on."""
+    return hashlib.sha256(f"{source}\0{compiler.identity}\0{version()}".encode()).hexdigest()
+
+
+def dump(source: str, kernel: str, suffix: str) -> None:
+    """Write a text that is about to be compiled to ``$LOOPKIT_DUMP``, if that is set."""
+    directory = os.environ.get("LOOPKIT_DUMP")
+    if directory:
+        place = Path(directory)
+        place.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256(source.encode()).hexdigest()[:12]
+        (place / f"{kernel}-{digest}{suffix}").write_text(source)
+
+
+def _open(path: Path) -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        # taken away by another process since it was checked, or a directory from which nothing may be executed
+        return None
+
+
+def _open_privately(content: bytes, kernel: str) -> ctypes.CDLL:
+    """Load an object that is not kept: its file goes as soon as it is mapped."""
+    with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
+        path = Path(place, "kernel.so")
+        path.write_bytes(content)
+        try:
+            return ctypes.CDLL(str(path))
+        except OSError as err:
+            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err)) from None
+
+
+@lru_cache(maxsize=1)
+def version() -> str:
+    """The installed version of loopkit."""
+    try:
+        return metadata.version("loopkit")
+    except metadata.PackageNotFoundError:
+        return "unknown"

@@ -1,0 +1,51 @@
+"""What a kernel call returns: a tuple with names."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Self
+
+
+class Outputs(tuple[Any, ...]):
+    """The written arguments of a call, in argument order, by position, by name and as attributes.
+
+    >>> out = Outputs(("x", "y"), (1, 2))
+    >>> x, y = out
+    >>> out.x, out["y"], out[0]
+    (1, 2, 1)
+    >>> out
+    Outputs(x=1, y=2)
+    """
+
+    _fields: tuple[str, ...]
+
+    def __new__(cls, fields: Iterable[str], values: Iterable[Any]) -> Self:
+        self = super().__new__(cls, values)
+        self._fields = tuple(fields)
+        return self
+
+    def __getattr__(self, name: str) -> Any:
+        # a name that a tuple has itself ("count", "index") is reached by outputs["count"] only
+        fields = self.__dict__.get("_fields", ())
+        if name in fields:
+            return tuple.__getitem__(self, fields.index(name))
+        raise AttributeError(f"no output is called '{name}'; there is {', '.join(fields) or 'none'}")
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, str):
+            if key not in self._fields:
+                raise KeyError(f"no output is called '{key}'; there is {', '.join(self._fields) or 'none'}")
+            return tuple.__getitem__(self, self._fields.index(key))
+        return tuple.__getitem__(self, key)
+
+    def asdict(self) -> Mapping[str, Any]:
+        """The outputs by name."""
+        return dict(zip(self._fields, self, strict=True))
+
+    def __dir__(self) -> Iterable[str]:
+        return [*super().__dir__(), *self._fields]
+
+    def __repr__(self) -> str:
+        return f"Outputs({', '.join(f'{k}={v!r}' for k, v in zip(self._fields, self, strict=True))})"
+
+    def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
+        return Outputs, (self._fields, tuple(self))

@@ -1,0 +1,105 @@
+"""Compiled launches: what a call hands over, and the seam between the host and a GPU."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from loopkit.errors import DeviceError
+from loopkit.expr.evaluate import Evaluator, evaluator
+from loopkit.runtime.arguments import Array, Bound
+from loopkit.runtime.scalars import integer_range, out_of_range
+from loopkit.target.code import GeneratedCode, Launch, Parameter, ParameterKind
+
+
+class Program(Protocol):
+    """A compiled translation unit, ready to run."""
+
+    def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
+        """Execute the launches in order; the arrays are complete when it returns."""
+
+
+class Backend(Protocol):
+    """Where kernels of one target run. A backend is chosen by name in :mod:`loopkit.runtime.compiled`.
+
+    The launches of :class:`GeneratedCode` are all that it gets: the CUDA backend compiles ``code.source``, moves the
+    arrays of a :class:`Bound` to the device where they are numpy's, and evaluates ``launch.grid`` on ``bound.values``.
+    """
+
+    def load(self, code: GeneratedCode, kernel: str) -> Program:
+        """Compile *code*; :raises CompilerError: its compiler refuses it."""
+
+
+class ScratchPlan:
+    """The temporaries in global memory of a program: allocated for each call, shared by its launches."""
+
+    def __init__(self, launches: Sequence[Launch]) -> None:
+        found = {p.name: p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH}
+        self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
+            (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
+
+    def shapes(self, values: dict[str, Any]) -> dict[str, tuple[int, ...]]:
+        """The shape of each temporary under the sizes *values*."""
+        return {name: tuple(max(f(values), 0) for f in extents) for name, _, extents in self._plans}
+
+    def allocate(self, values: dict[str, Any]) -> dict[str, Array]:
+        if not self._plans:
+            return {}
+        shapes = self.shapes(values)
+        return {name: np.empty(shapes[name], dtype) for name, dtype, _ in self._plans}
+
+
+@dataclass(frozen=True)
+class IntegerLimit:
+    """The range of an integer parameter in one text, which may be narrower than the argument's."""
+
+    name: str
+    dtype: np.dtype[Any]
+    low: int
+    high: int
+
+
+def integer_limits(launches: Sequence[Launch]) -> tuple[IntegerLimit, ...]:
+    """The ranges of all integers that *launches* take by value."""
+    found = {p.name: np.dtype(p.dtype) for launch in launches for p in launch.parameters
+             if p.kind is ParameterKind.VALUE and np.dtype(p.dtype).kind in "iu"}
+    return tuple(IntegerLimit(name, dtype, *integer_range(dtype)) for name, dtype in found.items())
+
+
+def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> None:
+    """:raises CallError: a value that the text's parameter cannot hold."""
+    for limit in limits:
+        if not limit.low <= values[limit.name] <= limit.high:
+            raise out_of_range(limit.name, values[limit.name], limit.dtype)
+
+
+#: What a launch passes for one parameter.
+Getter = Callable[[Bound, dict[str, Array]], Any]
+
+
+def getter(parameter: Parameter, pointer: Callable[[Array], Any]) -> Getter:
+    """A function that finds the value of *parameter*; *pointer* gives the address of an array."""
+    name, axis = parameter.array, parameter.axis
+    match parameter.kind:
+        case ParameterKind.ARRAY:
+            return lambda bound, scratch: pointer(bound.arrays[name])
+        case ParameterKind.SCRATCH:
+            return lambda bound, scratch: pointer(scratch[name])
+        case ParameterKind.STRIDE:
+            return lambda bound, scratch: stride(bound.arrays[name], axis)
+        case ParameterKind.VALUE:
+            return lambda bound, scratch: bound.values[name]
+
+
+def stride(array: Array, axis: int) -> int:
+    """The stride along *axis* in elements; 0 where there is only one, whose stride numpy leaves open."""
+    return array.strides[axis] // array.itemsize if array.shape[axis] > 1 else 0
+
+
+def no_cuda() -> DeviceError:
+    """The error for a kernel that was to run on a GPU."""
+    return DeviceError("Running on CUDA needs the pycuda runtime, which is not there yet.",
+                       hint="generate_code(knl, target='cuda') gives the text; compile(knl, target='c') runs it on the "
+                            "host")

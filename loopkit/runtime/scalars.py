@@ -1,0 +1,111 @@
+"""Scalars of any kind into the kernel's dtypes: a value that does not fit is refused, never wrapped."""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError
+
+Scalar = bool | int | float | complex
+
+
+@lru_cache(maxsize=512)
+def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scalar]:
+    """A function that turns what the caller gave for *name* into a Python number that *dtype* can hold.
+
+    :arg dtype: ``None`` for a size whose width is chosen for each call.
+    """
+    kind = "i" if dtype is None else dtype.kind
+    if kind == "b":
+        return lambda value: _boolean(name, value)
+    if kind in "iu":
+        low, high = integer_range(dtype)
+        return lambda value: _integer(name, dtype, low, high, value)
+    if kind in "fc":
+        assert dtype is not None
+        checked = dtype
+        return lambda value: _inexact(name, checked, value)
+    raise CallError(f"'{name}' has the dtype {dtype}, which cannot be passed by value.", argument=name)
+
+
+def integer_range(dtype: np.dtype[Any] | None) -> tuple[int, int]:
+    """The smallest and the largest value of an integer *dtype*; of int64 for ``None``."""
+    info = np.iinfo(np.int64 if dtype is None else dtype)
+    return int(info.min), int(info.max)
+
+
+def dtype_of(name: str, value: object) -> np.dtype[Any]:
+    """The dtype that a scalar brings along: numpy's own, and for Python's numbers the widest of their kind."""
+    if isinstance(value, np.generic | np.ndarray):
+        return value.dtype
+    if isinstance(value, bool | int | float | complex):
+        return np.dtype({bool: np.bool_, int: np.int64, float: np.float64, complex: np.complex128}[
+            next(t for t in (bool, int, float, complex) if isinstance(value, t))])
+    raise _not_a_scalar(name, "a number", value)
+
+
+def out_of_range(name: str, value: int, dtype: np.dtype[Any]) -> CallError:
+    """The error for an integer that *dtype* cannot hold."""
+    low, high = integer_range(dtype)
+    return CallError(f"'{name}' is {value}, which {dtype} cannot hold (it goes from {low} to {high}).", argument=name,
+                     hint=f"declare a wider dtype with add_dtypes(knl, {{'{name}': ...}})")
+
+
+def _integer(name: str, dtype: np.dtype[Any] | None, low: int, high: int, value: object) -> int:
+    if type(value) is int:
+        number = value
+    elif isinstance(value, np.bool_):
+        number = int(value)
+    else:
+        try:
+            number = operator.index(value)          # type: ignore[arg-type]
+        except TypeError:
+            raise _not_a_scalar(name, "an integer", value) from None
+    if not low <= number <= high:
+        raise out_of_range(name, number, np.dtype(np.int64) if dtype is None else dtype)
+    return number
+
+
+def _boolean(name: str, value: object) -> bool:
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise _not_a_scalar(name, "a truth value", value)
+
+
+def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
+    if isinstance(value, np.ndarray):
+        value = value[()]                           # a 0-dimensional array gives its scalar
+    wanted = "a real number" if dtype.kind == "f" else "a number"
+    if not isinstance(value, bool | int | float | complex | np.bool_ | np.number):
+        raise _not_a_scalar(name, wanted, value)
+    if dtype.kind == "f" and isinstance(value, complex | np.complexfloating):
+        raise _not_a_scalar(name, wanted, value)
+    number: complex
+    try:
+        number = complex(value) if dtype.kind == "c" else float(value)       # type: ignore[arg-type]
+    except OverflowError:
+        number = math.inf
+    if dtype.itemsize < (16 if dtype.kind == "c" else 8) or number == math.inf:
+        _require_finite(name, dtype, value, number)
+    return number
+
+
+def _require_finite(name: str, dtype: np.dtype[Any], given: object, number: complex) -> None:
+    with np.errstate(over="ignore"):
+        narrowed = dtype.type(number)
+    # an infinity that was passed as one is a value like another
+    if np.isinf(narrowed) and not (isinstance(given, float | complex | np.inexact) and np.isinf(given)):
+        raise CallError(f"'{name}' is {given}, which overflows {dtype}.", argument=name)
+
+
+def _not_a_scalar(name: str, wanted: str, value: object) -> CallError:
+    shown = repr(value)
+    if len(shown) > 60:
+        shown = type(value).__name__
+    return CallError(f"'{name}' must be {wanted}, not {shown} ({type(value).__name__}).", argument=name,
+                     hint=f"convert it first, e.g. {name}=int(...)" if wanted == "an integer" else None)

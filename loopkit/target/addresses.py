@@ -1,0 +1,93 @@
+"""Where an element of an array lies: subscripts as text."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import add, arithmetic, multiply
+
+
+@dataclass(frozen=True)
+class Flat:
+    """An array in one piece of memory, in C order or with strides as parameters.
+
+    :ivar shape: the extents; the first is never looked at.
+    :ivar strides: names of the stride parameters, ``()`` for C order.
+    """
+
+    shape: tuple[Expression | None, ...]
+    strides: tuple[str, ...] = ()
+
+    def offset(self, indices: tuple[Expression, ...]) -> Expression:
+        if self.strides:
+            return _sum([multiply(_plain(i), p.Variable(s)) for i, s in zip(indices, self.strides, strict=True)])
+        result: Expression = 0
+        for axis, index in enumerate(indices):
+            if axis:
+                extent = self.shape[axis]
+                assert extent is not None
+                result = multiply(result, _plain(extent)) if not isinstance(result, p.Sum) or isinstance(extent, int) \
+                    else p.Product((result, arithmetic(_plain(extent))))
+            result = _sum([result, _plain(index)])
+        return result
+
+
+@dataclass(frozen=True)
+class Nested:
+    """An array declared in the function: ``name[i][j]``.
+
+    :ivar lead: text of subscripts that stand before the own ones (the thread, on the host).
+    """
+
+    lead: str = ""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """The memory of every array that a function touches.
+
+    :ivar spelled: text for names that are not spelled as they are (``l0_`` for the axis ``l.0``).
+    """
+
+    arrays: Mapping[str, Flat | Nested]
+    spelled: Mapping[str, str] = field(default_factory=dict)
+
+    def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
+        """An element as text; *expr* prints an integer expression."""
+        place = self.arrays.get(name)
+        if place is None:
+            return self.spelled.get(name, name)         # a value, or a scalar of the function's own
+        if isinstance(place, Nested):
+            return f"{name}{place.lead}{''.join(f'[{expr(_plain(i))}]' for i in indices)}"
+        if not indices:
+            return f"{name}[0]"
+        return f"{name}[{expr(place.offset(indices))}]"
+
+
+def _plain(index: Expression) -> Expression:
+    """A subscript with its terms collected: ``16*i_outer + i_inner - 1``."""
+    return add(index) if isinstance(index, p.Sum | p.Product) else index
+
+
+def _sum(terms: list[Expression]) -> Expression:
+    """The terms in order, what is taken away behind what is added, products left as they are."""
+    flat: list[Expression] = []
+    taken: list[Expression] = []
+    constant = 0
+    for t in terms:
+        for part in (t.children if isinstance(t, p.Sum) else (t,)):
+            if isinstance(part, int):
+                constant += part
+            elif isinstance(part, p.Product) and isinstance(part.children[0], int) and part.children[0] < 0:
+                taken.append(part)
+            else:
+                flat.append(part)
+    if constant > 0 and not flat:
+        flat, constant = [constant], 0
+    flat += taken
+    if constant or not flat:
+        flat.append(constant)
+    return flat[0] if len(flat) == 1 else p.Sum(tuple(arithmetic(e) for e in flat))

@@ -1,0 +1,91 @@
+"""What code generation gives: text for a reader, and the launches that the runtime executes."""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+import numpy as np
+from pymbolic.typing import Expression
+
+from loopkit.kernel.kernel import ENTRY_POINTS
+
+
+class ParameterKind(Enum):
+    """What a parameter of a generated function stands for."""
+
+    ARRAY = "array"          # pointer to the first element of an array argument
+    VALUE = "value"          # a scalar
+    STRIDE = "stride"        # a stride of an array argument, in elements
+    SCRATCH = "scratch"      # pointer to a temporary in global memory, allocated for each call
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a generated function.
+
+    :ivar name: its name in the text.
+    :ivar array: for ``STRIDE`` the array, else the same as *name*.
+    :ivar axis: for ``STRIDE`` the axis, else 0.
+    :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
+    :ivar written: the function writes it.
+    """
+
+    name: str
+    kind: ParameterKind
+    dtype: np.dtype
+    array: str
+    axis: int = 0
+    shape: tuple[Expression, ...] = ()
+    written: bool = False
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One generated function and how it is launched.
+
+    :ivar grid: blocks along x, y, z, in the kernel's parameters; ``(1, 1, 1)`` unmapped.
+    :ivar block: threads along x, y, z.
+    :ivar shared_bytes: shared memory of a block, in bytes.
+    """
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    grid: tuple[Expression, Expression, Expression] = (1, 1, 1)
+    block: tuple[int, int, int] = (1, 1, 1)
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What of the arrays' memory layout a text is made for.
+
+    :ivar index_bits: 32, or 64 where an array has 2^31 elements or more.
+    :ivar strided: arrays whose strides are parameters of the function; the others lie in C order with
+        exactly their inferred or declared shape.
+    """
+
+    index_bits: int = 32
+    strided: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class GeneratedCode:
+    """Generated source; ``str()`` is the text.
+
+    :ivar target: ``"cuda"`` or ``"c"``.
+    :ivar source: the whole translation unit.
+    :ivar kernels: the launches, in order.
+    :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader; ``""`` for ``"c"``.
+    """
+
+    target: str
+    source: str
+    kernels: tuple[Launch, ...]
+    host: str = ""
+    layout: Layout = field(default_factory=Layout)
+
+    def __str__(self) -> str:
+        return self.source
+
+    def _repr_html_(self) -> str:
+        return str(ENTRY_POINTS["code_html"](self))

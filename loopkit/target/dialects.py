@@ -1,0 +1,145 @@
+"""The C-family languages of the targets, one table each: host C, and CUDA C++ as NVRTC compiles it, without headers."""
+from __future__ import annotations
+
+from loopkit.expr.dialect import Dialect
+
+#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
+_INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+             "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+             "uint64": "unsigned long long"}
+_REALS = {"float32": "float", "float64": "double"}
+
+_COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
+    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
+
+# built from its parts: re + im*I would turn infinities and signed zeros into NaNs and plain zeros
+_C_COMPLEX = """
+static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
+{
+    union { TYPE parts[2]; TYPE _Complex number; } both = {{re, im}};
+    return both.number;
+}
+"""
+
+#: C11 with its mathematical library.
+C = Dialect(
+    name="c",
+    types={**_INTEGERS, **_REALS, "bool": "_Bool", "complex64": "float _Complex", "complex128": "double _Complex"},
+    qualifier="static inline",
+    helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}),
+    complex_names=_COMPLEX_FUNCTIONS, complex_marked=True, complex_maker="make_{0}",
+    complex_text={None: "#include <complex.h>\n#undef I",
+                  "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
+                  "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
+    includes=("#include <math.h>",))
+
+_CUDA_COMPLEX = """
+struct __align__(ALIGN) NAME {
+    TYPE re, im;
+    NAME() = default;
+    __device__ NAME(TYPE re, TYPE im = 0) : re(re), im(im) {}
+    template <typename Other> __device__ explicit NAME(Other z) : re((TYPE)z.re), im((TYPE)z.im) {}
+};
+__device__ __forceinline__ NAME operator-(NAME a) { return NAME(-a.re, -a.im); }
+__device__ __forceinline__ NAME operator+(NAME a, NAME b) { return NAME(a.re + b.re, a.im + b.im); }
+__device__ __forceinline__ NAME operator+(NAME a, TYPE b) { return NAME(a.re + b, a.im); }
+__device__ __forceinline__ NAME operator+(TYPE a, NAME b) { return NAME(a + b.re, b.im); }
+__device__ __forceinline__ NAME operator-(NAME a, NAME b) { return NAME(a.re - b.re, a.im - b.im); }
+__device__ __forceinline__ NAME operator-(NAME a, TYPE b) { return NAME(a.re - b, a.im); }
+__device__ __forceinline__ NAME operator-(TYPE a, NAME b) { return NAME(a - b.re, -b.im); }
+__device__ __forceinline__ NAME operator*(NAME a, NAME b)
+{
+    return NAME(a.re*b.re - a.im*b.im, a.re*b.im + a.im*b.re);
+}
+__device__ __forceinline__ NAME operator*(NAME a, TYPE b) { return NAME(a.re*b, a.im*b); }
+__device__ __forceinline__ NAME operator*(TYPE a, NAME b) { return NAME(a*b.re, a*b.im); }
+__device__ __forceinline__ NAME operator/(NAME a, TYPE b) { return NAME(a.re / b, a.im / b); }
+// divides by the larger part of b first, so that nothing overflows on the way
+__device__ __forceinline__ NAME operator/(NAME a, NAME b)
+{
+    if (fabsMARK(b.re) >= fabsMARK(b.im)) {
+        const TYPE ratio = b.im / b.re, scale = b.re + b.im*ratio;
+        return NAME((a.re + a.im*ratio) / scale, (a.im - a.re*ratio) / scale);
+    }
+    const TYPE ratio = b.re / b.im, scale = b.re*ratio + b.im;
+    return NAME((a.re*ratio + a.im) / scale, (a.im*ratio - a.re) / scale);
+}
+__device__ __forceinline__ NAME operator/(TYPE a, NAME b) { return NAME(a) / b; }
+__device__ __forceinline__ bool operator==(NAME a, NAME b) { return a.re == b.re && a.im == b.im; }
+__device__ __forceinline__ bool operator==(NAME a, TYPE b) { return a.re == b && a.im == 0; }
+__device__ __forceinline__ bool operator==(TYPE a, NAME b) { return b == a; }
+__device__ __forceinline__ bool operator!=(NAME a, NAME b) { return !(a == b); }
+__device__ __forceinline__ bool operator!=(NAME a, TYPE b) { return !(a == b); }
+__device__ __forceinline__ bool operator!=(TYPE a, NAME b) { return !(b == a); }
+__device__ __forceinline__ TYPE creal(NAME z) { return z.re; }
+__device__ __forceinline__ TYPE cimag(NAME z) { return z.im; }
+__device__ __forceinline__ TYPE cabs(NAME z) { return hypotMARK(z.re, z.im); }
+__device__ __forceinline__ NAME conj(NAME z) { return NAME(z.re, -z.im); }
+__device__ __forceinline__ NAME cexp(NAME z)
+{
+    const TYPE size = expMARK(z.re);
+    return z.im == 0 ? NAME(size, z.im) : NAME(size*cosMARK(z.im), size*sinMARK(z.im));
+}
+__device__ __forceinline__ NAME clog(NAME z) { return NAME(logMARK(cabs(z)), atan2MARK(z.im, z.re)); }
+__device__ __forceinline__ NAME csqrt(NAME z)
+{
+    if (z.re == 0 && z.im == 0)
+        return NAME(0, z.im);
+    const TYPE half = sqrtMARK((fabsMARK(z.re) + cabs(z)) / 2), other = fabsMARK(z.im) / (2*half);
+    return z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
+}
+__device__ __forceinline__ NAME csinh(NAME z)
+{
+    return NAME(sinhMARK(z.re)*cosMARK(z.im), coshMARK(z.re)*sinMARK(z.im));
+}
+__device__ __forceinline__ NAME ccosh(NAME z)
+{
+    return NAME(coshMARK(z.re)*cosMARK(z.im), sinhMARK(z.re)*sinMARK(z.im));
+}
+__device__ __forceinline__ NAME ctanh(NAME z)
+{
+    const TYPE t = tanhMARK(z.re), u = tanMARK(z.im);
+    return NAME(t, u) / NAME(1, t*u);
+}
+__device__ __forceinline__ NAME csin(NAME z)
+{
+    return NAME(sinMARK(z.re)*coshMARK(z.im), cosMARK(z.re)*sinhMARK(z.im));
+}
+__device__ __forceinline__ NAME ccos(NAME z)
+{
+    return NAME(cosMARK(z.re)*coshMARK(z.im), -sinMARK(z.re)*sinhMARK(z.im));
+}
+__device__ __forceinline__ NAME ctan(NAME z)
+{
+    const NAME w = ctanh(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
+}
+__device__ __forceinline__ NAME cpow(NAME a, NAME b)
+{
+    if (a.re == 0 && a.im == 0)
+        return NAME(b.re == 0 && b.im == 0 ? 1 : 0, 0);
+    return cexp(b*clog(a));
+}
+"""
+
+
+def _cuda_complex(name: str, part: str, align: int, mark: str) -> str:
+    return (_CUDA_COMPLEX.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
+            .replace("MARK", mark))
+
+
+#: CUDA C++ in device code; NVRTC knows everything here without a header.
+CUDA = Dialect(
+    name="cuda",
+    types={**_INTEGERS, **_REALS, "bool": "bool", "complex64": "complex64", "complex128": "complex128"},
+    qualifier="__device__ __forceinline__",
+    integer_functions={
+        "abs_i32": "abs", "abs_i64": "llabs",
+        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}},
+    complex_names=_COMPLEX_FUNCTIONS, complex_calls=True,
+    truth=("false", "true"), int_predicates=False,
+    constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
+               "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
+    complex_text={"complex64": _cuda_complex("complex64", "float", 8, "f"),
+                  "complex128": _cuda_complex("complex128", "double", 16, "")},
+    unroll=("#pragma unroll",))

@@ -1,0 +1,188 @@
+"""The one emitter of C-family text: statements and loops; what differs between targets is in the dialect."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.signs import Signs
+from loopkit.expr.c import CText, Dialect
+from loopkit.expr.dtypes import Type, resolve, weak
+from loopkit.expr.mappers import subexpressions
+from loopkit.expr.nodes import REDUCTIONS
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+from loopkit.target.addresses import Addresses
+
+
+@dataclass(frozen=True)
+class Emitter:
+    """Prints the body of one function.
+
+    :ivar region: what a target wraps around the lines of a region.
+    :ivar sync: the lines of a barrier.
+    :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
+    :ivar types: of the kernel's names.
+    """
+
+    lowered: Lowered
+    function: Function
+    dialect: Dialect
+    addresses: Addresses
+    index_dtype: np.dtype
+    axes: Mapping[str, str]
+    region: Callable[[Region, list[str]], list[str]]
+    sync: Callable[[Sync], list[str]]
+    types: Mapping[str, Type]
+    used: set[str] = field(default_factory=set)
+
+    # {{{ statements
+
+    def lines(self, block: Block, signs: Signs) -> Iterator[str]:
+        """The lines of *block*, not indented."""
+        last = None
+        for node in block.children:
+            yield from self._node(node, signs, last)
+            if isinstance(node, Define):
+                signs = signs.defining(node.name, node.value)
+            last = node
+
+    def _node(self, node: Node, signs: Signs, last: Node | None) -> Iterator[str]:
+        match node:
+            case Assign():
+                yield from self._assign(node, signs, last)
+            case For():
+                yield from self._for(node, signs)
+            case If():
+                yield from self._if(node, signs, "")
+            case Define():
+                yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
+            case Sync():
+                yield from self.sync(node)
+            case Region():
+                yield from self.region(node, list(self.lines(node.body, signs)))
+            case Block():
+                yield "{"
+                yield from indented(self.lines(node, signs))
+                yield "}"
+
+    def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
+        comment = f"  // {node.comment}" if node.comment else ""
+        yield f"{before}if ({self.condition(node.condition, signs)}) {{{comment}"
+        yield from indented(self.lines(node.then, signs))
+        match node.otherwise:
+            case None:
+                yield "}"
+            case Block(children=(If() as other,)):
+                yield from self._if(other, signs, "} else ")
+            case otherwise:
+                yield "} else {"
+                yield from indented(self.lines(otherwise, signs))
+                yield "}"
+
+    def _for(self, node: For, signs: Signs) -> Iterator[str]:
+        if node.unroll:
+            yield from self.dialect.unroll
+        step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
+        yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
+               f"{node.iname} < {self.text(node.stop, signs)}; {step}) {{")
+        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
+        yield "}"
+
+    def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
+        if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
+            yield f"// {node.statement}"
+        target = self.text(node.target, signs)
+        dtype = self.dtype_of(node.target)
+        if node.combine is None:
+            yield f"{target} = {self.text(node.value, signs, dtype)};"
+            return
+        operation = REDUCTIONS[node.combine]
+        if operation.combine in ("+", "*") and dtype.kind != "c":
+            yield f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+        else:
+            yield f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+
+    # }}}
+
+    # {{{ expressions
+
+    @property
+    def index(self) -> str:
+        return self.dialect.type_name(self.index_dtype)
+
+    def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
+        """*expr* as text, converted to *want*."""
+        return self._printer(expr, signs).text(expr, want)
+
+    def condition(self, expr: Expression, signs: Signs) -> str:
+        return self._printer(expr, signs).condition(expr)
+
+    def _printer(self, expr: Expression, signs: Signs) -> CText:
+        """What prints *expr*, where isl's own divisions are known to be C's."""
+        truncated = {part for e in subexpressions(expr) if isinstance(e, TruncatedQuotient | TruncatedRemainder)
+                     for part in (e.numerator, e.denominator)}
+
+        def nonnegative(e: Expression) -> bool:
+            return e in truncated or signs.nonnegative(e)
+
+        def element(name: str, indices: tuple[Expression, ...]) -> str:
+            return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+        return CText(self.dialect, self._type_of, element, nonnegative, self.used, self.axes)
+
+    def _type_of(self, name: str) -> Type:
+        """The type of a name; those that the kernel does not know are the text's own indices."""
+        return self.types.get(name) or weak(self.index_dtype)
+
+    def dtype_of(self, target: p.Variable | p.Subscript) -> np.dtype:
+        variable = target.aggregate if isinstance(target, p.Subscript) else target
+        assert isinstance(variable, p.Variable)
+        return resolve(self._type_of(variable.name))
+
+    # }}}
+
+
+def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
+    """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent."""
+    for line in lines:
+        indent = len(line) - len(line.lstrip())
+        while len(line) > width and not line.lstrip().startswith(("//", "#")):
+            at = _break(line, indent + 9, width - 1)
+            if at is None:
+                break
+            yield line[:at]
+            line = " "*(indent + 8) + line[at:].lstrip()
+        yield line
+
+
+def _break(line: str, low: int, high: int) -> int | None:
+    """Where to break a line: after the operator or comma that is least deep, else after ``=``; never in a subscript."""
+    best: tuple[int, int, int] | None = None
+    depth = brackets = 0
+    code = line.split("  //")[0]
+    for i, c in enumerate(code[:high]):
+        depth += (c in "([") - (c in ")]")
+        brackets += (c == "[") - (c == "]")
+        if i < low or brackets:
+            continue
+        if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
+            found = (depth, 0, -i)
+        elif code.startswith((" + ", " - ", " ? ", " : "), i - 2):
+            found = (depth, 1, -i)
+        elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
+            found = (depth, 2, -i)
+        else:
+            continue
+        best = found if best is None or found < best else best
+    return None if best is None else -best[2]
+
+
+def indented(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
+    """*lines* one level deeper; directives of the preprocessor stay at the margin."""
+    for line in lines:
+        yield f"    {line}" if line else line
+

@@ -1,0 +1,128 @@
+"""The host C target: blocks are an OpenMP loop, each region a loop over the threads of a block.
+
+Private data that lives from one region to the next becomes an array over the threads; a barrier is the end of a
+region. So a kernel that is mapped to a GPU runs on any machine.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopkit.ast.nodes import Function, Region, Sync
+from loopkit.lowering.binding import BLOCK, GRID, Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.types import index_types
+from loopkit.target.addresses import Addresses, Flat, Nested
+from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.code import Launch as CodeLaunch
+from loopkit.target.cuda import array_declaration, outer_signs
+from loopkit.target.dialects import C
+from loopkit.target.emit import Emitter, indented, wrapped
+from loopkit.target.signature import Signature, head_lines, signature
+
+_AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
+
+
+@dataclass(frozen=True)
+class CTarget:
+    """C11 for the machine's own compiler."""
+
+
+def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
+    """The translation unit: one function a launch."""
+    used: set[str] = set()
+    functions: list[str] = []
+    launches: list[CodeLaunch] = []
+    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
+        own = signature(lowered, launch, layout)
+        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
+        launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block))
+    preamble = C.preamble(used)
+    parts = [*([preamble.rstrip()] if preamble else []), *functions]
+    return GeneratedCode("c", "\n\n".join(parts) + "\n", tuple(launches), "", layout)
+
+
+def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
+                    used: set[str]) -> Iterator[str]:
+    blocks = [axis for axis in reversed(GRID) if axis in launch.extents]
+    threads = [axis for axis in reversed(BLOCK) if axis in launch.extents]
+    lead = "".join(f"[{_AXES[axis]}]" for axis in threads)
+    places: dict[str, Flat | Nested] = dict(own.places)
+    for a in function.arrays:
+        if a.across_regions and not a.shared:
+            places[a.name] = Nested(lead)
+        elif a.shape:
+            places[a.name] = Nested()
+    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+
+    def region(_node: Region, lines: list[str]) -> list[str]:
+        return list(_thread_loops(emitter, launch, function, threads, lines))
+    emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
+                      lambda sync: _sync_lines(lowered, sync), index_types(lowered.kernel, index), used)
+    yield from head_lines(f"void {launch.name}", own.parameters, C)
+    yield "{"
+    yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
+    yield "}"
+
+
+def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: list[str], threads: list[str]
+                 ) -> Iterator[str]:
+    """Loops over the blocks around what one block does."""
+    signs = outer_signs()
+    body: list[str] = []
+    for x, value in launch.coordinates.items():
+        if x not in launch.ranges:
+            body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
+            signs = signs.defining(x, value)
+    extents = "".join(f"[{launch.extents[axis]}]" for axis in threads)
+    for a in function.arrays:
+        if a.shared:
+            body.append(f"{array_declaration(a, C)};")
+        elif a.across_regions:
+            body.append(f"{array_declaration(a, C, extents)};")
+    for x, value in launch.coordinates.items():
+        if x in launch.ranges:
+            signs = signs.defining(x, value)
+    if body:
+        body.append("")
+    body += list(emitter.lines(function.body, signs))
+    if not blocks:
+        yield from body
+        return
+    yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
+    lines = body
+    for axis in reversed(blocks):
+        name = _AXES[axis]
+        extent = emitter.text(launch.extents[axis], signs)
+        lines = [f"for ({emitter.index} {name} = 0; {name} < {extent}; ++{name}) {{", *indented(lines), "}"]
+    yield from lines
+
+
+def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads: list[str], lines: list[str]
+                  ) -> Iterator[str]:
+    """Loops over the threads of a block around a region."""
+    text = "\n".join(lines)
+    own = [f"{array_declaration(a, C)};" for a in function.arrays
+           if not a.shared and not a.across_regions and _mentions(text, a.name)]
+    signs = outer_signs()
+    heads = [f"const {emitter.index} {x} = {emitter.text(value, signs)};"
+             for x, value in launch.coordinates.items() if x in launch.ranges and _mentions(text, x)]
+    lines = [*heads, *own, *([""] if own else []), *lines]
+    for axis in reversed(threads):
+        name = _AXES[axis]
+        lines = [f"for ({emitter.index} {name} = 0; {name} < {launch.extents[axis]}; ++{name}) {{",
+                 *indented(lines), "}"]
+    yield from lines
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:
+    if not lowered.kernel.options.annotate or not sync.serves:
+        return []
+    return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]

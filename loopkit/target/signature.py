@@ -1,0 +1,118 @@
+"""Parameters of a generated function, and the memory of what it touches; the same for all targets."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.errors import ShapeError
+from loopkit.expr.c import Dialect
+from loopkit.expr.mappers import variables
+from loopkit.kernel.data import AddressSpace, GlobalArg
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.target.addresses import Flat
+from loopkit.target.code import Layout, Parameter, ParameterKind
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What a function takes, and where its arrays lie.
+
+    :ivar places: the memory of arguments and global temporaries.
+    """
+
+    parameters: tuple[Parameter, ...]
+    places: Mapping[str, Flat]
+
+
+def signature(lowered: Lowered, launch: Launch, layout: Layout) -> Signature:
+    """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries."""
+    knl = lowered.kernel
+    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+    touched = {a.array: a for s in launch.statements.values() for a in accesses_of(knl, s.statement)}
+    written = {s.statement.written for s in launch.statements.values()}
+    shapes = lowered.shapes
+    arrays: list[Parameter] = []
+    strides: list[Parameter] = []
+    values: list[Parameter] = []
+    places: dict[str, Flat] = {}
+    for a in knl.arguments:
+        if not isinstance(a, GlobalArg):
+            # a size that nobody declared is as wide as the text's indices
+            values.append(Parameter(a.name, ParameterKind.VALUE, index if a.dtype is None else np.dtype(a.dtype),
+                                    a.name))
+        elif a.name in touched:
+            assert a.dtype is not None
+            arrays.append(Parameter(a.name, ParameterKind.ARRAY, np.dtype(a.dtype), a.name,
+                                    written=a.name in written))
+            shape = shapes[a.name]
+            if a.name in layout.strided or any(e is None for e in shape[1:]):
+                own = [Parameter(f"{a.name}_stride_{k}", ParameterKind.STRIDE, index, a.name, axis=k)
+                       for k in range(len(shape))]
+                strides += own
+                places[a.name] = Flat(shape, tuple(x.name for x in own))
+            else:
+                places[a.name] = Flat(shape)
+    for storage in lowered.storages.values():
+        if storage.space is AddressSpace.GLOBAL and storage.name in touched:
+            arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
+                                    shape=storage.shape, written=storage.name in written))
+            places[storage.name] = Flat(storage.shape)
+    needed = _needed_values(lowered, launch, places)
+    return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
+
+
+def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat]) -> frozenset[str]:
+    """The value arguments that the function's text may mention."""
+    names: set[str] = set()
+    for s in launch.statements.values():
+        st = s.statement
+        names.update(s.domain.params, st.domain.params)
+        for e in (st.assignee, st.expression, *st.predicates, *(r.expr for r in lowered.kernel.substitutions.values())):
+            names.update(variables(e))
+    for place in places.values():
+        if not place.strides:
+            for extent in place.shape[1:]:
+                if extent is None:
+                    raise ShapeError("An array without strides needs all of its trailing extents.", subject="")
+                names.update(variables(extent))
+    for extent in (*launch.extents.values(), *launch.coordinates.values()):
+        names.update(variables(extent))
+    for storage in lowered.storages.values():
+        for extent in (*storage.shape, *storage.lows):
+            names.update(variables(extent))
+    return frozenset(names)
+
+
+#: How a pointer says that nothing else points there.
+RESTRICT = {"c": "restrict", "cuda": "__restrict__"}
+
+
+def declaration(parameter: Parameter, dialect: Dialect) -> str:
+    """A parameter as it stands in the function's head."""
+    name = dialect.type_name(parameter.dtype)
+    if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+        const = "" if parameter.written else "const "
+        return f"{const}{name} *{RESTRICT[dialect.name]} {parameter.name}"
+    return f"const {name} {parameter.name}"
+
+
+def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, width: int = 110) -> list[str]:
+    """``start(parameters)``, wrapped at *width*."""
+    items = [declaration(x, dialect) for x in parameters]
+    if not items:
+        return [f"{start}({'void' if dialect.name == 'c' else ''})"]
+    lines = [f"{start}("]
+    pad = "    "
+    for i, item in enumerate(items):
+        text = item + (")" if i == len(items) - 1 else ",")
+        if lines[-1].endswith("(") and len(lines) == 1:
+            lines[-1] += text
+        elif len(lines[-1]) + 1 + len(text) <= width:
+            lines[-1] += f" {text}"
+        else:
+            lines.append(f"{pad}{text}")
+    return lines

@@ -1,0 +1,1 @@
+"""Transformations: functions from a kernel to a kernel, one module for each family."""

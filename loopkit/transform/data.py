@@ -1,0 +1,354 @@
+"""Transformations of arguments, temporaries, parameters and options; none changes the order."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import fields, replace
+
+import numpy as np
+import numpy.typing as npt
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
+from loopkit.analysis.legality import iname_range
+from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, Witness
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import add, subtract
+from loopkit.poly.relations import differing, smallest_pair
+from loopkit.poly.sets import InstanceSet, fix_params, parse_assumptions, rename_param
+from loopkit.transform.reindex import substituted
+from loopkit.transform.step import as_address_space, name_list, require_fresh, require_iname, transform
+
+
+@transform
+def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> LoopKernel:
+    """Give arguments and temporaries their dtypes.
+
+    :arg dtype_dict: numpy dtypes (or what :class:`numpy.dtype` takes) by name; several names may share one
+        key, as ``"a,b"``.
+    :raises UnknownNameError: a name that is no argument or temporary.
+    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
+    dtype('float32')
+    """
+    wanted = {name: _dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
+    for name, dtype in wanted.items():
+        known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
+        if known is None:
+            raise unknown("argument or temporary", name, [*kernel.argument_by_name, *kernel.temporaries])
+        if known.dtype is not None and np.dtype(known.dtype) != dtype:
+            raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
+    return kernel.copy(
+        arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
+        temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
+                     for t in kernel.temporaries.values()},
+        carried=unchanged_from(kernel))
+
+
+DTYPES = frozenset(np.dtype(t) for t in (
+    np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+    np.bool_, np.complex64, np.complex128))
+
+
+def _dtype(value: npt.DTypeLike, name: str) -> np.dtype:
+    dtype: np.dtype | None = None
+    with suppress(TypeError):
+        dtype = np.dtype(value)
+    if dtype is None or dtype not in DTYPES:
+        raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
+                                hint="kernels have " + ", ".join(sorted(str(d) for d in DTYPES)))
+    return dtype
+
+
+@transform
+def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKernel:
+    """Call an argument by another name.
+
+    :raises UnknownNameError: there is no such argument.
+    :raises NameConflictError: the new name is taken.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> [a.name for a in lk.rename_argument(knl, "x", "source").arguments]
+    ['n', 'source', 'y']
+    """
+    if old_name not in kernel.argument_by_name:
+        raise unknown("argument", old_name, kernel.argument_by_name)
+    require_fresh(kernel, new_name, "argument")
+    for rule in kernel.substitutions.values():
+        if new_name in rule.arguments:
+            raise NameConflictError(f"'{new_name}' is an argument of the substitution rule '{rule.name}'.",
+                                    subject=new_name, hint="choose another name")
+    if isinstance(kernel.argument_by_name[old_name], ValueArg) and any(
+            old_name in s.domain.params for s in kernel.statements):
+        kernel = _renamed_parameter(kernel, old_name, new_name)
+    values = {old_name: p.Variable(new_name)}
+    source = kernel
+
+    def carried() -> tuple[Dependence, ...]:
+        return tuple(replace(d, array=new_name) if d.array == old_name else d for d in dependences(source))
+    return kernel.copy(
+        arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
+        temporaries=_temporaries(kernel, values),
+        statements=tuple(substituted(s, values) for s in kernel.statements),
+        substitutions=_rules(kernel, values), carried=carried)
+
+
+@transform
+def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Iterable[str],
+                                address_space: str | AddressSpace) -> LoopKernel:
+    """Put temporaries into ``"private"``, ``"local"`` (shared by a block) or ``"global"`` memory.
+
+    The choice is checked when the kernel is lowered: a space whose copies cannot hold the values that are
+    alive at once is refused then.
+
+    :raises UnknownNameError: one of them is no temporary.
+    :raises PreconditionError: there is no such address space.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "<> t = 2*x[i]\\ny[i] = t")
+    >>> lk.set_temporary_address_space(knl, "t", "local").temporaries["t"].address_space
+    <AddressSpace.LOCAL: 'local'>
+    """
+    names = name_list(temporary_names)
+    for name in names:
+        if name not in kernel.temporaries:
+            raise unknown("temporary", name, kernel.temporaries)
+    space = as_address_space(address_space)
+    return kernel.copy(temporaries={t.name: replace(t, address_space=space) if t.name in names else t
+                                    for t in kernel.temporaries.values()}, carried=unchanged_from(kernel))
+
+
+@transform
+def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
+              only_var_names: str | Iterable[str] | None = None) -> LoopKernel:
+    """Give each iteration of *privatizing_inames* its own cell of the temporaries used inside them.
+
+    Each such temporary gains one leading axis an iname.
+
+    :arg only_var_names: the temporaries; default: every one whose accesses all stand in the inames.
+    :raises UnknownNameError: an unknown iname or temporary.
+    :raises PreconditionError: an iname without a constant range, or an access outside the inames.
+    :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<8}", "<> t = 2*x[i]\\ny[i] = t")
+    >>> print(lk.privatize(knl, "i").statements_text)
+    for i
+      t[i] = 2*x[i]  {id=insn}
+      y[i] = t[i]  {id=insn_0}
+    end
+    """
+    inames = name_list(privatizing_inames)
+    for x in inames:
+        require_iname(kernel, x)
+    names = _privatized_names(kernel, inames, only_var_names)
+    _require_not_carried(kernel, inames, names)
+    lead: list[Expression] = []
+    extents: list[int] = []
+    for x in inames:
+        low, extent = iname_range(kernel, x)
+        if not extent:
+            raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
+                                    subject=x, hint="split the iname and privatize over the inner one")
+        lead.append(subtract(p.Variable(x), low))
+        extents.append(extent)
+
+    def indexed(expr: Expression) -> Expression:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
+                return p.Subscript(expr.aggregate, (*lead, *map(indexed, expr.index_tuple)))
+            case p.Variable(name=name) if name in names:
+                return p.Subscript(expr, tuple(lead))
+            case _:
+                return map_children(expr, indexed)
+
+    def one(s: Statement) -> Statement:
+        assignee = indexed(s.assignee)
+        assert isinstance(assignee, p.Variable | p.Subscript)
+        return replace(s, assignee=assignee, expression=indexed(s.expression),
+                       predicates=tuple(map(indexed, s.predicates)))
+    return kernel.copy(
+        statements=tuple(map(one, kernel.statements)),
+        temporaries={t.name: replace(t, shape=None if t.shape is None else (*extents, *t.shape))
+                     if t.name in names else t for t in kernel.temporaries.values()},
+        carried=unchanged_from(kernel))
+
+
+def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...],
+                      only: str | Iterable[str] | None) -> frozenset[str]:
+    def inside(name: str) -> bool:
+        users = _users(kernel, name)
+        return bool(users) and all(set(inames) <= set(s.inames) for s in users)
+    if only is None:
+        return frozenset(t for t in kernel.temporaries if inside(t))
+    names = name_list(only)
+    for name in names:
+        if name not in kernel.temporaries:
+            raise unknown("temporary", name, kernel.temporaries)
+        if not inside(name):
+            outside = next((s.id for s in _users(kernel, name) if not set(inames) <= set(s.inames)), None)
+            raise PreconditionError(
+                f"'{name}' cannot be privatized over {', '.join(inames)}: '{outside}' uses it outside of them.",
+                subject=name, hint="name inames that every statement using the temporary has")
+    return frozenset(names)
+
+
+def _users(kernel: LoopKernel, name: str) -> list[Statement]:
+    return [s for s in kernel.statements if s.written == name or name in s.domain.params
+            or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
+
+
+def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str]) -> None:
+    for d in dependences(kernel):
+        if d.array not in names:
+            continue
+        a, b = kernel.statement_by_id[d.source], kernel.statement_by_id[d.sink]
+        bad = differing(d.relation, [(a.inames.index(x), b.inames.index(x)) for x in inames])
+        if bad is None:
+            continue
+        params, source, sink = smallest_pair(bad, a.inames, b.inames)
+        raise IllegalTransformError(
+            f"privatize({', '.join(inames)}) would lose a value of '{d.array}' that one iteration leaves for another.",
+            Witness(params, (d.source, source), (d.sink, sink), d.array, None, d.kind),
+            ["privatize over the inames that the value does not cross"])
+
+
+@transform
+def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
+    """Replace size parameters by integers; they are no arguments any more.
+
+    :raises UnknownNameError: a name that is no value argument.
+    :raises PreconditionError: a value that is no integer, or that the assumptions exclude.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> print(lk.fix_parameters(knl, n=64).domains_text)
+    { [i] : 0 <= i <= 63 }
+    """
+    values: dict[str, int] = {}
+    for name, value in value_dict.items():
+        if not isinstance(kernel.argument_by_name.get(name), ValueArg):
+            raise unknown("value argument", name,
+                          [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
+        if isinstance(value, bool) or not hasattr(value, "__index__"):
+            raise PreconditionError(f"'{name}' can be fixed to an integer, not to {value!r}.", subject=name)
+        values[name] = int(value)
+    assumptions = fix_params(kernel.assumptions, values)
+    if assumptions.is_empty():
+        raise PreconditionError(f"The kernel's assumptions exclude {values}.", subject=", ".join(values))
+    domains: dict[int, InstanceSet] = {}
+
+    def fixed(s: Statement) -> Statement:
+        if id(s.domain) not in domains:
+            domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, values))
+        return substituted(replace(s, domain=domains[id(s.domain)]), values)
+    source = kernel
+
+    def carried() -> tuple[Dependence, ...]:
+        return tuple(replace(d, relation=fix_params(d.relation, values)) for d in dependences(source))
+    return kernel.copy(
+        statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
+        arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
+        temporaries=_temporaries(kernel, values),
+        substitutions=_rules(kernel, values), carried=carried)
+
+
+@transform
+def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
+    """Add *assumptions* about the size parameters, in isl's notation (``"n >= 16 and n mod 16 = 0"``).
+
+    They are checked at each call and may drop guards from the code.
+
+    :raises PreconditionError: the text cannot be read, or contradicts what was assumed.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1")
+    >>> print(lk.assume(knl, "n mod 4 = 0"))  # doctest: +ELLIPSIS
+    KERNEL kernel(n: int, x: ?, y: ?)
+    ASSUMPTIONS
+      (n) mod 4 = 0 and n > 0
+    ...
+    """
+    try:
+        new = parse_assumptions(assumptions, kernel.value_params)
+    except ValueError as err:
+        raise PreconditionError(f"The assumption '{assumptions}' cannot be read: {err}.", subject=assumptions,
+                                hint="write conditions on value arguments, as in 'n >= 1 and n mod 16 = 0'") from None
+    both = kernel.assumptions.intersect(new)
+    if both.is_empty():
+        raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)
+
+    def carried() -> tuple[Dependence, ...]:
+        return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in dependences(kernel))
+    return kernel.copy(assumptions=both.coalesce(), carried=carried)
+
+
+@transform
+def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
+    """Change options of code generation; see :class:`loopkit.Options`.
+
+    :raises UnknownNameError: there is no such option.
+    :raises PreconditionError: a value of the wrong type.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> lk.set_options(knl, full_tiles=False).options.full_tiles
+    False
+    """
+    known = {f.name: f for f in fields(kernel.options)}
+    for name, value in options.items():
+        if name not in known:
+            raise unknown("option", name, known, where="a kernel")
+        if type(value) is not type(getattr(kernel.options, name)):
+            raise PreconditionError(f"The option '{name}' cannot be {value!r}.", subject=name)
+    return kernel.copy(options=replace(kernel.options, **options), carried=unchanged_from(kernel))   # type: ignore[arg-type]
+
+
+# {{{ parts
+
+def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
+    renamed = replace(arg, name=new) if arg.name == old else arg
+    if isinstance(renamed, GlobalArg) and renamed.shape_like == old:
+        renamed = replace(renamed, shape_like=new)
+    return _reshaped(renamed, values)
+
+
+def _reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
+    """*arg* with *values* put into its shape."""
+    return replace(arg, shape=_shape(arg.shape, values)) if isinstance(arg, GlobalArg) else arg
+
+
+def _temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
+    return {t.name: replace(t, shape=_shape(t.shape, values)) for t in kernel.temporaries.values()}
+
+
+def _shape(shape: tuple[Expression, ...] | None, values: Mapping[str, Expression]) -> tuple[Expression, ...] | None:
+    return None if shape is None else tuple(_folded(substitute(e, values)) for e in shape)
+
+
+def _folded(extent: Expression) -> Expression:
+    return add(extent) if isinstance(extent, p.Sum | p.Product) else extent
+
+
+def _rules(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, SubstitutionRule]:
+    return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
+            for r in kernel.substitutions.values()}
+
+
+def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
+    """The size parameter *old* called *new* in domains, assumptions and dependences."""
+    domains: dict[int, InstanceSet] = {}
+
+    def renamed(s: Statement) -> Statement:
+        if id(s.domain) not in domains:
+            domains[id(s.domain)] = s.domain.named(rename_param(s.domain.set, old, new))
+        return replace(s, domain=domains[id(s.domain)])
+
+    def carried() -> tuple[Dependence, ...]:
+        return tuple(replace(d, relation=rename_param(d.relation, old, new)) for d in dependences(kernel))
+    return kernel.copy(statements=tuple(map(renamed, kernel.statements)), carried=carried,
+                       assumptions=rename_param(kernel.assumptions, old, new))
+
+# }}}
+

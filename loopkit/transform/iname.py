@@ -1,0 +1,185 @@
+"""Transformations of single inames: split, join, rename, remove."""
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tree import Loop, Tree, nest
+from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
+from loopkit.transform.step import (
+    matching_statements,
+    require_fresh,
+    require_iname,
+    require_positive,
+    transform,
+)
+from loopkit.transform.tags import tagged
+
+
+@transform
+def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
+                inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
+                inner_tag: str | InameTag | None = None,
+                within: str | Collection[str] | None = None) -> LoopKernel:
+    """Split *split_iname* into an outer iname and an inner one of length *inner_length*.
+
+    ``split_iname == inner_length*outer_iname + inner_iname`` with ``0 <= inner_iname < inner_length``.
+
+    :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
+    :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
+    :raises PreconditionError: *inner_length* is not a positive integer, or *split_iname* has a tag.
+    :raises NameConflictError: a new name is taken.
+    :raises IllegalTransformError: a tag would break a dependence.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> print(knl.domains_text)
+    [n] -> { [i] : 0 <= i < n }
+    >>> print(lk.split_iname(knl, "i", 4).domains_text)
+    [n] -> { [i_outer, i_inner] : i_outer >= 0 and 0 <= i_inner <= 3 and i_inner < n - 4i_outer }
+    """
+    require_iname(kernel, split_iname)
+    length = require_positive(inner_length, "inner_length")
+    _require_untagged(kernel, split_iname, "split")
+    outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
+    inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
+    for name in (outer, inner):
+        require_fresh(kernel, name)
+    if outer == inner:
+        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
+    chosen = matching_statements(kernel, within)
+    at = p.Variable(inner)
+    step = Reindexing((split_iname,), (outer, inner),
+                      {split_iname: add(multiply(length, p.Variable(outer)), at)},
+                      ((">=", at), ("<", add(at, -length))))
+    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
+    result = reindex(kernel, step, tree, chosen)
+    tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
+    return tagged(result, tags, f"split_iname({split_iname!r}, {length})") if tags else result
+
+
+@transform
+def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None = None, *,
+                tag: str | InameTag | None = None, within: str | Collection[str] | None = None) -> LoopKernel:
+    """Join perfectly nested *inames* (outermost first) into one that runs through all their points.
+
+    :arg new_iname: default: the names joined by ``_``.
+    :raises PreconditionError: an iname but the first has no constant range, or has a tag.
+    :raises ScheduleError: the loops are not nested directly in one another, in that order.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "y[i, j] = 2*x[i, j]")
+    >>> print(lk.join_inames(knl, ["i", "j"]).domains_text)
+    [n] -> { [i_j] : 0 <= i_j < 8n }
+    """
+    inames = tuple(inames)
+    for x in inames:
+        require_iname(kernel, x)
+        _require_untagged(kernel, x, "join")
+    if len(inames) < 2 or len(set(inames)) != len(inames):
+        raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
+    new = new_iname if new_iname is not None else kernel.fresh_name("_".join(inames))
+    require_fresh(kernel, new)
+    chosen = matching_statements(kernel, within)
+    for s in kernel.statements:
+        own = [x for x in inames if x in s.inames]
+        if own and len(own) < len(inames) and (chosen is None or s.id in chosen):
+            raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to join.", subject=s.id,
+                                hint="join inames that all their statements share, or name some with within=")
+    ranges = {x: _constant_range(kernel, x) for x in inames[1:]}
+    values: dict[str, Expression] = {}
+    rest: Expression = p.Variable(new)
+    for x in reversed(inames[1:]):
+        low, extent = ranges[x]
+        values[x] = add(remainder(rest, extent), low)
+        rest = floor_div(rest, extent)
+    values[inames[0]] = rest
+
+    def joined(loop: Loop) -> Tree:
+        body: Tree = loop
+        for x in inames:
+            if not isinstance(body, Loop) or body.iname != x:
+                raise ScheduleError(f"The loops over {', '.join(inames)} are not nested directly in one another.",
+                                    subject=x, hint="bring them together with prioritize_loops first")
+            body = body.body
+        return Loop(new, body)
+    tree = rewrite_loops(kernel, inames[:1], chosen, joined)
+    result = reindex(kernel, Reindexing(inames, (new,), values), tree, chosen)
+    return tagged(result, {new: tag}, f"join_inames({list(inames)})") if tag is not None else result
+
+
+@transform
+def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
+                 within: str | Collection[str] | None = None) -> LoopKernel:
+    """Call *old_iname* *new_iname*, in all loops or in those *within* names.
+
+    :raises UnknownNameError: there is no such iname.
+    :raises NameConflictError: the new name is taken.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> print(lk.rename_iname(knl, "i", "row").domains_text)
+    [n] -> { [row] : 0 <= row < n }
+    """
+    require_iname(kernel, old_iname)
+    require_fresh(kernel, new_iname)
+    chosen = matching_statements(kernel, within)
+    tree = rewrite_loops(kernel, (old_iname,), chosen, lambda loop: Loop(new_iname, loop.body))
+    result = reindex(kernel, Reindexing((old_iname,), (new_iname,), {old_iname: p.Variable(new_iname)}), tree, chosen)
+    tag = kernel.tags.get(old_iname)
+    return result.copy(tags={**result.tags, new_iname: tag}) if tag is not None else result
+
+
+@transform
+def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None) -> LoopKernel:
+    """Drop inames of which a statement runs only one instance and which it does not mention.
+
+    :arg inames: those to look at; default: all.
+    :raises UnknownNameError: one of *inames* is no iname.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and j=0}", "for j\\n y[i] = 2*x[i]\\nend")
+    >>> print(lk.remove_unused_inames(knl).domains_text)
+    [n] -> { [i] : 0 <= i < n }
+    """
+    for x in (inames if inames is not None else kernel.inames):
+        require_iname(kernel, x)
+        owners = [s for s in kernel.statements if x in s.inames]
+        ranges = {s.domain.constant_range(x) for s in owners}
+        if len(ranges) != 1 or any(x in _mentioned(s) for s in owners):
+            continue
+        low, high = ranges.pop()
+        if low is None or low != high:
+            continue
+        tree = rewrite_loops(kernel, (x,), None, lambda loop: loop.body)
+        kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree)
+    require_legal(kernel, "remove_unused_inames")
+    return kernel
+
+
+def _mentioned(statement: Statement) -> frozenset[str]:
+    return frozenset().union(*(variables(e) for e in (
+        statement.assignee, statement.expression, *statement.predicates)))
+
+
+def _require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
+    if iname in kernel.tags:
+        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
+                                subject=iname, hint=f"untag_inames(knl, '{iname}') first")
+
+
+def _constant_range(kernel: LoopKernel, iname: str) -> tuple[int, int]:
+    """The least value and the extent of *iname*, over all of its statements."""
+    lows, highs = zip(*(s.domain.constant_range(iname) for s in kernel.statements if iname in s.inames), strict=True)
+    if any(v is None for v in (*lows, *highs)):
+        raise PreconditionError(f"'{iname}' has no constant range.", subject=iname,
+                                hint="only the first of the joined inames may have a parametric extent; fix the "
+                                     "parameter or split the iname first")
+    return min(lows), max(highs) - min(lows) + 1

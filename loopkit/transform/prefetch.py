@@ -1,0 +1,146 @@
+"""Staging: copies of what a tile reads (add_prefetch), and of what it computes (precompute)."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.dependences import dependences
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.kernel.data import AddressSpace, SubstitutionRule
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.tags import InameTag
+from loopkit.transform.staging import Request, staged, uses_in
+from loopkit.transform.step import as_address_space, as_tag, name_list, transform
+
+
+@transform
+def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable[str] = (), *,
+                 dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
+                 fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
+                 temporary_address_space: str | AddressSpace | None = None,
+                 prefetch_insn_id: str | None = None,
+                 within: str | Collection[str] | None = None) -> LoopKernel:
+    """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
+
+    The copy stands in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is
+    the least one that holds what is read; only elements that are read are copied (for a stencil: those of the box).
+    Who writes and who reads the copy settles its address space: shared memory where threads read each other's
+    elements.
+
+    :arg var_name: an array argument or a temporary.
+    :arg sweep_inames: the inames over which the copy spans; none copies one element.
+    :arg dim_arg_names: names for the inames of the copy; default ``a_dim_0``, ...
+    :arg default_tag: tag for them; ``"l.auto"`` spreads them over the threads of the block.
+    :arg fetch_outer_inames: the loops around the copy; default: the reader's inames but those that sweep and those
+        on which what is read does not depend (parallel inames of the grid, and loops in which the array is
+        written, stay).
+    :raises UnknownNameError: no such array, or an iname that no reader has.
+    :raises PreconditionError: nothing reads the array, a subscript is not affine, or the box has no constant size.
+    :raises ScheduleError: the readers do not share a place for the copy.
+    :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
+    >>> print(lk.add_prefetch(knl, "a", "j").statements_text)
+    for a_dim_0 [l.auto]
+      a_fetch[a_dim_0] = a[a_dim_0]  {id=a_fetch_rule}
+    end
+    for i
+      y[i] = sum(j, a_fetch[j]*x[i, j])  {id=insn}
+    end
+    """
+    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
+        raise unknown("array", var_name, [*kernel.array_args, *kernel.temporaries])
+    through = {name: rule for name, rule in kernel.substitutions.items() if _reaches(kernel, name, var_name)}
+    if through:
+        kernel = _with_rules_written_out(kernel, through)
+
+    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
+        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(var_name):
+            return expr.index_tuple
+        return () if expr == p.Variable(var_name) else None
+    source = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
+    return staged(kernel, Request(
+        f"add_prefetch({var_name!r}, {list(name_list(sweep_inames))})", var_name, is_use,
+        lambda args: p.Subscript(p.Variable(var_name), args) if args else p.Variable(var_name),
+        name_list(sweep_inames), temporary_name or kernel.fresh_name(f"{var_name}_fetch"), dim_arg_names,
+        None if default_tag is None else as_tag(default_tag),
+        None if fetch_outer_inames is None else name_list(fetch_outer_inames),
+        None if temporary_address_space is None else as_address_space(temporary_address_space),
+        prefetch_insn_id, within, source, moves_only=var_name))
+
+
+@transform
+def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
+               precompute_inames: Sequence[str] | None = None,
+               default_tag: str | InameTag | None = "l.auto",
+               precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
+               temporary_address_space: str | AddressSpace | None = None, compute_insn_id: str | None = None,
+               within: str | Collection[str] | None = None) -> LoopKernel:
+    """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
+
+    :arg subst_use: the name of the rule.
+    :arg sweep_inames: the inames over which the temporary spans.
+    :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
+    :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
+    :raises UnknownNameError: no such rule, or an iname that no use has.
+    :raises PreconditionError: nothing uses the rule, an argument is not affine, or the box has no constant size.
+    :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
+    >>> print(lk.precompute(knl, "f", "i", default_tag=None).statements_text)
+    for f_dim_0
+      f_0[f_dim_0] = sin(x[f_dim_0])  {id=f_0_rule}
+    end
+    for i, j
+      y[i, j] = f_0[i]*z[j]  {id=insn}
+    end
+    """
+    if subst_use not in kernel.substitutions:
+        raise unknown("substitution rule", subst_use, kernel.substitutions)
+    rule = kernel.substitutions[subst_use]
+    through = {name: r for name, r in kernel.substitutions.items()
+               if name != subst_use and _reaches(kernel, name, subst_use)}
+    if through:
+        kernel = _with_rules_written_out(kernel, through)
+
+    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
+        if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
+            return expr.parameters
+        return () if not rule.arguments and expr == p.Variable(subst_use) else None
+    result = staged(kernel, Request(
+        f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
+        lambda args: substitute(rule.expr, dict(zip(rule.arguments, args, strict=True))),
+        name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use), precompute_inames,
+        None if default_tag is None else as_tag(default_tag),
+        None if precompute_outer_inames is None else name_list(precompute_outer_inames),
+        None if temporary_address_space is None else as_address_space(temporary_address_space),
+        compute_insn_id, within, None))
+    if any(uses_in(s, is_use) for s in result.statements):
+        return result
+    return result.copy(carried=result.carried,
+                       substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+
+
+# {{{ substitution rules in the way
+
+def _reaches(kernel: LoopKernel, rule: str, name: str) -> bool:
+    """Does the rule's body use *name*, itself or through other rules?"""
+    body = expand_rules(kernel.substitutions[rule].expr,
+                        {k: r for k, r in kernel.substitutions.items() if k not in (rule, name)})
+    return name in variables(body) or any(
+        isinstance(e, p.Call) and e.function == p.Variable(name) for e in subexpressions(body))
+
+
+def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, SubstitutionRule]) -> LoopKernel:
+    carried = kernel.carried
+    source = kernel
+    return kernel.copy(
+        statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
+        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules},
+        carried=carried if carried is not None else (lambda: dependences(source)))
+
+# }}}

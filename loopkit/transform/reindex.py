@@ -1,0 +1,131 @@
+"""The one way in which inames change: an instance relation, applied to everything that mentions them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.dependences import carried_from
+from loopkit.errors import ScheduleError
+from loopkit.expr.mappers import substitute, variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
+from loopkit.poly.relations import reindexing
+from loopkit.poly.sets import InstanceSet, Map
+
+
+@dataclass(frozen=True)
+class Reindexing:
+    """Inames *old* become *new*; each old one is an affine form of the new ones.
+
+    :ivar values: for each of *old* its value in terms of *new*.
+    :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
+    """
+
+    old: tuple[str, ...]
+    new: tuple[str, ...]
+    values: Mapping[str, Expression]
+    conditions: tuple[tuple[str, Expression], ...] = ()
+
+    def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
+        """*inames* with the new ones in the place of the first old one."""
+        result: list[str] = []
+        for x in inames:
+            if x not in self.old:
+                result.append(x)
+            elif x == next(y for y in inames if y in self.old):
+                result.extend(self.new)
+        return tuple(result)
+
+
+def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
+    """*kernel* with *step* applied to statements, domains and dependences; *tree* is the new order."""
+    relations: dict[tuple[str, ...], Map] = {}
+    domains: dict[int, InstanceSet] = {}
+    alive: list[InstanceSet] = []
+
+    def relation(inames: tuple[str, ...]) -> Map:
+        if inames not in relations:
+            new = step.inames(inames)
+            conditions = InstanceSet.universe(new).where(*step.conditions)
+            values = tuple(step.values.get(x, p.Variable(x)) for x in inames)
+            relations[inames] = reindexing(new, values, conditions.set)
+        return relations[inames]
+
+    def touches(statement: Statement) -> bool:
+        return (within is None or statement.id in within) and any(x in step.old for x in statement.inames)
+
+    kernel = _rules_within(kernel, step, within)
+
+    def moved(statement: Statement) -> Statement:
+        if not touches(statement):
+            return statement
+        old = statement.domain
+        if id(old) not in domains:
+            alive.append(old)
+            domains[id(old)] = old.apply(relation(old.inames), step.inames(old.inames))
+        return substituted(replace(statement, domain=domains[id(old)]), step.values)
+
+    moved_statements = tuple(moved(s) for s in kernel.statements)
+    before = kernel
+
+    def relation_of(statement_id: str) -> Map | None:
+        statement = before.statement_by_id[statement_id]
+        return relation(statement.inames) if touches(statement) else None
+
+    nodes = {name: replace(node, inames=step.inames(node.inames))
+             if within is None or node.update in within else node for name, node in kernel.reductions.items()}
+    rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
+                                                             if x not in rule.arguments}))
+             for name, rule in kernel.substitutions.items()}
+    return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
+                       carried=carried_from(before, relation_of),
+                       tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+
+
+def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
+    """*statement* with variables replaced in all of its expressions."""
+    assignee = substitute(statement.assignee, values)
+    assert isinstance(assignee, p.Variable | p.Subscript)
+    return replace(statement, assignee=assignee,
+                   expression=substitute(statement.expression, values),
+                   predicates=tuple(substitute(e, values) for e in statement.predicates))
+
+
+def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str] | None,
+                  f: Callable[[Loop], Tree]) -> Tree:
+    """The kernel's tree with *f* applied to each loop over one of *inames* around statements of *within*.
+
+    :raises ScheduleError: a loop holds statements of which only some are in *within*.
+    """
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname not in inames:
+            return node
+        if within is not None:
+            inside = set(leaves(node))
+            if not inside & within:
+                return node
+            if not inside <= within:
+                other = sorted(inside - within)[0]
+                raise ScheduleError(
+                    f"within= names only some of the statements of the loop over '{node.iname}': it also holds "
+                    f"'{other}'.", subject=node.iname, hint="name all of them, or end the loop between them")
+        return f(node)
+    return rewrite(kernel.tree, one)
+
+
+def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
+    """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
+    free = {name for name, rule in kernel.substitutions.items()
+            if variables(rule.expr) & set(step.old) - set(rule.arguments)}
+    if not free or within is None:
+        return kernel
+    rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
+    return kernel.copy(statements=tuple(
+        replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
+        carried=kernel.carried)
+

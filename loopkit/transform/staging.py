@@ -1,0 +1,336 @@
+"""The work of add_prefetch and precompute: a box of values computed first, by a new statement, and read instead."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
+from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.expr.mappers import children, map_children, variables
+from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import GroupTag, InameTag
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, nest, seq
+from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
+from loopkit.poly.footprint import Interval, box_hull, joined, swept_interval
+from loopkit.poly.relations import restrict, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map
+from loopkit.transform.order import with_loop_sunk
+from loopkit.transform.step import matching_statements, require_fresh
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be staged, and how.
+
+    :ivar is_use: the arguments of an expression that is a use, else ``None``.
+    :ivar value: the expression that the copy holds for given arguments.
+    :ivar moves_only: the array whose dependences move to the copy wholly; ``None``: the readers keep theirs too.
+    """
+
+    step: str
+    name: str
+    is_use: Callable[[Expression], tuple[Expression, ...] | None]
+    value: Callable[[tuple[Expression, ...]], Expression]
+    sweep: tuple[str, ...]
+    temporary: str
+    dim_names: Sequence[str] | None
+    tag: InameTag | None
+    outer: tuple[str, ...] | None
+    space: AddressSpace | None
+    statement_id: str | None
+    within: str | Collection[str] | None
+    source: GlobalArg | TemporaryVariable | None
+    moves_only: str | None = None
+
+
+@dataclass(frozen=True)
+class Box:
+    """The box of a copy: per axis its interval; axes of one element have no iname."""
+
+    intervals: tuple[Interval, ...]
+    inames: tuple[str | None, ...]
+
+    def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Where the element of *args* lies in the copy."""
+        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
+                     if x is not None)
+
+    def arguments(self) -> tuple[Expression, ...]:
+        """The arguments at the point that the inames of the copy name."""
+        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
+                     for v, x in zip(self.intervals, self.inames, strict=True))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(x for x in self.inames if x is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+
+
+def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
+    """*kernel* with the copy that *request* asks for; its readers read that."""
+    chosen = matching_statements(kernel, request.within)
+    readers = [s for s in kernel.statements if (chosen is None or s.id in chosen) and uses_in(s, request.is_use)]
+    if not readers:
+        raise PreconditionError(f"No statement reads '{request.name}'.", subject=request.name)
+    require_fresh(kernel, request.temporary, "temporary")
+    for x in request.sweep:
+        if not any(x in s.inames for s in readers):
+            raise unknown("iname", x, {y for s in readers for y in s.inames}, where=f"the readers of '{request.name}'")
+    uses = {s.id: uses_in(s, request.is_use) for s in readers}
+    _require_affine(kernel, request, readers, uses)
+    outer = _outer_inames(kernel, request, readers, uses)
+    box = _box_of(kernel, request, readers, uses, outer)
+    return _with_copy(kernel, request, readers, uses, outer, box)
+
+
+def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
+               ) -> tuple[tuple[Expression, ...], ...]:
+    """The arguments of the uses in a statement's expression, each once."""
+    found: dict[tuple[Expression, ...], None] = {}
+
+    def walk(expr: Expression) -> None:
+        args = is_use(expr)
+        if args is not None:
+            found[args] = None
+        for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
+            walk(child)
+    walk(s.expression)
+    return tuple(found)
+
+
+def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
+                    uses: Mapping[str, Sequence[tuple[Expression, ...]]]) -> None:
+    for s in readers:
+        for args in uses[s.id]:
+            for a in args:
+                try:
+                    to_aff(a, s.inames, kernel.value_params)
+                except NotAffineError:
+                    raise PreconditionError(
+                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at '{a}'.",
+                        subject=request.name, hint="leave this statement out with within=") from None
+
+
+def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
+                  uses: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
+    """The loops around the copy, the same for all readers."""
+    results: dict[tuple[str, ...], str] = {}
+    # what is written in the kernel is another value in each iteration of its writers' loops
+    sources = variables(request.value(next(args for u in uses.values() for args in u)))
+    own = sources & set(kernel.inames)              # a rule's inames that are no arguments of it
+    rewritten = frozenset(x for s in kernel.statements if s.written in sources for x in s.inames)
+    for s in readers:
+        order = loops_of(kernel.paths[s.id])
+        if request.outer is not None:
+            for x in request.outer:
+                if x not in s.inames:
+                    raise unknown("iname", x, s.inames, where=f"'{s.id}'")
+            chosen = tuple(x for x in order if x in request.outer)
+        else:
+            mentioned = frozenset().union(*(variables(a) for args in uses[s.id] for a in args)) \
+                if any(uses[s.id]) else frozenset()
+            chosen = tuple(x for x in order if x not in request.sweep and (
+                x in mentioned or x in own or x in rewritten or isinstance(kernel.tags.get(x), GroupTag)))
+        results[chosen] = s.id
+    if len(results) > 1:
+        (a, first), (b, second) = list(results.items())[:2]
+        raise ScheduleError(
+            f"'{first}' and '{second}' read '{request.name}' in different loops ({', '.join(a) or 'none'} and "
+            f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=request.name,
+            hint="name one of them with within=, or give fetch_outer_inames")
+    return next(iter(results))
+
+
+def _box_of(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
+         uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...]) -> Box:
+    found: list[Interval] | None = None
+    for s in readers:
+        ranges = _sweep_ranges(request, s)
+        for args in uses[s.id]:
+            intervals = []
+            for axis, a in enumerate(args):
+                interval = swept_interval(s.domain, a, outer, ranges)
+                if interval is not None and found is not None:
+                    interval = joined(found[axis], interval)
+                if interval is None:
+                    raise PreconditionError(
+                        f"{request.step}: what is read along axis {axis} of '{request.name}' has no box of constant "
+                        "size.", subject=request.name,
+                        hint="sweep inames of constant range only (split_iname), or name fewer readers with within=")
+                intervals.append(interval)
+            found = intervals
+    assert found is not None
+    spanned = [k for k, v in enumerate(found) if v.extent > 1]
+    names: list[str | None] = [None] * len(found)
+    for number, k in enumerate(spanned):
+        names[k] = _dim_name(kernel, request, number, k)
+    return Box(tuple(found), tuple(names))
+
+
+def _dim_name(kernel: LoopKernel, request: Request, number: int, axis: int) -> str:
+    if request.dim_names is None:
+        return kernel.fresh_name(f"{request.name}_dim_{axis}")
+    if number >= len(request.dim_names):
+        raise PreconditionError(f"{request.step} has more axes than names were given ({list(request.dim_names)}).",
+                                subject=request.name)
+    require_fresh(kernel, request.dim_names[number])
+    return request.dim_names[number]
+
+
+def _sweep_ranges(request: Request, s: Statement) -> dict[str, tuple[int, int]]:
+    ranges = {}
+    for x in request.sweep:
+        if x not in s.inames:
+            continue
+        low, high = s.domain.constant_range(x)
+        if low is None or high is None:
+            raise PreconditionError(f"{request.step}: '{x}' has no constant range.", subject=x,
+                                    hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+        ranges[x] = (low, high)
+    return ranges
+
+
+def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
+               uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
+               ) -> LoopKernel:
+    copy_id = request.statement_id or kernel.fresh_name(f"{request.temporary}_rule")
+    moves = {s.id: [subscript_relation(s.inames, (*(p.Variable(x) for x in outer), *box.offsets(args)))
+                    for args in uses[s.id]] for s in readers}
+    target = p.Variable(request.temporary)
+    copy = Statement(
+        copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
+        request.value(box.arguments()), _copy_domain(kernel, request, readers, moves, outer, box))
+    if extra := variables(copy.expression) & set(kernel.inames) - {*outer, *box.dims}:
+        raise PreconditionError(f"{request.step}: '{request.name}' uses the iname '{min(extra)}', which is not around "
+                                "the copy.", subject=min(extra), hint="add it to the outer inames")
+
+    def replaced(expr: Expression) -> Expression:
+        args = request.is_use(expr)
+        if args is None:
+            return map_children(expr, replaced)
+        return p.Subscript(target, box.offsets(args)) if box.dims else target
+    ids = frozenset(s.id for s in readers)
+    new = [replace(s, expression=replaced(s.expression)) if s.id in ids else s for s in kernel.statements]
+    tree = _placed(kernel, request, ids, outer, nest(box.dims, Leaf(copy_id)))
+    at = {s: i for i, s in enumerate(leaves(tree))}
+    statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
+    temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
+                                  request.space)
+    result = kernel.copy(
+        statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
+        tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
+        carried=_moved_dependences(kernel, request, copy, readers, moves))
+    require_legal(result, request.step)
+    return result
+
+
+def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
+                 moves: Mapping[str, Sequence[Map]], outer: tuple[str, ...], box: Box) -> InstanceSet:
+    """The elements to copy: those that are read; filled up to a box where nothing writes the source."""
+    inames = (*outer, *box.dims)
+    points: InstanceSet | None = None
+    for s in readers:
+        for move in moves[s.id]:
+            image = s.domain.apply(move, inames)
+            points = image if points is None else points.union(image)
+    assert points is not None
+    written = request.moves_only is None or request.moves_only in kernel.written_names
+    one_reference = sum(len(m) for m in moves.values()) == 1
+    return points if written or one_reference else box_hull(points, box.dims)
+
+
+def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, readers: Sequence[Statement],
+                       moves: Mapping[str, Sequence[Map]]) -> Callable[[], tuple[Dependence, ...]]:
+    """What bound the readers binds the copy instead; and the copy's values flow to the readers."""
+    value_names = variables(copy.expression)
+
+    def compute() -> tuple[Dependence, ...]:
+        relations: dict[str, Map] = {}
+        for s in readers:
+            union: Map | None = None
+            for move in moves[s.id]:
+                own = restrict(move, analysis_domain(kernel, s))
+                union = own if union is None else union.union(own)
+            assert union is not None
+            relations[s.id] = union
+        result: list[Dependence] = []
+        for d in dependences(kernel):
+            reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
+            if reader not in relations or d.array not in value_names:
+                result.append(d)
+                continue
+            if request.moves_only != d.array:
+                result.append(d)
+            if d.kind == "flow":
+                result.append(replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id))
+            else:
+                result.append(replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id))
+        # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
+        written = {s: kernel.statement_by_id[s].written for s in relations}
+        result += [Dependence("anti", written[s], copy.id, s, relation.reverse())
+                   for s, relation in relations.items() if written[s] in value_names & kernel.array_args.keys()]
+        result += [Dependence("flow", request.temporary, copy.id, s, relation.reverse(), of_value=True)
+                   for s, relation in relations.items()]
+        return tuple(result)
+    return compute
+
+# }}}
+
+
+# {{{ the place
+
+def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree
+            ) -> Tree:
+    """The tree with *copy* in the innermost loop of *outer*, before the readers; loops in the way are sunk below."""
+    tree = kernel.tree
+    if outer:
+        reader = next(iter(readers))
+        before = loops_of(kernel.paths[reader])
+        for x in reversed(before[:before.index(outer[-1])]):
+            if x not in outer:
+                tree = with_loop_sunk(tree, x, outer[-1], around=readers)
+    placed = _inserted(tree, (), outer, readers, copy)
+    if placed is None:
+        raise ScheduleError(f"{request.step}: the readers do not stand in one loop over "
+                            f"{', '.join(outer) or 'nothing'}.", subject=request.name,
+                            hint="name the readers of one loop with within=, or give fetch_outer_inames")
+    return placed
+
+
+def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], readers: frozenset[str], copy: Tree
+              ) -> Tree | None:
+    """*copy* put into the body of the loops *outer* that holds all *readers*; ``None`` if there is none."""
+    if set(loops) == set(outer):
+        return _before_readers(tree, readers, copy)
+    match tree:
+        case Loop(iname, body) if iname in outer and readers <= set(leaves(body)):
+            inner = _inserted(body, (*loops, iname), outer, readers, copy)
+            return None if inner is None else Loop(iname, inner)
+        case Seq(children):
+            for i, child in enumerate(children):
+                if readers <= set(leaves(child)):
+                    inner = _inserted(child, loops, outer, readers, copy)
+                    return None if inner is None else seq(*children[:i], inner, *children[i + 1:])
+        case Leaf() | Loop() | Barrier():
+            pass
+    return None
+
+
+def _before_readers(body: Tree, readers: frozenset[str], copy: Tree) -> Tree:
+    """*copy* in *body* right before the first part that holds a reader."""
+    children = body.children if isinstance(body, Seq) else (body,)
+    at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
+    return seq(*children[:at], copy, *children[at:])
+
+# }}}

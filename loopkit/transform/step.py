@@ -1,0 +1,110 @@
+"""What every transformation shares: the decorator that records it, and its preconditions."""
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Collection, Iterable
+from fnmatch import fnmatchcase
+from typing import Concatenate, ParamSpec
+
+from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
+from loopkit.kernel.tags import NAMES, InameTag, parse_tag
+from loopkit.poly.limits import bounded
+
+P = ParamSpec("P")
+
+
+def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
+              ) -> Callable[Concatenate[LoopKernel, P], LoopKernel]:
+    """Record a transformation in the kernel's history, with its arguments and its time.
+
+    A transformation made of others is one step: theirs are not listed.
+    """
+    @functools.wraps(function)
+    def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
+        require_kernel(kernel, function.__name__)
+        start = time.perf_counter()
+        with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
+            result = function(kernel, *args, **kwargs)
+        verdict = "proven" if "dependences" in result.memo else "structural"
+        record = HistoryStep(function.__name__, args, tuple(kwargs.items()), verdict, time.perf_counter() - start)
+        recorded = result.copy(history=(*kernel.history, record))
+        recorded.memo.update(result.memo)        # the same kernel but for its history
+        return recorded
+    return step
+
+
+def require_iname(kernel: LoopKernel, iname: str) -> None:
+    """:raises UnknownNameError: *iname* is not an iname of *kernel*."""
+    if iname not in kernel.inames:
+        raise unknown("iname", str(iname), kernel.inames)
+
+
+def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
+    """:raises NameConflictError: *name* is taken, or no name."""
+    if not isinstance(name, str) or not name.isidentifier():
+        raise PreconditionError(f"{name!r} cannot be the name of an {what}.", subject=str(name))
+    if name in kernel.all_names:
+        raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,
+                                hint="choose another name, or rename the one that has it")
+
+
+def require_positive(value: object, what: str) -> int:
+    """:raises PreconditionError: *value* is no positive integer."""
+    if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:
+        raise PreconditionError(f"{what} must be a positive integer, not {value!r}.", subject=what)
+    return int(value)
+
+
+def as_address_space(space: str | AddressSpace) -> AddressSpace:
+    """An address space from its name (``"shared"`` is ``"local"``); :raises PreconditionError: there is none."""
+    try:
+        return AddressSpace("local" if space == "shared" else space)
+    except ValueError:
+        raise PreconditionError(f"'{space}' is no address space.", subject=str(space),
+                                hint="the address spaces are private, local and global") from None
+
+
+def as_tag(tag: str | InameTag) -> InameTag:
+    """An iname tag from its name; :raises PreconditionError: there is none."""
+    if isinstance(tag, InameTag):
+        return tag
+    try:
+        return parse_tag(tag)
+    except KeyError:
+        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag),
+                                hint=f"the tags are {', '.join(NAMES)}") from None
+
+
+def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
+    """``"i, j"`` or an iterable of names, as a tuple."""
+    if isinstance(names, str):
+        return tuple(x.strip() for x in names.split(",") if x.strip())
+    return tuple(names)
+
+
+def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
+    """The statements that *within* names: ids or globs, as one text with ``,`` or ``or``, or as a list.
+
+    ``None`` names all of them.
+
+    :raises UnknownNameError: a pattern matches no statement.
+    """
+    if within is None:
+        return None
+    patterns = (within.replace(" or ", ",").split(",") if isinstance(within, str) else list(within))
+    result: set[str] = set()
+    for pattern in (x.strip().removeprefix("id:") for x in patterns):
+        matched = [s for s in kernel.statement_by_id if _matches(s, pattern)]
+        if not matched:
+            raise unknown("statement", pattern, kernel.statement_by_id)
+        result.update(matched)
+    return frozenset(result)
+
+
+def _matches(statement_id: str, pattern: str) -> bool:
+    # a reduction's init and update belong to their statement
+    return any(fnmatchcase(x, pattern) for x in (statement_id, statement_id.split(".")[0]))

@@ -1,0 +1,132 @@
+"""Substitution rules: name a part of the expressions, or write a rule out."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.parsing import parse_expression
+from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.transform.step import matching_statements, name_list, require_fresh, transform
+
+
+@transform
+def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters: str | Iterable[str] = (), *,
+                  within: str | Collection[str] | None = None) -> LoopKernel:
+    """Make a substitution rule of every part of the expressions that *template* matches.
+
+    :arg template: an expression in the kernel language; a name in *parameters* matches anything.
+    :raises NameConflictError: the rule's name is taken.
+    :raises PreconditionError: nothing matches, or a parameter does not stand in the template.
+    :raises ParseError: the template cannot be read.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] + sin(x[i])")
+    >>> print(lk.extract_subst(knl, "load", "x[s]", "s").statements_text)
+    for i
+      y[i] = 2*load(i) + sin(load(i))  {id=insn}
+    end
+    """
+    require_fresh(kernel, subst_name, "substitution rule")
+    names = name_list(parameters)
+    pattern = parse_expression(template)
+    for name in names:
+        if name not in variables(pattern):
+            raise PreconditionError(f"The parameter '{name}' does not stand in the template '{template}'.",
+                                    subject=name)
+    chosen = matching_statements(kernel, within)
+    count = 0
+
+    def replaced(expr: Expression) -> Expression:
+        nonlocal count
+        found: dict[str, Expression] = {}
+        if _matches(pattern, expr, frozenset(names), found):
+            count += 1
+            args = tuple(replaced(found[x]) for x in names)
+            return p.Call(p.Variable(subst_name), args) if names else p.Variable(subst_name)
+        return map_children(expr, replaced)
+    statements = tuple(replace(s, expression=replaced(s.expression)) if chosen is None or s.id in chosen else s
+                       for s in kernel.statements)
+    if not count:
+        raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
+    rule = SubstitutionRule(subst_name, names, pattern)
+    return kernel.copy(statements=statements, substitutions={**kernel.substitutions, subst_name: rule},
+                       carried=unchanged_from(kernel))
+
+
+@transform
+def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
+                 within: str | Collection[str] | None = None) -> LoopKernel:
+    """Write the uses of substitution rules out; a rule without uses left is dropped.
+
+    :arg subst_names: the rules; default: all.
+    :raises UnknownNameError: there is no such rule.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "load(s) := x[s]\\n y[i] = 2*load(i)")
+    >>> print(knl.statements_text)
+    for i
+      y[i] = 2*load(i)  {id=insn}
+    end
+    >>> print(lk.expand_subst(knl).statements_text)
+    for i
+      y[i] = 2*x[i]  {id=insn}
+    end
+    """
+    names = name_list(subst_names) if subst_names is not None else tuple(kernel.substitutions)
+    for name in names:
+        if name not in kernel.substitutions:
+            raise unknown("substitution rule", name, kernel.substitutions)
+    rules = {name: kernel.substitutions[name] for name in names}
+    chosen = matching_statements(kernel, within)
+    statements = tuple(
+        replace(s, expression=expand_rules(s.expression, rules),
+                predicates=tuple(expand_rules(e, rules) for e in s.predicates))
+        if chosen is None or s.id in chosen else s for s in kernel.statements)
+    others = {k: replace(r, expr=expand_rules(r.expr, rules)) if k not in names else r
+              for k, r in kernel.substitutions.items()}
+    used = frozenset().union(*(_names(e) for s in statements for e in (s.expression, *s.predicates)))
+    return kernel.copy(statements=statements, carried=unchanged_from(kernel),
+                       substitutions={k: r for k, r in others.items() if k not in names or k in used})
+
+
+def _names(expr: Expression) -> frozenset[str]:
+    called = frozenset[str]()
+    if isinstance(expr, p.Call) and isinstance(expr.function, p.Variable):
+        called = frozenset([expr.function.name])
+    return called.union(variables(expr), *(_names(c) for c in children(expr)))
+
+
+def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:
+    """Does *expr* have the form of *pattern*? *found* gets what the wild names stand for."""
+    if isinstance(pattern, p.Variable) and pattern.name in wild:
+        return found.setdefault(pattern.name, expr) == expr
+    if type(pattern) is not type(expr):
+        return pattern == expr
+    ours, theirs = _parts(pattern), _parts(expr)
+    if not ours:
+        return pattern == expr
+    return len(ours) == len(theirs) and _head(pattern) == _head(expr) and all(
+        _matches(a, b, wild, found) for a, b in zip(ours, theirs, strict=True))
+
+
+def _parts(expr: Expression) -> Sequence[Expression]:
+    if isinstance(expr, p.Subscript):
+        return (expr.aggregate, *expr.index_tuple)
+    return children(expr)
+
+
+def _head(expr: Expression) -> object:
+    """What of a node is not among its children."""
+    match expr:
+        case p.Comparison():
+            return expr.operator
+        case p.Call():
+            return expr.function
+        case _:
+            return None

@@ -1,0 +1,122 @@
+"""Transformations that say how the instances along an iname are executed."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import (
+    GroupTag,
+    IlpTag,
+    InameTag,
+    LocalTag,
+    UnrollTag,
+)
+from loopkit.transform.step import as_tag, name_list, require_iname, transform
+
+TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
+
+
+@transform
+def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False) -> LoopKernel:
+    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``for``.
+
+    :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
+    :arg force: replace a tag that an iname has already.
+    :raises UnknownNameError: an iname that the kernel does not have.
+    :raises PreconditionError: an unknown tag, an iname that has another tag, a parametric extent where the tag
+        needs a constant one, or a reduction iname over blocks.
+    :raises IllegalTransformError: a dependence would be broken; with its witness.
+    :raises UndecidedError: whether one would be broken cannot be decided.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]")
+    >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
+    {'i': LocalTag(axis=0)}
+    """
+    return tagged(kernel, _pairs(iname_to_tag), "tag_inames", force=force)
+
+
+@transform
+def untag_inames(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
+    """Take the tags off *inames*: they are plain loops again, at the place where they stand.
+
+    :raises UnknownNameError: one of them is no iname.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]")
+    >>> dict(lk.untag_inames(lk.tag_inames(knl, "i:l.0"), "i").tags)
+    {}
+    """
+    names = name_list(inames)
+    for x in names:
+        require_iname(kernel, x)
+    result = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in names}, carried=unchanged_from(kernel))
+    require_legal(result, f"untag_inames({', '.join(names)})")
+    return result
+
+
+@transform
+def unroll(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
+    """Unroll the loops over *inames* (the tag ``unr``); each needs a constant trip count.
+
+    :raises UnknownNameError: one of them is no iname.
+    :raises PreconditionError: a parametric trip count, or another tag.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<4}", "y[i] = 2*x[i]")
+    >>> dict(lk.unroll(knl, "i").tags)
+    {'i': UnrollTag()}
+    """
+    return tagged(kernel, dict.fromkeys(name_list(inames), UnrollTag()), "unroll")
+
+
+def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *, force: bool = False) -> LoopKernel:
+    """*kernel* with *tags* added, checked; *step* names the transformation in messages."""
+    new = {x: as_tag(t) for x, t in tags.items()}
+    for x, tag in new.items():
+        require_iname(kernel, x)
+        old = kernel.tags.get(x)
+        if old is not None and old != tag and not force:
+            raise PreconditionError(f"'{x}' has the tag '{old}' already.", subject=x,
+                                    hint="pass force=True to replace it, or untag_inames first")
+        if isinstance(tag, GroupTag):
+            _require_no_reduction(kernel, x, tag)
+        if isinstance(tag, LocalTag | UnrollTag | IlpTag):
+            _require_constant_extent(kernel, x, tag)
+    result = kernel.copy(tags={**kernel.tags, **new}, carried=unchanged_from(kernel))
+    shown = ", ".join(f"{x}: {t}" for x, t in new.items())
+    require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})")
+    return result
+
+
+def _pairs(tags: TagMap) -> dict[str, str | InameTag]:
+    if isinstance(tags, str):
+        pairs = []
+        for item in name_list(tags):
+            iname, colon, tag = item.partition(":")
+            if not colon:
+                raise PreconditionError(f"'{item}' is not of the form iname:tag.", subject=item,
+                                        hint='write tags as "i:g.0, j:l.0" or {"i": "g.0", "j": "l.0"}')
+            pairs.append((iname.strip(), tag.strip()))
+        return dict(pairs)
+    return dict(tags.items() if isinstance(tags, Mapping) else tags)
+
+
+def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None:
+    for node in kernel.reductions.values():
+        if iname in node.inames:
+            raise PreconditionError(
+                f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
+                "their partial results within one launch.", subject=iname,
+                hint="split the iname, write the partial results to an array over the blocks, and reduce that")
+
+
+def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> None:
+    for s in kernel.statements:
+        if iname in s.inames and not s.domain.is_empty():
+            low, high = s.domain.constant_range(iname)
+            if low is None or high is None:
+                raise PreconditionError(
+                    f"'{iname}' has no constant range, which the tag '{tag}' needs.", subject=iname,
+                    hint=f"split_iname(knl, '{iname}', 128) and tag the inner iname, or fix_parameters")
+

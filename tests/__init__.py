@@ -1,0 +1,1 @@
+"""The tests, one directory for each package of loopkit, and what they share."""

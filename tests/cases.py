@@ -1,0 +1,406 @@
+"""The real cases: each a kernel as a user would write it, its mapping, data of ragged sizes, and numpy's answer."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+import loopkit as lk
+
+Arrays = dict[str, Any]
+F32 = np.float32
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel, the sizes to run it at, its inputs and the expected outputs.
+
+    :ivar data: from sizes and a random generator to the arguments of a call.
+    :ivar expected: from the arguments (before the call) to the outputs by name.
+    :ivar sizes: several ragged ones.
+    """
+
+    name: str
+    make: Callable[[], lk.LoopKernel]
+    data: Callable[..., Arrays]
+    expected: Callable[[Arrays], Mapping[str, np.ndarray]]
+    sizes: Sequence[tuple[int, ...]]
+
+
+def _rand(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.uniform(-1, 1, shape).astype(F32)
+
+
+# {{{ vectors
+
+def vector_add() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "z[i] = x[i] + y[i]", name="vector_add")
+    return lk.add_dtypes(knl, {"x,y": F32})
+
+
+def vector_add_mapped() -> lk.LoopKernel:
+    return lk.split_iname(vector_add(), "i", 128, outer_tag="g.0", inner_tag="l.0")
+
+
+def scale_mapped() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "out[i] = 2*a[i]", name="scale")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    return lk.split_iname(knl, "i", 128, outer_tag="g.0", inner_tag="l.0")
+
+
+def conditionals() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i]: 0<=i<n}",
+        """
+        for i
+            <> t = x[i]
+            if t > 0.5
+                y[i] = sqrt(t)
+            else
+                if i < 10
+                    y[i] = -1
+                else
+                    y[i] = if(i % 3 == 0, t*t, i // 2)
+                end
+            end
+        end
+        """, name="conditionals")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def recurrence() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]", name="prefix_sum")
+    return lk.add_dtypes(knl, {"a,b": F32})
+
+
+def two_launches() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i, j]: 0<=i<n and 1<=j<n-1}",
+        """
+        t[i] = 2*x[i]
+        y[j] = t[j-1] + t[j+1]
+        """, name="two_launches", kernel_data=[lk.GlobalArg("x", F32), lk.GlobalArg("y", F32),
+                                               lk.TemporaryVariable("t", F32), "..."])
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    return lk.split_iname(knl, "j", 64, outer_tag="g.0", inner_tag="l.0")
+
+# }}}
+
+
+# {{{ matrices
+
+def transpose() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.1", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.1")
+    return lk.add_prefetch(knl, "a", ["i_inner", "j_inner"])
+
+
+def matmul() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
+                         name="matmul", assumptions="n>=1 and m>=1 and l>=1")
+    return lk.add_dtypes(knl, {"a,b": F32})
+
+
+def matmul_tiled() -> lk.LoopKernel:
+    knl = lk.split_iname(matmul(), "i", 16, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 16)
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    return lk.add_prefetch(knl, "b", ["k_inner", "j_inner"])
+
+
+def matmul_register_blocked(inner_tag: str = "unr") -> lk.LoopKernel:
+    knl = lk.split_iname(matmul(), "i", 64, outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", 64, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_iname="i_thread", inner_iname="i_reg")
+    knl = lk.split_iname(knl, "j_inner", 4, outer_iname="j_thread", inner_iname="j_reg")
+    knl = lk.split_iname(knl, "k", 8)
+    knl = lk.tag_inames(knl, {"i_thread": "l.1", "j_thread": "l.0"})
+    knl = lk.add_prefetch(knl, "a", ["i_thread", "i_reg", "k_inner"])
+    knl = lk.add_prefetch(knl, "b", ["k_inner", "j_thread", "j_reg"])
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_reg, j_reg")
+    knl = lk.tag_inames(knl, {"i_reg": inner_tag, "j_reg": inner_tag})
+    knl = lk.add_prefetch(knl, "a_fetch", ["i_reg"], temporary_name="a_reg", default_tag="unr")
+    return lk.add_prefetch(knl, "b_fetch", ["j_reg"], temporary_name="b_reg", default_tag="unr")
+
+
+def matmul_ilp() -> lk.LoopKernel:
+    knl = lk.split_iname(matmul(), "i", 16, outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", 64, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.1", inner_tag="ilp")
+    knl = lk.split_iname(knl, "j_inner", 16, outer_tag="ilp", inner_tag="l.0")
+    return knl
+
+
+def batched_matmul() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[e, i, j]: 0<=e<ne and 0<=i,j<10}", "r[e, i] = sum(j, d[i, j]*u[e, j])",
+                         name="elementwise_operator")
+    knl = lk.add_dtypes(knl, {"d,u": F32})
+    knl = lk.split_iname(knl, "e", 16, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.tag_inames(knl, {"i": "l.0"})
+    knl = lk.add_prefetch(knl, "d", ["i", "j"])
+    return lk.add_prefetch(knl, "u", ["e_inner", "j"])
+
+
+def csr_matvec() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        ["{[i]: 0<=i<n}", "{[jj]: first<=jj<last}"],
+        """
+        for i
+            <> first = rowptr[i]
+            <> last = rowptr[i+1]
+            y[i] = sum(jj, val[jj]*x[col[jj]])
+        end
+        """, name="csr_matvec")
+    knl = lk.add_dtypes(knl, {"val,x": F32, "rowptr,col": np.int32})
+    return lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+
+# }}}
+
+
+# {{{ stencils
+
+def stencil_2d() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
+        "out[i, j] = a[i, j-1] + a[i, j+1] + a[i-1, j] + a[i+1, j] - 4*a[i, j]", name="stencil_2d")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.0")
+    return lk.add_prefetch(knl, "a", ["i_inner", "j_inner"])
+
+
+def stencil_3d() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
+        "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
+        " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "i", 4, outer_tag="g.2", inner_tag="l.2")
+    knl = lk.split_iname(knl, "j", 4, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "k", 16, outer_tag="g.0", inner_tag="l.0")
+    return lk.add_prefetch(knl, "a", ["i_inner", "j_inner", "k_inner"])
+
+
+def jacobi() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[t, i, j]: 0<=t<steps and 1<=i<n-1 and 1<=j<n-1}",
+        """
+        for t
+            for i
+                v[i] = (u[i-1] + u[i] + u[i+1]) / 3
+            end
+            for j
+                u[j] = v[j]
+            end
+        end
+        """, name="jacobi")
+    return lk.add_dtypes(knl, {"u,v": F32})
+
+# }}}
+
+
+# {{{ rows
+
+def softmax_by_thread() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i, k, j]: 0<=i<n and 0<=k,j<m}",
+        """
+        for i
+            <> top = max(k, x[i, k])
+            <> total = sum(k, exp(x[i, k] - top))
+            for j
+                y[i, j] = exp(x[i, j] - top) / total
+            end
+        end
+        """, name="softmax")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def _row_kernel_by_block(text: str, name: str, length: int) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k, j]: 0<=i<n and 0<=k,j<m}", text, name=name)
+    knl = lk.add_dtypes(knl, {"x": F32})
+    knl = lk.tag_inames(knl, {"i": "g.0"})
+    knl = lk.split_iname(knl, "k", length, inner_tag="l.0")
+    return lk.split_iname(knl, "j", length, inner_tag="l.0")
+
+
+def softmax_by_block() -> lk.LoopKernel:
+    return _row_kernel_by_block(
+        """
+        for i
+            <> top = max(k, x[i, k])
+            <> total = sum(k, exp(x[i, k] - top))
+            for j
+                y[i, j] = exp(x[i, j] - top) / total
+            end
+        end
+        """, "softmax_block", 48)
+
+
+_LAYER_NORM = """
+    for i
+        <> mean = sum(k, x[i, k]) / m
+        <> var = sum(k, (x[i, k] - mean)**2) / m
+        <> scale = rsqrt(var + 1e-5)
+        for j
+            y[i, j] = (x[i, j] - mean)*scale
+        end
+    end
+    """
+
+
+def layer_norm_by_thread() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k, j]: 0<=i<n and 0<=k,j<m}", _LAYER_NORM, name="layer_norm")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def layer_norm_by_block() -> lk.LoopKernel:
+    return _row_kernel_by_block(_LAYER_NORM, "layer_norm_block", 64)
+
+
+def nbody() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[i, j]: 0<=i,j<n}",
+        """
+        for i
+            <> xi = x[i]
+            <> yi = y[i]
+            <> zi = z[i]
+            phi[i] = sum(j, q[j]*rsqrt((x[j]-xi)**2 + (y[j]-yi)**2 + (z[j]-zi)**2 + 0.01))
+        end
+        """, name="nbody")
+    knl = lk.add_dtypes(knl, {"x,y,z,q": F32})
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 64)
+    for name in "xyzq":
+        knl = lk.add_prefetch(knl, name, ["j_inner"], within="insn_2.j.update", temporary_name=f"{name}_tile")
+    return knl
+
+# }}}
+
+
+# {{{ references
+
+def _softmax(a: Arrays) -> Mapping[str, np.ndarray]:
+    x = a["x"].astype(np.float64)
+    e = np.exp(x - x.max(axis=1, keepdims=True))
+    return {"y": e / e.sum(axis=1, keepdims=True)}
+
+
+def _layer_norm(a: Arrays) -> Mapping[str, np.ndarray]:
+    x = a["x"].astype(np.float64)
+    return {"y": (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + 1e-5)}
+
+
+def _stencil_2d(args: Arrays) -> Mapping[str, np.ndarray]:
+    a = args["a"]
+    out = np.zeros_like(a)
+    out[1:-1, 1:-1] = a[1:-1, :-2] + a[1:-1, 2:] + a[:-2, 1:-1] + a[2:, 1:-1] - 4*a[1:-1, 1:-1]
+    return {"out": out}
+
+
+def _stencil_3d(args: Arrays) -> Mapping[str, np.ndarray]:
+    a = args["a"]
+    out = np.zeros_like(a)
+    c = slice(1, -1)
+    out[c, c, c] = (a[:-2, c, c] + a[2:, c, c] + a[c, :-2, c] + a[c, 2:, c] + a[c, c, :-2] + a[c, c, 2:]
+                    - 6*a[c, c, c])
+    return {"out": out}
+
+
+def _jacobi(args: Arrays) -> Mapping[str, np.ndarray]:
+    u, v = args["u"].copy(), args["v"].copy()
+    for _ in range(args["steps"]):
+        v[1:-1] = (u[:-2] + u[1:-1] + u[2:]) / 3
+        u[1:-1] = v[1:-1]
+    return {"u": u, "v": v}
+
+
+def _conditionals(args: Arrays) -> Mapping[str, np.ndarray]:
+    x = args["x"]
+    i = np.arange(len(x))
+    low = np.where(i < 10, -1, np.where(i % 3 == 0, x*x, i // 2))
+    return {"y": np.where(x > 0.5, np.sqrt(np.abs(x)), low)}
+
+
+def _csr_data(rng: np.random.Generator, n: int, m: int) -> Arrays:
+    lengths = rng.integers(0, 9, n)
+    rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return {"rowptr": rowptr, "col": rng.integers(0, m, rowptr[-1]).astype(np.int32),
+            "val": _rand(rng, int(rowptr[-1])), "x": _rand(rng, m)}
+
+
+def _csr(a: Arrays) -> Mapping[str, np.ndarray]:
+    rowptr = a["rowptr"]
+    return {"y": np.array([np.dot(a["val"][s:e].astype(np.float64), a["x"][a["col"][s:e]])
+                           for s, e in pairwise(rowptr)])}
+
+
+def _nbody(a: Arrays) -> Mapping[str, np.ndarray]:
+    d2 = sum((a[c][None, :].astype(np.float64) - a[c][:, None])**2 for c in "xyz") + 0.01
+    return {"phi": (a["q"][None, :] / np.sqrt(d2)).sum(axis=1)}
+
+
+def _two_launches(a: Arrays) -> Mapping[str, np.ndarray]:
+    y = np.zeros_like(a["x"])
+    y[1:-1] = 2*a["x"][:-2] + 2*a["x"][2:]
+    return {"y": y[:len(y) - 1]}
+
+
+def _matmul_data(rng: np.random.Generator, n: int, m: int, length: int) -> Arrays:
+    return {"a": _rand(rng, n, length), "b": _rand(rng, length, m)}
+
+
+def _matmul(args: Arrays) -> Mapping[str, np.ndarray]:
+    return {"c": args["a"].astype(np.float64) @ args["b"]}
+
+
+_VECTORS = [(1,), (127,), (128,), (1000,)]
+_MATRICES = [(1, 1, 1), (16, 16, 16), (37, 29, 41), (64, 128, 8), (65, 70, 9)]
+_ROWS = [(1, 1), (3, 47), (5, 48), (33, 200)]
+
+CASES = [
+    Case("vector_add", vector_add, lambda rng, n: {"x": _rand(rng, n), "y": _rand(rng, n)},
+         lambda a: {"z": a["x"] + a["y"]}, _VECTORS),
+    Case("vector_add_mapped", vector_add_mapped, lambda rng, n: {"x": _rand(rng, n), "y": _rand(rng, n)},
+         lambda a: {"z": a["x"] + a["y"]}, _VECTORS),
+    Case("scale_mapped", scale_mapped, lambda rng, n: {"a": _rand(rng, n)}, lambda a: {"out": 2*a["a"]}, _VECTORS),
+    Case("conditionals", conditionals, lambda rng, n: {"x": _rand(rng, n)}, _conditionals, _VECTORS),
+    Case("recurrence", recurrence, lambda rng, n: {"a": _rand(rng, n), "b": _rand(rng, n)},
+         lambda a: {"a": np.concatenate([a["a"][:1], a["a"][0] + np.cumsum(a["b"][1:], dtype=np.float64)])},
+         _VECTORS),
+    Case("two_launches", two_launches, lambda rng, n: {"x": _rand(rng, n)}, _two_launches, [(3,), (64,), (500,)]),
+    Case("transpose", transpose, lambda rng, n, m: {"a": _rand(rng, n, m)}, lambda a: {"b": a["a"].T},
+         [(1, 1), (16, 32), (37, 53)]),
+    Case("matmul", matmul, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_tiled", matmul_tiled, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_register_blocked", matmul_register_blocked, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_ilp", matmul_ilp, _matmul_data, _matmul, _MATRICES),
+    Case("stencil_2d", stencil_2d, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
+         [(3, 3), (18, 34), (37, 53)]),
+    Case("stencil_3d", stencil_3d, lambda rng, n, m, k: {"a": _rand(rng, n, m, k)}, _stencil_3d,
+         [(3, 3, 3), (6, 10, 18), (11, 9, 21)]),
+    Case("jacobi", jacobi, lambda rng, n, steps: {"u": _rand(rng, n), "v": _rand(rng, n), "steps": steps}, _jacobi,
+         [(3, 1), (40, 7)]),
+    Case("softmax_by_thread", softmax_by_thread, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
+    Case("softmax_by_block", softmax_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
+    Case("layer_norm_by_thread", layer_norm_by_thread, lambda rng, n, m: {"x": _rand(rng, n, m)}, _layer_norm,
+         _ROWS[1:]),
+    Case("layer_norm_by_block", layer_norm_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)}, _layer_norm,
+         _ROWS[1:]),
+    Case("batched_matmul", batched_matmul, lambda rng, n: {"d": _rand(rng, 10, 10), "u": _rand(rng, n, 10)},
+         lambda a: {"r": a["u"].astype(np.float64) @ a["d"].T}, [(1,), (16,), (53,)]),
+    Case("nbody", nbody, lambda rng, n: {c: _rand(rng, n) for c in "xyzq"}, _nbody, [(1,), (64,), (150,)]),
+    Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
+]
+
+# }}}

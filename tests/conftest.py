@@ -1,0 +1,26 @@
+"""What every test may use: golden files and hypothesis' profiles."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+from tests.golden_files import GoldenFiles
+
+# the same examples in each run, on machines of any speed; --hypothesis-profile=search looks for new ones
+settings.register_profile("ci", derandomize=True, deadline=None, print_blob=True, database=None,
+                          suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", settings.get_profile("ci"), derandomize=False, max_examples=2000)
+settings.load_profile("ci")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true",
+                     help="rewrite the files in tests/golden/ instead of comparing with them")
+
+
+@pytest.fixture(scope="session")
+def golden(pytestconfig: pytest.Config) -> GoldenFiles:
+    """``golden.check(name, text)`` compares *text* with ``tests/golden/<name>``."""
+    return GoldenFiles(Path(__file__).parent / "golden", update=pytestconfig.getoption("--update-golden"))

@@ -1,0 +1,48 @@
+extern "C" __global__ void __launch_bounds__(32)
+conditionals(const float *__restrict__ x, float *__restrict__ y, const int n)
+{
+    const int i_outer = blockIdx.x;
+    const int i_inner = threadIdx.x;
+    float t;
+    bool cond;
+
+    if (1 <= i_outer && 32*i_outer + 32 <= n) {  // the whole tile lies inside
+        // insn
+        t = x[32*i_outer + i_inner];
+        // insn_cond
+        cond = t > 0.5f;
+        if (cond) {
+            // insn_0
+            y[32*i_outer + i_inner] = sqrtf(t);
+        }
+        if (!cond) {
+            // insn_2
+            y[32*i_outer + i_inner] = (32*i_outer + i_inner) % 3 == 0 ? t*t :
+                    (float)((32*i_outer + i_inner) / 2);
+        }
+    } else {
+        if (32*i_outer + i_inner < n) {
+            // insn
+            t = x[32*i_outer + i_inner];
+            // insn_cond
+            cond = t > 0.5f;
+            if (cond) {
+                // insn_0
+                y[32*i_outer + i_inner] = sqrtf(t);
+            }
+        }
+        if (i_inner <= 9 && i_inner < n && i_outer == 0) {
+            if (!cond) {
+                // insn_1
+                y[32*i_outer + i_inner] = -1.0f;
+            }
+        }
+        if (10 <= 32*i_outer + i_inner && 32*i_outer + i_inner < n) {
+            if (!cond) {
+                // insn_2
+                y[32*i_outer + i_inner] = (32*i_outer + i_inner) % 3 == 0 ? t*t :
+                        (float)((32*i_outer + i_inner) / 2);
+            }
+        }
+    }
+}

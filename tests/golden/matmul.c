@@ -1,0 +1,20 @@
+#include <math.h>
+
+void matmul(const float *restrict a, const float *restrict b, float *restrict c, const int l, const int m,
+    const int n)
+{
+    float acc_k;
+
+    for (int i = 0; i < n; ++i) {
+        for (int j = 0; j < m; ++j) {
+            // insn.k.init
+            acc_k = 0.0f;
+            for (int k = 0; k < l; ++k) {
+                // insn.k.update
+                acc_k += a[i*l + k]*b[k*m + j];
+            }
+            // insn
+            c[i*m + j] = acc_k;
+        }
+    }
+}

@@ -1,0 +1,5 @@
+void launch_matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c,
+    const int l, const int m, const int n)
+{
+    matmul<<<dim3(1, 1, 1), dim3(1, 1, 1)>>>(a, b, c, l, m, n);
+}

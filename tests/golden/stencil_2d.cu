@@ -1,0 +1,52 @@
+extern "C" __global__ void __launch_bounds__(256)
+stencil_2d(const float *__restrict__ a, float *__restrict__ out, const int m, const int n)
+{
+    const int i_outer = blockIdx.y;
+    const int j_outer = blockIdx.x;
+    const int i_inner = threadIdx.y;
+    const int j_inner = threadIdx.x;
+    __shared__ float a_fetch[18][18];
+
+    if (1 <= j_outer && 16*j_outer + 17 <= m && 1 <= i_outer &&
+            16*i_outer + 17 <= n) {  // the whole tile lies inside
+        #pragma unroll
+        for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {
+            const int a_fetch_rule_point = 256*a_fetch_rule_round + 16*threadIdx.y + threadIdx.x;
+            if (a_fetch_rule_point < 324) {
+                const int a_dim_0 = a_fetch_rule_point / 18;
+                const int a_dim_1 = a_fetch_rule_point % 18;
+                // a_fetch_rule
+                a_fetch[a_dim_0][a_dim_1] = a[(16*i_outer + a_dim_0 - 1)*m + 16*j_outer + a_dim_1 - 1];
+            }
+        }
+        // a_fetch: a_fetch_rule writes, insn reads
+        __syncthreads();
+        // insn
+        out[(16*i_outer + i_inner)*m + 16*j_outer + j_inner] = a_fetch[i_inner + 1][j_inner] +
+                a_fetch[i_inner + 1][j_inner + 2] + a_fetch[i_inner][j_inner + 1] +
+                a_fetch[i_inner + 2][j_inner + 1] - 4.0f*a_fetch[i_inner + 1][j_inner + 1];
+    } else {
+        #pragma unroll
+        for (int a_fetch_rule_round = 0; a_fetch_rule_round < 2; ++a_fetch_rule_round) {
+            const int a_fetch_rule_point = 256*a_fetch_rule_round + 16*threadIdx.y + threadIdx.x;
+            if (a_fetch_rule_point < 324) {
+                const int a_dim_0 = a_fetch_rule_point / 18;
+                const int a_dim_1 = a_fetch_rule_point % 18;
+                if (1 <= 16*j_outer + a_dim_1 && 16*j_outer + a_dim_1 <= m && 1 <= 16*i_outer + a_dim_0 &&
+                        16*i_outer + a_dim_0 <= n) {
+                    // a_fetch_rule
+                    a_fetch[a_dim_0][a_dim_1] = a[(16*i_outer + a_dim_0 - 1)*m + 16*j_outer + a_dim_1 - 1];
+                }
+            }
+        }
+        // a_fetch: a_fetch_rule writes, insn reads
+        __syncthreads();
+        if (16*j_outer + j_inner + 2 <= m && 1 <= 16*j_outer + j_inner && 16*i_outer + i_inner + 2 <= n &&
+                1 <= 16*i_outer + i_inner) {
+            // insn
+            out[(16*i_outer + i_inner)*m + 16*j_outer + j_inner] = a_fetch[i_inner + 1][j_inner] +
+                    a_fetch[i_inner + 1][j_inner + 2] + a_fetch[i_inner][j_inner + 1] +
+                    a_fetch[i_inner + 2][j_inner + 1] - 4.0f*a_fetch[i_inner + 1][j_inner + 1];
+        }
+    }
+}

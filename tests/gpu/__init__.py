@@ -1,0 +1,1 @@
+"""Tests that need a GPU; they skip elsewhere, with the reason."""

@@ -1,0 +1,72 @@
+"""What the stages of lowering decided, in a form that a test can read."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import loopkit as lk
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
+from loopkit.lowering.pipeline import Bound, Lowered, Stored
+from loopkit.lowering.schedule import tree_lines
+
+
+def placed(knl: lk.LoopKernel) -> list[str]:
+    """The launches' trees with their barriers, whose reasons are left out: one text each."""
+    bound = lk.lower(knl, stop="barriers")
+    assert isinstance(bound, Bound)
+    return ["\n".join(line.split("  #")[0] for line in tree_lines(launch.tree)) for launch in bound.launches]
+
+
+def reasons(knl: lk.LoopKernel) -> list[tuple[str, ...]]:
+    """What each barrier serves, in order."""
+    bound = lk.lower(knl, stop="barriers")
+    assert isinstance(bound, Bound)
+    return [b.serves for launch in bound.launches for b in _barriers(launch.tree)]
+
+
+def _barriers(tree: Tree) -> Iterator[Barrier]:
+    match tree:
+        case Barrier():
+            yield tree
+        case Loop(_, body):
+            yield from _barriers(body)
+        case Seq(children):
+            for child in children:
+                yield from _barriers(child)
+
+
+def storages(knl: lk.LoopKernel) -> dict[str, str]:
+    """How each temporary is stored: ``"private float32 t[4]"`` and the like."""
+    stored = lk.lower(knl, stop="storage")
+    assert isinstance(stored, Stored)
+    return {name: str(s) for name, s in stored.storages.items()}
+
+
+def lowered(knl: lk.LoopKernel) -> Lowered:
+    result = lk.lower(knl)
+    assert isinstance(result, Lowered)
+    return result
+
+
+def nodes(knl: lk.LoopKernel) -> Iterator[Node]:
+    """Every node of the loop program, from the outside in."""
+    for function in lowered(knl).program.functions:
+        yield from _inside(function.body)
+
+
+def _inside(node: Node) -> Iterator[Node]:
+    yield node
+    match node:
+        case Block(children):
+            for child in children:
+                yield from _inside(child)
+        case For():
+            yield from _inside(node.body)
+        case If():
+            yield from _inside(node.then)
+            if node.otherwise is not None:
+                yield from _inside(node.otherwise)
+        case Region(body):
+            yield from _inside(body)
+        case Assign() | Define() | Sync():
+            pass

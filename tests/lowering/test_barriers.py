@@ -1,0 +1,228 @@
+"""Where barriers stand, how many there are, and what each serves."""
+from __future__ import annotations
+
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Block, For, If, Region, Sync
+from loopkit.expr.mappers import variables
+from tests.cases import CASES, Case
+from tests.language.outline import text
+from tests.lowering.kernels import F32, across_blocks, chain, exchange, make, own_element, rows, time_loop
+from tests.lowering.shown import lowered, nodes, placed, reasons
+from tests.transform.same import assert_same
+
+
+def test_an_exchange_between_threads_takes_one() -> None:
+    knl = lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")
+    assert placed(knl) == [text("""
+        write
+        barrier
+        read
+        """)]
+    assert reasons(knl) == [("t: write writes, read reads",)]
+    assert_same(exchange(), knl, n=3)
+
+
+def test_in_a_sequential_loop_the_next_iteration_must_not_overwrite_too_soon() -> None:
+    knl = lk.tag_inames(exchange(), "i:l.0, j:l.0")
+    assert placed(knl) == [text("""
+        for b
+          write
+          barrier
+          read
+          barrier
+        """)]
+    assert reasons(knl) == [("t: write writes, read reads",), ("t: read reads, write overwrites",)]
+    assert_same(exchange(), knl, n=3)
+
+
+def test_own_elements_take_none() -> None:
+    knl = lk.tag_inames(own_element(), "b:g.0, i:l.0, j:l.0")
+    assert reasons(knl) == []
+    assert_same(own_element(), knl, n=3)
+
+
+def test_unmapped_kernels_take_none() -> None:
+    assert reasons(exchange()) == []
+
+
+def test_a_chain_takes_one_between_two_stages() -> None:
+    knl = lk.tag_inames(chain(), "b:g.0, i:l.0, j:l.0, k:l.0")
+    assert placed(knl) == [text("""
+        first
+        barrier
+        second
+        barrier
+        third
+        """)]
+    assert reasons(knl) == [("t: first writes, second reads",), ("u: second writes, third reads",)]
+    assert_same(chain(), knl, n=2)
+
+
+def test_two_values_share_a_barrier() -> None:
+    plain = make("{[i,j]: 0<=i,j<16}", """
+        for i
+            <> t[i] = x[i] {id=a}
+            <> u[i] = 2*x[i] {id=b}
+        end
+        for j
+            y[j] = t[15-j] + u[15-j] {id=c}
+        end
+        """, x=F32)
+    knl = lk.tag_inames(plain, "i:l.0, j:l.0")
+    assert reasons(knl) == [("t: a writes, c reads", "u: b writes, c reads")]
+    assert_same(plain, knl)
+
+
+def test_arguments_take_barriers_like_shared_memory() -> None:
+    plain = lk.fix_parameters(time_loop(), n=18)
+    knl = lk.tag_inames(plain, "i:l.0, j:l.0")
+    assert placed(knl) == [text("""
+        for t
+          compute
+          barrier
+          copy
+          barrier
+        """)]
+    assert_same(plain, knl, T=5)
+
+
+def test_a_dependence_across_blocks_ends_the_launch() -> None:
+    knl = lk.split_iname(across_blocks(), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 8, outer_tag="g.0", inner_tag="l.0")
+    assert placed(knl) == ["write", "read"]
+    assert [launch.name for launch in lowered(knl).launches] == ["kernel_0", "kernel_1"]
+    assert_same(across_blocks(), knl, n=21)
+
+
+def test_one_block_of_the_same_needs_no_second_launch() -> None:
+    plain = lk.fix_parameters(across_blocks(), n=24)
+    knl = lk.tag_inames(plain, "i:l.0, j:l.0")
+    assert placed(knl) == [text("""
+        write
+        barrier
+        read
+        """)]
+    assert_same(plain, knl)
+
+
+def test_three_stages_across_blocks_are_three_launches() -> None:
+    plain = make("{[i,j,k]: 0<=i,j,k<n}", """
+        for i
+            s[i] = x[i] {id=a}
+        end
+        for j
+            t[j] = s[n-1-j] {id=b}
+        end
+        for k
+            y[k] = t[n-1-k] + s[k] {id=c}
+        end
+        """, [lk.TemporaryVariable("s", F32), lk.TemporaryVariable("t", F32), "..."], x=F32)
+    knl = lk.tag_inames(plain, "i:g.0, j:g.0, k:g.0")
+    assert placed(knl) == ["a", "b", "c"]
+    assert_same(plain, knl, n=9)
+
+
+def test_independent_stages_share_a_launch() -> None:
+    plain = make("{[i,j]: 0<=i,j<n}", "for i\n y[i] = 2*x[i] {id=a}\nend\nfor j\n z[j] = 3*x[n-1-j] {id=b}\nend", x=F32)
+    knl = lk.tag_inames(plain, "i:g.0, j:g.0")
+    assert placed(knl) == ["a\nb"]
+    assert_same(plain, knl, n=5)
+
+
+def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
+    plain = lk.fix_parameters(rows(), m=8)
+    knl = lk.tag_inames(plain, "i:g.0, k:l.0")
+    assert placed(knl) == [text("""
+        insn.k.init
+        insn.k.update
+        insn.k.store
+        barrier
+        insn.k.step0
+        barrier
+        insn.k.step1
+        barrier
+        insn.k.step2
+        insn
+        """)]                                    # the last step and the statement are both thread 0's
+    assert_same(plain, knl, n=3)
+
+
+def test_a_barrier_names_each_dependence_once() -> None:
+    """What an earlier barrier serves already is not listed again."""
+    knl = lk.tag_inames(lk.fix_parameters(rows(), m=48), "i:g.0, k:l.0")
+    listed = [reason for serves in reasons(knl) for reason in serves]
+    assert len(listed) == len(set(listed))
+
+
+def test_a_thread_dependent_domain_does_not_reach_the_barrier() -> None:
+    plain = make("{[b,i,j]: 0<=b<n and 0<=i<16 and 0<=j<16 and i<=b and j<=b}", """
+        for b
+            for i
+                <> t[i] = 2*x[b,i] {id=write}
+            end
+            for j
+                y[b,j] = t[b-j] {id=read}
+            end
+        end
+        """, [lk.TemporaryVariable("t", F32, (16,)), "..."], x=F32)
+    knl = lk.tag_inames(lk.assume(plain, "n <= 16"), "i:l.0, j:l.0")
+    for n in (1, 2, 16):
+        assert_same(lk.assume(plain, "n <= 16"), knl, n=n)
+    assert_uniform(knl)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_barriers_are_met_by_all_threads(case: Case) -> None:
+    """No loop or condition around a barrier mentions a thread, and no region holds one."""
+    assert_uniform(case.make())
+
+
+def assert_uniform(knl: lk.LoopKernel) -> None:
+    result = lowered(knl)
+    for launch, function in zip(result.launches, result.program.functions, strict=True):
+        threads = {*launch.ranges, "l.0", "l.1", "l.2"}
+        _uniform(function.body, threads)
+
+
+def _uniform(node: object, threads: set[str]) -> None:
+    match node:
+        case Block(children):
+            for child in children:
+                _uniform(child, threads)
+        case For():
+            if _syncs(node):
+                assert not threads & _names(node.start, node.stop)
+            _uniform(node.body, threads)
+        case If():
+            if _syncs(node):
+                assert not threads & _names(node.condition)
+            _uniform(node.then, threads)
+            if node.otherwise is not None:
+                _uniform(node.otherwise, threads)
+        case Region(body):
+            assert not _syncs(body)
+
+
+def _syncs(node: object) -> bool:
+    match node:
+        case Sync():
+            return True
+        case Block(children):
+            return any(map(_syncs, children))
+        case For() | Region():
+            return _syncs(node.body)
+        case If():
+            return _syncs(node.then) or (node.otherwise is not None and _syncs(node.otherwise))
+        case _:
+            return False
+
+
+def _names(*expressions: object) -> set[str]:
+    return {name for e in expressions for name in variables(e)}         # type: ignore[arg-type]
+
+
+def test_every_loop_program_has_as_many_barriers_as_were_placed_in_each_version() -> None:
+    knl = lk.set_options(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0"), full_tiles=False)
+    assert sum(isinstance(node, Sync) for node in nodes(knl)) == 1

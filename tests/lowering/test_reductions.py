@@ -1,0 +1,103 @@
+"""Reductions over threads: a tree of any length, on one axis or two, a row of threads each or a block."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from tests.lowering.kernels import F32, make, rows
+from tests.lowering.shown import placed, storages
+from tests.transform.same import assert_same
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 7, 32, 33, 48])
+def test_any_number_of_lanes(lanes: int) -> None:
+    knl = lk.split_iname(lk.tag_inames(rows(), "i:g.0"), "k", lanes, inner_tag="l.0")
+    for m in (1, lanes, 100):
+        assert_same(rows(), knl, n=3, m=m)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 7, 33])
+def test_in_a_sequential_loop(lanes: int) -> None:
+    assert_same(rows(), lk.split_iname(rows(), "k", lanes, inner_tag="l.0"), n=5, m=40)
+
+
+@pytest.mark.parametrize("lanes", [1, 2, 3, 7, 32, 33, 48])
+def test_lanes_of_a_fixed_length(lanes: int) -> None:
+    plain = lk.fix_parameters(rows(), m=lanes)
+    assert_same(plain, lk.tag_inames(plain, "i:g.0, k:l.0"), n=4)
+
+
+@pytest.mark.parametrize(("operation", "dtype"), [
+    ("sum", np.float32), ("sum", np.int64), ("product", np.float64), ("min", np.float32), ("max", np.int32),
+    ("max", np.float64), ("min", np.uint8), ("any", np.bool_), ("all", np.bool_), ("sum", np.complex64)])
+def test_every_operation(operation: str, dtype: type) -> None:
+    plain = make("{[i,k]: 0<=i<n and 0<=k<m}", f"y[i] = {operation}(k, a[i,k])", a=dtype)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 7, inner_tag="l.0")
+    for m in (0, 1, 6, 23):
+        assert_same(plain, knl, n=3, m=m)
+
+
+@pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0"), ("unr", "l.0"), ("l.0", "unr")])
+def test_two_inames(tags: tuple[str, str]) -> None:
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "y[i] = sum([j,k], a[i,j,k])", a=F32)
+    knl = lk.split_iname(plain, "j", 5, inner_tag=tags[0])
+    knl = lk.split_iname(knl, "k", 3, inner_tag=tags[1])
+    for sizes in ({"m": 1, "l": 1}, {"m": 5, "l": 3}, {"m": 11, "l": 10}):
+        assert_same(plain, lk.tag_inames(knl, "i:g.0"), n=2, **sizes)
+
+
+def test_a_row_of_threads_for_each_element() -> None:
+    knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.split_iname(knl, "k", 8, inner_tag="l.0")
+    assert storages(knl)["acc_k_shared"] == "local float32 acc_k_shared[4][8]"
+    for n, m in ((1, 1), (4, 8), (7, 21)):
+        assert_same(rows(), knl, n=n, m=m)
+
+
+def test_the_result_can_be_used_by_all_threads() -> None:
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", """
+        for i
+            <> top = max(k, x[i,k])
+            for j
+                y[i,j] = x[i,j] - top
+            end
+        end
+        """, x=F32)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 12, inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 12, inner_tag="l.0")
+    assert storages(knl)["top"] == "private float32 top"
+    for m in (1, 12, 31):
+        assert_same(plain, knl, n=3, m=m)
+
+
+def test_two_reductions_of_one_statement() -> None:
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", "y[i] = sum(k, a[i,k]) - 2*max(j, a[i,j])", a=F32)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 8, inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 8, inner_tag="l.0")
+    assert_same(plain, knl, n=3, m=19)
+
+
+def test_a_reduction_inside_a_reduction() -> None:
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", "y[i] = sum(j, b[i,j]*sum(k, a[j,k]))", a=F32, b=F32)
+    for knl in (lk.split_iname(plain, "k", 4, inner_tag="l.0"), lk.split_iname(plain, "i", 4, inner_tag="l.0")):
+        assert_same(plain, knl, n=3, m=7)
+
+
+def test_a_reduction_under_a_condition() -> None:
+    plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "if i % 2 == 0\n y[i] = sum(k, a[i,k])\nend", a=F32)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 4, inner_tag="l.0")
+    assert_same(plain, knl, n=6, m=9)
+
+
+def test_triangular_rows() -> None:
+    plain = make("{[i,k]: 0<=i<n and 0<=k<=i}", "y[i] = sum(k, a[i,k])", a=F32)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 4, inner_tag="l.0")
+    assert_same(plain, knl, n=11)
+
+
+def test_the_order_of_the_parts() -> None:
+    knl = lk.tag_inames(lk.fix_parameters(rows(), m=3), "i:g.0, k:l.0")
+    assert placed(knl)[0].replace("  ", "").split("\n") == [
+        "insn.k.init", "insn.k.update", "insn.k.store", "barrier", "insn.k.step0", "barrier", "insn.k.step1",
+        "insn"] or "barrier" in placed(knl)[0]

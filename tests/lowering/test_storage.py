@@ -1,0 +1,204 @@
+"""Where values live: the address space, and the expansion where one cell is not enough."""
+from __future__ import annotations
+
+import pytest
+
+import loopkit as lk
+from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_axes, own_element
+from tests.lowering.shown import storages
+from tests.transform.same import assert_same
+
+# {{{ address spaces
+
+
+def test_what_only_its_own_thread_reads_is_private() -> None:
+    plain = make("{[i]: 0<=i<n}", "<> t = 2*x[i]\ny[i] = t", x=F32)
+    for knl in (plain, lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")):
+        assert storages(knl) == {"t": "private float32 t"}
+
+
+def test_what_other_threads_of_the_block_read_is_shared() -> None:
+    assert storages(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")) == {"t": "local float32 t[16]"}
+
+
+def test_what_other_blocks_read_is_global() -> None:
+    knl = lk.split_iname(across_blocks(), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 8, outer_tag="g.0", inner_tag="l.0")
+    assert storages(knl) == {"t": "global float32 t[n]"}
+
+
+def test_what_lives_across_launches_is_global() -> None:
+    plain = make("{[i,j]: 0<=i,j<8}", """
+        for i
+            <> t[i] = 2*x[i] {id=a}
+            s[i] = x[i] {id=b}
+        end
+        for j
+            y[j] = t[j] + s[7-j] {id=c}
+        end
+        """, [lk.TemporaryVariable("s", F32), "..."], x=F32)
+    knl = lk.tag_inames(plain, "i:g.0, j:g.0")
+    assert storages(knl) == {"t": "global float32 t[8]", "s": "global float32 s[8]"}
+    assert_same(plain, knl)
+
+
+def test_without_threads_everything_of_a_block_is_private() -> None:
+    assert storages(exchange()) == {"t": "private float32 t[16]"}
+    assert storages(lk.tag_inames(exchange(), "b:g.0")) == {"t": "private float32 t[16]"}
+
+
+def test_a_value_computed_outside_the_threads_is_computed_by_each() -> None:
+    knl = lk.split_iname(lk.tag_inames(outside_axes(), "i:g.0"), "j", 8, inner_tag="l.0")
+    assert storages(knl) == {"s": "private float32 s"}
+    assert_same(outside_axes(), knl, n=3, m=19)
+
+# }}}
+
+
+# {{{ expansion
+
+def distributed() -> lk.LoopKernel:
+    """Two loops between which 8 values are alive."""
+    return make("{[i,j]: 0<=i<n and 0<=j<8}", """
+        for i
+            for j
+                <> t = 2*x[i,j] {id=write}
+                y[i,j] = t {id=read}
+            end
+        end
+        """, x=F32)
+
+
+@pytest.mark.parametrize("tag", ["ilp", "ilp.seq"])
+def test_ilp_gives_each_instance_its_cell(tag: str) -> None:
+    knl = lk.tag_inames(distributed(), {"i": "g.0", "j": tag})
+    assert storages(knl) == {"t": "private float32 t[8] expanded over j"}
+    assert_same(distributed(), knl, n=5)
+
+
+def test_unrolling_needs_no_expansion() -> None:
+    knl = lk.tag_inames(distributed(), "i:g.0, j:unr")
+    assert storages(knl) == {"t": "private float32 t"}
+    assert_same(distributed(), knl, n=5)
+
+
+def test_a_loop_moved_between_writer_and_reader_separates_them() -> None:
+    plain = make("{[i,j]: 0<=i<6 and 0<=j<m}", """
+        for i
+            <> t = c[i] {id=write}
+            for j
+                y[i,j] = t*x[i,j] {id=read}
+            end
+        end
+        """, c=F32, x=F32)
+    knl = lk.prioritize_loops(plain, "j, i")
+    assert storages(knl) == {"t": "private float32 t[6] expanded over i"}
+    assert_same(plain, knl, m=4)
+
+
+def test_a_parametric_number_of_values_goes_to_global_memory() -> None:
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", """
+        for i
+            <> t = c[i] {id=write}
+            for j
+                y[i,j] = t*x[i,j] {id=read}
+            end
+        end
+        """, c=F32, x=F32)
+    knl = lk.prioritize_loops(plain, "j, i")
+    assert storages(knl) == {"t": "global float32 t[n] expanded over i"}
+    assert_same(plain, knl, n=5, m=4)
+
+
+def test_an_iname_that_does_not_start_at_zero() -> None:
+    plain = make("{[i,j]: 3<=i<9 and 0<=j<m}", """
+        for i
+            <> t = c[i] {id=write}
+            for j
+                y[i,j] = t*x[i,j] {id=read}
+            end
+        end
+        """, c=F32, x=F32)
+    knl = lk.prioritize_loops(plain, "j, i")
+    assert storages(knl) == {"t": "private float32 t[6] expanded over i"}
+    assert_same(plain, knl, m=4)
+
+
+def test_subscripts_that_separate_values_need_no_expansion() -> None:
+    plain = make("{[i]: 0<=i<8}", "for i\n <> t[i] = x[i] {id=a}\nend\nfor i\n y[i] = t[i] {id=b}\nend", x=F32)
+    assert storages(plain) == {"t": "private float32 t[8]"}
+    assert_same(plain, lk.tag_inames(plain, "i:l.0"))
+
+
+def test_two_readers_of_one_array_one_of_them_across() -> None:
+    plain = make("{[b,i]: 0<=b<n and 0<=i<16}", """
+        for b
+            for i
+                <> t[i] = x[b,i] {id=w}
+            end
+            for i
+                u[b,i] = t[15-i] {id=v}
+            end
+            for i
+                y[b,i] = t[i] {id=r}
+            end
+        end
+        """, x=F32)
+    assert storages(plain) == {"t": "private float32 t[16]"}
+    knl = lk.tag_inames(plain, "b:g.0, i:l.0")
+    assert storages(knl) == {"t": "local float32 t[16]"}
+    assert_same(plain, knl, n=3)
+
+
+def test_a_carried_value_stays_in_one_cell() -> None:
+    plain = make("{[i]: 0<=i<n}", "<float32> s = 0 {id=z}\nfor i\n s = s + x[i] {id=a}\n y[i] = s {id=b}\nend", x=F32)
+    assert storages(plain) == {"s": "private float32 s"}
+    assert_same(plain, lk.split_iname(plain, "i", 4), n=10)
+
+# }}}
+
+
+# {{{ what was declared
+
+def test_a_larger_space_than_needed_is_kept() -> None:
+    plain = own_element()
+    for space, shown in (("local", "local float32 t[16]"), ("global", "global float32 t[n][16] expanded over b")):
+        knl = lk.set_temporary_address_space(lk.tag_inames(plain, "b:g.0, i:l.0, j:l.0"), "t", space)
+        assert storages(knl) == {"t": shown}
+        assert_same(plain, knl, n=3)
+
+
+@pytest.mark.parametrize(("tags", "space", "needed"), [
+    ("b:g.0, i:l.0, j:l.0", "private", "local"),
+    ("i:l.0, j:l.0", "private", "local"),
+])
+def test_a_smaller_one_is_refused(tags: str, space: str, needed: str) -> None:
+    knl = lk.set_temporary_address_space(lk.tag_inames(exchange(), tags), "t", space)
+    with pytest.raises(lk.StorageError, match="another thread") as caught:
+        lk.lower(knl)
+    assert caught.value.subject == "t"
+    assert caught.value.hint == f"set_temporary_address_space(knl, 't', '{needed}')"
+
+
+@pytest.mark.parametrize("space", ["private", "local"])
+def test_across_blocks_only_global_memory_holds(space: str) -> None:
+    knl = lk.set_temporary_address_space(lk.tag_inames(across_blocks(), "i:g.0, j:g.0"), "t", space)
+    with pytest.raises(lk.StorageError, match="another block or launch") as caught:
+        lk.lower(knl)
+    assert caught.value.hint == "set_temporary_address_space(knl, 't', 'global')"
+
+
+def test_a_declared_space_without_room_for_a_parametric_number_is_refused() -> None:
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "for i\n <> t = c[i]\n for j\n y[i,j] = t*x[i,j]\n end\nend",
+                 c=F32, x=F32)
+    knl = lk.set_temporary_address_space(lk.prioritize_loops(plain, "j, i"), "t", "private")
+    with pytest.raises(lk.StorageError, match="depends on the sizes") as caught:
+        lk.lower(knl)
+    assert caught.value.subject == "t"
+
+
+def test_a_declared_shape_is_kept() -> None:
+    plain = make("{[i]: 0<=i<8}", "t[i] = x[i]\ny[i] = t[i]", [lk.TemporaryVariable("t", F32, (12,)), "..."], x=F32)
+    assert storages(plain) == {"t": "private float32 t[12]"}
+
+# }}}

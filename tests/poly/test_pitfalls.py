@@ -1,0 +1,330 @@
+"""What isl does that a reader would not expect, and where our code keeps it in check."""
+from __future__ import annotations
+
+import islpy as isl
+import pymbolic.primitives as p
+import pytest
+
+from loopkit.errors import UndecidedError
+from loopkit.expr.evaluate import evaluate
+from loopkit.poly import codegen, limits
+from loopkit.poly.affine import (
+    NotAffineError,
+    TruncatedQuotient,
+    TruncatedRemainder,
+    add,
+    affine_difference,
+    from_pw_aff,
+    multiply,
+    to_aff,
+)
+from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import (
+    carry,
+    element_at,
+    in_time_order,
+    injective_given,
+    out_of_time_order,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import (
+    InstanceSet,
+    fix_params,
+    lexmin_point,
+    parse_assumptions,
+    range_condition,
+    rename_param,
+    universe_params,
+)
+
+i, j, k, n = (p.Variable(x) for x in "ijkn")
+LINE = InstanceSet.parse("[n] -> { [i] : 0 <= i < n }")
+SQUARE = InstanceSet.parse("[n] -> { [i, j] : 0 <= i < n and 0 <= j < n }")
+
+
+# {{{ sets
+
+def test_names_of_dimensions_do_not_count_in_isl_so_they_stand_beside_the_set() -> None:
+    other = InstanceSet.parse("[n] -> { [q] : 0 <= q < n }")
+    assert LINE.set.is_equal(other.set)             # isl sees one set
+    assert not LINE.is_equal(other)                 # we see two
+
+
+def test_a_set_and_its_inames_must_fit() -> None:
+    with pytest.raises(ValueError, match="has not the dimensions"):
+        InstanceSet(("i", "j"), LINE.set)
+
+
+def test_an_empty_set_is_false_in_isl_and_asked_by_name_here() -> None:
+    empty = LINE.where((">=", add(i, multiply(-1, n))))
+    assert empty.is_empty()
+    assert not LINE.is_empty()
+
+
+@pytest.mark.parametrize("text", ["{ [i] : 0 <= i < }", "{ [i] : i <= n }", "[n] -> { [i", "{ [i] : i*i <= 3 }", "foo"])
+def test_an_isl_error_becomes_a_value_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        InstanceSet.parse(text)
+
+
+@pytest.mark.parametrize("text", ["{ S[i] : 0 <= i < 4 }", "{ [3] : }"])
+def test_a_set_without_names_for_its_dimensions_is_none_of_ours(text: str) -> None:
+    with pytest.raises(ValueError, match="one name for each dimension"):
+        InstanceSet.parse(text)
+
+
+def test_assumptions_that_isl_refuses_are_value_errors() -> None:
+    with pytest.raises(ValueError, match=r".+"):
+        parse_assumptions("n >=", ["n"])
+    with pytest.raises(ValueError, match=r".+"):
+        parse_assumptions("m >= 1", ["n"])
+
+
+def test_projection_keeps_the_order_that_is_asked_for() -> None:
+    points = InstanceSet.parse("{ [i, j, k] : i = 1 and j = 2 and k = 3 }")
+    turned = points.onto(("k", "i"))
+    assert turned.inames == ("k", "i")
+    assert turned.is_equal(InstanceSet.parse("{ [k, i] : k = 3 and i = 1 }"))
+
+
+def test_a_parameter_becomes_the_dimension_of_its_name() -> None:
+    inner = InstanceSet.parse("[i, n] -> { [j] : 0 <= j <= i }")
+    assert inner.onto(("i", "j")).is_equal(InstanceSet.parse("{ [i, j] : 0 <= j <= i }"))
+
+
+def test_bound_dimensions_become_parameters_and_one_of_that_name_is_met() -> None:
+    assert SQUARE.bound(["i"]).is_equal(InstanceSet.parse("[n, i] -> { [j] : 0 <= i < n and 0 <= j < n }"))
+    both = InstanceSet(("a", "j"), InstanceSet.parse("[a, n] -> { [b, j] : b = a and 0 <= j < n and 0 <= a < n }").set)
+    assert both.bound(["a"]).is_equal(InstanceSet.parse("[a, n] -> { [j] : 0 <= j < n and 0 <= a < n }"))
+
+
+def test_unused_parameters_are_no_parameters() -> None:
+    assert InstanceSet.parse("[n, m] -> { [i] : 0 <= i < n }").params == ("n",)
+    assert "m" not in InstanceSet.parse("[n, m] -> { [i] : 0 <= i < n }").text
+
+
+def test_an_unbounded_dimension_has_no_constant_range() -> None:
+    """isl counts through unbounded sets for ever; ranges are asked for first."""
+    assert LINE.constant_range("i") == (0, None)
+    assert InstanceSet.parse("{ [i] : i >= 3 }").constant_range("i") == (3, None)
+    assert InstanceSet.parse("{ [i] : 2 <= i < 9 }").constant_range("i") == (2, 8)
+    assert InstanceSet.parse("{ [i] : 1 = 0 }").constant_range("i") == (None, None)
+
+
+def test_the_smallest_point_tries_sizes_from_zero_up() -> None:
+    assert smallest("[n] -> { [i] : 0 <= i < n }") == ({"n": 1}, {"i": 0})
+    assert smallest("[n] -> { [i] : i >= n }") == ({"n": 0}, {"i": 0})
+    assert smallest("[n] -> { [i] : n <= i <= -3 }") is not None
+    assert smallest("{ [i] : 1 = 0 }") is None
+
+
+def smallest(text: str) -> tuple[dict[str, int], dict[str, int]] | None:
+    points = InstanceSet.parse(text)
+    return lexmin_point(points.set, points.inames)
+
+
+def test_parameters_are_fixed_and_renamed_by_name() -> None:
+    assert fix_params(LINE.set, {"n": 4, "unknown": 1}).is_equal(InstanceSet.parse("{ [i] : 0 <= i < 4 }").set)
+    assert InstanceSet(("i",), rename_param(LINE.set, "n", "m")).params == ("m",)
+
+# }}}
+
+
+# {{{ affine forms
+
+@pytest.mark.parametrize("expr", [i*j, i*n, p.Quotient(i, 2), p.FloorDiv(i, n), p.FloorDiv(i, -2), p.Remainder(i, 0),
+                                  p.Power(i, 2), p.Call(p.Variable("f"), (i,)), p.Subscript(p.Variable("a"), (i,)),
+                                  1.5*i, True])
+def test_what_is_not_quasi_affine(expr: object) -> None:
+    with pytest.raises(NotAffineError):
+        to_aff(expr, ("i", "j"))                                            # type: ignore[arg-type]
+
+
+def test_names_that_are_not_allowed_make_a_form_not_affine() -> None:
+    to_aff(i + 2*n, ("i",), ["n"])
+    with pytest.raises(NotAffineError):
+        to_aff(i + 2*n, ("i",), ["m"])
+
+
+@pytest.mark.parametrize("value", range(-7, 8))
+def test_floor_division_rounds_down(value: int) -> None:
+    """``fdiv_q`` is floor division; only where isl proves the operand nonnegative does it say ``pdiv_q``."""
+    quotient = from_pw_aff(isl.PwAff.from_aff(to_aff(p.FloorDiv(n, 4), ())))
+    assert isinstance(quotient, p.FloorDiv)
+    assert not isinstance(quotient, TruncatedQuotient)
+    relation = subscript_relation(("i",), (p.FloorDiv(i, 4), p.Remainder(i, 4)))
+    assert element_at(relation, {}, (value,)) == (value // 4, value % 4)
+
+
+def test_truncated_division_is_told_apart() -> None:
+    positive = parse_assumptions("n >= 0", ["n"])
+    quotient = from_pw_aff(isl.PwAff.from_aff(to_aff(p.FloorDiv(n, 4), ())), positive)
+    remainder = from_pw_aff(isl.PwAff.from_aff(to_aff(p.Remainder(n, 4), ())), positive)
+    assert isinstance(quotient, TruncatedQuotient)
+    assert isinstance(remainder, TruncatedRemainder)
+
+
+def test_sums_collect_their_terms() -> None:
+    assert add(i, 3, multiply(-1, i), -1) == 2
+    assert add(multiply(2, i), j, multiply(3, i)) == p.Sum((multiply(5, i), j))
+    assert affine_difference(add(i, n, 5), add(n, i)) == 5
+    assert affine_difference(add(i, n), i) is None
+
+# }}}
+
+
+# {{{ code
+
+def calls(node: object, values: dict[str, int]) -> list[tuple[str, tuple[int, ...]]]:
+    """What *node* runs, in order, with its names at *values*."""
+    match node:
+        case CallNode():
+            return [(node.leaf, tuple(evaluate(v, values) for v in node.values))]
+        case BlockNode(children):
+            return [c for child in children for c in calls(child, values)]
+        case IfNode():
+            chosen = node.then if evaluate(node.condition, values) else node.otherwise
+            return [] if chosen is None else calls(chosen, values)
+        case ForNode():
+            return [c for value in range(evaluate(node.start, values), evaluate(node.stop, values), node.step)
+                    for c in calls(node.body, {**values, node.iname: value})]
+    raise AssertionError(node)
+
+
+def test_the_filters_of_a_sequence_partition_the_domain() -> None:
+    """isl drops a statement without a word that no filter names."""
+    tree = CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B"), "C")))
+    code = codegen.generate(tree, {"A": LINE, "B": SQUARE, "C": LINE}, universe_params())
+    want = [c for x in range(3) for c in [("A", (x,)), *(("B", (x, y)) for y in range(3)), ("C", (x,))]]
+    assert calls(code, {"n": 3}) == want
+
+
+def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
+    pieces = InstanceSet.parse("[n] -> { [i] : 0 <= i < n or 2*n <= i < 3*n or (exists e : i = 5*e and 0 <= i < 3*n) }")
+    code = codegen.generate(CodeLoop("i", "A"), {"A": pieces}, parse_assumptions("n >= 1", ["n"]))
+    for size in (1, 2, 4):
+        wanted = sorted({*range(size), *range(2*size, 3*size), *range(0, 3*size, 5)})
+        assert [v for _, (v,) in calls(code, {"n": size})] == wanted
+
+
+def test_loops_that_start_below_zero_and_have_strides() -> None:
+    strided = InstanceSet.parse("[n] -> { [i] : -7 <= i < n and exists e : i = 3*e + 1 }")
+    code = codegen.generate(CodeLoop("i", "A"), {"A": strided}, universe_params())
+    for size in (-7, -5, 0, 6):
+        assert [v for _, (v,) in calls(code, {"n": size})] == [v for v in range(-7, size) if v % 3 == 1]
+
+
+def test_a_one_trip_loop_binds_its_iterator() -> None:
+    """The iterator of a remainder tile is a value that later bounds use, not a product that may overflow."""
+    tail = InstanceSet.parse("[n] -> { [o, i] : 16*o <= 16*o + i < n and 0 <= i < 16 and 16*o + 16 > n and o >= 0 }")
+    code = codegen.generate(CodeLoop("o", CodeLoop("i", "A")), {"A": tail}, parse_assumptions("n >= 0", ["n"]))
+    for size in (0, 1, 15, 16, 33):
+        assert calls(code, {"n": size}) == [("A", (size // 16, r)) for r in range(size % 16)]
+
+
+def test_names_with_dots_pass_through_isl() -> None:
+    both = {"S.k.init": LINE, "S.k.update": SQUARE}
+    code = codegen.generate(CodeLoop("i", CodeSeq(("S.k.init", CodeLoop("j", "S.k.update")))), both, universe_params())
+    assert {name for name, _ in calls(code, {"n": 2})} == set(both)
+
+
+def test_a_parameter_with_a_dot_too() -> None:
+    alone = LINE.where(("==", p.Variable("l.0")))
+    code = codegen.generate(CodeLoop("i", "A"), {"A": alone}, range_condition("l.0", 0, 7))
+    assert calls(code, {"n": 2, "l.0": 0}) == [("A", (0,)), ("A", (1,))]
+    assert calls(code, {"n": 2, "l.0": 3}) == []
+
+
+def test_what_the_context_implies_is_not_asked_again() -> None:
+    inside = parse_assumptions("n >= 8", ["n"])
+    call = CallNode("A", ())
+    assert codegen.guarded(parse_assumptions("n >= 4", ["n"]), inside, call) == call
+    assert codegen.guarded(parse_assumptions("n < 4", ["n"]), inside, call) == BlockNode(())
+    assert isinstance(codegen.guarded(parse_assumptions("n >= 9", ["n"]), inside, call), IfNode)
+
+
+def test_full_tiles_by_their_worst_corner() -> None:
+    tile = InstanceSet.parse("[n] -> { [o, i] : 0 <= i < 16 and 0 <= 16*o + i < n }")
+    full = codegen.worst_corner(tile.set, tile.inames, {"i": (0, 15)}, involving=(), free_of=())
+    assert full is not None
+    assert full.is_equal(isl.Set("[n, o] -> { : 16*o + 15 < n }"))
+
+# }}}
+
+
+# {{{ the budget
+
+def test_a_question_that_is_too_large_is_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BUDGET", 10)
+    points = isl.Set("[n] -> { [i, j] : 0 <= i < n and 0 <= j <= i and exists e : i + 3j = 7e }")
+    with pytest.raises(UndecidedError, match="step of kernel 'k' asks a question") as caught, \
+            limits.bounded("step of kernel 'k'"):
+        points.lexmin()
+    assert "10 operations" in caught.value.reason
+    assert isl.Set("{ [i] : 0 <= i < 9 }").lexmin().is_empty() is False         # the next question has no budget
+
+
+def test_another_error_of_isl_is_one_of_ours_too() -> None:
+    with pytest.raises(UndecidedError, match="a step asks a question that cannot be decided") as caught, \
+            limits.bounded("a step"):
+        isl.Set("{ [i] : ")
+    assert "isl says" in caught.value.reason
+
+# }}}
+
+
+# {{{ relations in time
+
+def test_time_order_is_lexicographic() -> None:
+    pairs = same_element(subscript_relation(("i", "j"), (i,)), subscript_relation(("i", "j"), (i,)))
+    ordered = in_time_order(pairs, ((0, 0), (1, 1)), before=False)
+    assert ordered.is_equal(isl.Map("{ [i, j] -> [i, q] : q > j }"))
+    assert out_of_time_order(ordered, ((0, 0), (1, 1)), before=False) is None
+    assert out_of_time_order(ordered.reverse(), ((0, 0), (1, 1)), before=False) is not None
+
+
+def test_the_smallest_pair_is_lexicographic_too() -> None:
+    pairs = isl.Map("[n] -> { [i] -> [j] : 1 <= i < j < n }")
+    assert smallest_pair(pairs, ("i",), ("j",)) == ({"n": 3}, {"i": 1}, {"j": 2})
+
+
+def test_carried_along_an_instance_relation_pairs_stay_pairs() -> None:
+    pairs = isl.Map("{ [i] -> [i + 5] }")
+    split = isl.Map("{ [i] -> [o, r] : i = 4o + r and 0 <= r < 4 }")
+    moved = carry(pairs, split, split)
+    assert moved.is_equal(isl.Map("{ [o, r] -> [q, s] : 4q + s = 4o + r + 5 and 0 <= r, s < 4 }"))
+
+
+def test_injectivity_within_what_is_given() -> None:
+    relation = subscript_relation(("i", "j"), (j,))
+    assert injective_given(relation, [0])
+    assert not injective_given(relation, [])
+
+
+def write(relation: str, *time: tuple[str, int], must: bool = True) -> TimedAccess:
+    return TimedAccess(isl.Map(relation), True, must, time)
+
+
+def read(relation: str, *time: tuple[str, int]) -> TimedAccess:
+    return TimedAccess(isl.Map(relation), False, True, time)
+
+
+def test_a_certain_write_hides_earlier_ones_an_uncertain_one_does_not() -> None:
+    accesses = [write("{ [] -> [0] }", ("at", 0)), write("{ [] -> [0] }", ("at", 1)), read("{ [] -> [0] }", ("at", 2))]
+    assert [(a, b) for a, b, _ in value_flow(accesses)] == [(1, 2)]
+    accesses[1] = write("{ [] -> [0] }", ("at", 1), must=False)
+    assert [(a, b) for a, b, _ in value_flow(accesses)] == [(0, 2), (1, 2)]
+
+
+def test_flow_between_iterations() -> None:
+    accesses = [read("{ [i] -> [i - 1] : 0 <= i < 9 }", ("loop", 0), ("at", 0)),
+                write("{ [i] -> [i] : 0 <= i < 9 }", ("loop", 0), ("at", 1))]
+    [(source, sink, relation)] = value_flow(accesses)
+    assert (source, sink) == (1, 0)
+    assert relation.is_equal(isl.Map("{ [i] -> [i + 1] : 0 <= i < 8 }"))
+    assert not relation.has_tuple_name(isl.dim_type.in_)                # anonymous, as all of ours
+
+# }}}

@@ -1,0 +1,183 @@
+"""What must hold of a random program and of random transformations of it; what happened is counted."""
+from __future__ import annotations
+
+import random
+import re
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from hypothesis import reject
+
+import loopkit as lk
+from loopkit.errors import InternalError
+from loopkit.lowering.pipeline import Lowered
+from tests.property.kernels import Draw, Program
+from tests.property.machine import MachineError, execute, thread_count
+from tests.property.pipelines import Drawer, NothingToDoError, Step
+from tests.property.witness import require_real
+
+#: KNOWN: faults that wait for their repair, by what their report says; remove each with its repair.
+KNOWN: tuple[tuple[str, str], ...] = (
+    (r"TypeInferenceError: The dtype of the argument 'n'", "PROP-14"),
+    (r"race: .* read by \w+_fetch_rule", "PROP-28"),
+    (r"^lowering broke: StorageError: The private cells of 'acc_", "PROP-31"),
+)
+
+#: What happened, over all examples of this process.
+COUNTS: Counter[str] = Counter()
+
+
+@dataclass
+class Trial:
+    """A program on its way through a pipeline.
+
+    :ivar names: the arguments' present names by their first ones.
+    :ivar steps: the accepted steps.
+    """
+
+    program: Program
+    knl: lk.LoopKernel
+    sizes: list[Mapping[str, int]]
+    expected: list[dict[str, np.ndarray]]
+    names: dict[str, str] = field(default_factory=dict)
+    steps: list[Step] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, program: Program) -> Trial:
+        """:raises hypothesis.UnsatisfiedAssumption: the program has no exact meaning."""
+        allowed = [s for s in program.sizes if program.assumptions is None or eval(program.assumptions, dict(s))]
+        expected = [program.expected(s) for s in allowed]
+        known = [e for e in expected if e is not None]
+        if not known or len(known) < len(expected):
+            COUNTS["program: without an exact meaning"] += 1
+            reject()
+        trial = cls(program, program.kernel(), allowed, known)
+        trial.names = {a: a for a in trial.knl.argument_by_name}
+        COUNTS["program: used"] += 1
+        return trial
+
+    def script(self, last: Step | None = None) -> str:
+        """Python text that does it all again."""
+        steps = [*self.steps, *([last] if last is not None else [])]
+        return self.program.script() + "\n".join(map(str, steps)) + "\n"
+
+    def fail(self, what: str, last: Step | None = None) -> AssertionError:
+        """The error to raise; for a known fault the example is left instead."""
+        for pattern, name in KNOWN:
+            if re.search(pattern, what):
+                COUNTS[f"known fault {name}"] += 1
+                reject()
+        return AssertionError(f"{what}\n{self.script(last)}# sizes {[dict(s) for s in self.sizes]}, "
+                              f"seed {self.program.seed}")
+
+    # {{{ steps
+
+    def transform(self, draw: Draw, count: int) -> None:
+        """Apply up to *count* random steps; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""
+        for number in range(count):
+            drawer = Drawer(draw, self.knl, self.sizes[0])
+            try:
+                step = drawer.mapping() if number == 0 and drawer.chance(60) else drawer.step()
+            except NothingToDoError:
+                continue
+            try:
+                new = step.apply(self.knl)
+            except lk.LoopkitError as error:
+                self._refused(step, error)
+            except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+                raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
+            else:
+                self._accepted(step, new)
+
+    def _accepted(self, step: Step, new: lk.LoopKernel) -> None:
+        COUNTS[f"{step.name}: accepted"] += 1
+        self.steps.append(step)
+        self.knl = new
+        if step.name == "rename_argument":
+            old, name = step.args
+            first = next(k for k, v in self.names.items() if v == old)
+            self.names[first] = name
+        if step.name in ("assume", "fix_parameters"):
+            # the steps were drawn for the first sizes
+            keep = [i for i, s in enumerate(self.sizes) if i == 0 or s == self.sizes[0]]
+            self.sizes, self.expected = [self.sizes[i] for i in keep], [self.expected[i] for i in keep]
+
+    def _refused(self, step: Step, error: lk.LoopkitError) -> None:
+        if isinstance(error, InternalError):
+            raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
+        COUNTS[f"{step.name}: {type(error).__name__}"] += 1
+        if isinstance(error, lk.IllegalTransformError) and step.name != "privatize":
+            try:
+                require_real(self.knl, step, error.witness)
+            except AssertionError as false:
+                raise self.fail(f"{error}\nis no true alarm: {false}", step) from None
+
+    # }}}
+
+    # {{{ results
+
+    def lowered(self) -> Lowered | None:
+        """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
+        try:
+            result = lk.lower(self.knl)
+            for target in ("c", "cuda"):
+                str(lk.generate_code(self.knl, target=target))
+        except lk.LoopkitError as error:
+            if isinstance(error, InternalError) or not self.steps:
+                raise self.fail(f"lowering broke: {crash(error)}") from None
+            COUNTS[f"lower: {type(error).__name__}"] += 1
+            return None
+        except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+            raise self.fail(f"lowering broke: {crash(error)}") from None
+        assert isinstance(result, Lowered)
+        COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
+        return result
+
+    def require_right(self, *, compiled: bool) -> None:
+        """Run the kernel on the machine of this package, and if *compiled* as C, and compare with the program.
+
+        :raises AssertionError: it is wrong, with a script that shows it.
+        """
+        lowered = self.lowered()
+        if lowered is None:
+            return
+        for sizes, expected in zip(self.sizes, self.expected, strict=True):
+            inputs = {self.names[k]: v for k, v in self.program.inputs().items()}
+            values = {self.names[k]: v for k, v in sizes.items() if k in self.names}
+            wanted = {self.names[k]: v for k, v in expected.items()}
+            try:
+                got = execute(lowered, inputs, values, random.Random(self.program.seed))
+            except MachineError as error:
+                raise self.fail(f"with {values}: {error}") from None
+            except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+                raise self.fail(f"with {values}: {crash(error)}") from None
+            self._compare("the machine", values, got, wanted)
+            if compiled:
+                COUNTS["run: compiled"] += 1
+                given = {k: v for k, v in values.items() if k in self.knl.argument_by_name}
+                arrays = {k: v.copy() for k, v in inputs.items() if k in self.knl.argument_by_name}
+                try:
+                    self.knl(**arrays, **given)
+                except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+                    raise self.fail(f"with {values}: {crash(error)}") from None
+                self._compare("the host", values, arrays, wanted)
+
+    def _compare(self, who: str, sizes: Mapping[str, int], got: Mapping[str, np.ndarray],
+                 wanted: Mapping[str, np.ndarray]) -> None:
+        for name, values in got.items():
+            wrong = np.argwhere(values != wanted[name])
+            if len(wrong):
+                at = tuple(map(int, wrong[0]))
+                raise self.fail(f"{who} computes {name}{list(at)} = {values[at]} instead of {wanted[name][at]} "
+                                f"with {dict(sizes)}")
+
+    # }}}
+
+
+def crash(error: BaseException) -> str:
+    """What was raised, and where."""
+    last: Sequence[traceback.FrameSummary] = traceback.extract_tb(error.__traceback__)[-2:]
+    return f"{type(error).__name__}: {error} at {' > '.join(f'{f.filename}:{f.lineno} {f.name}' for f in last)}"

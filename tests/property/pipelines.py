@@ -1,0 +1,220 @@
+"""Random transformations of a kernel, drawn from what the kernel has."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import hypothesis.strategies as st
+
+import loopkit as lk
+from loopkit.expr.mappers import called, variables
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from tests.property.kernels import Draw
+
+TAGS = ("l.0", "g.0", "l.0", "l.1", "unr", "g.1", "ilp", "ilp.seq", "for", "l.auto")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One call of a transformation."""
+
+    name: str
+    args: tuple[Any, ...] = ()
+    kwargs: tuple[tuple[str, Any], ...] = ()
+
+    def apply(self, knl: lk.LoopKernel) -> lk.LoopKernel:
+        result = getattr(lk, self.name)(knl, *self.args, **dict(self.kwargs))
+        assert isinstance(result, lk.LoopKernel)
+        return result
+
+    def __str__(self) -> str:
+        shown = ["knl", *map(repr, self.args), *(f"{k}={v!r}" for k, v in self.kwargs)]
+        return f"knl = lk.{self.name}({', '.join(shown)})"
+
+
+class NothingToDoError(Exception):
+    """The kernel has nothing that the drawn transformation is for."""
+
+
+@dataclass
+class Drawer:
+    """Draws steps for *knl*, a kernel that is called with *sizes*."""
+
+    draw: Draw
+    knl: lk.LoopKernel
+    sizes: Mapping[str, int]
+
+    def step(self) -> Step:
+        return STEPS[self.one(list(STEPS))](self)
+
+    def mapping(self) -> Step:
+        """A loop onto the threads of a block, or the blocks and threads of a grid."""
+        iname, axis = self.one(self.untagged), self.one("001")
+        if any(None in s.domain.constant_range(iname) for s in self.knl.statements if iname in s.inames):
+            outer = (("outer_tag", f"g.{axis}"),) if self.chance(60) else ()
+            return Step("split_iname", (iname, self.one((2, 3, 4))), (*outer, ("inner_tag", f"l.{axis}")))
+        return Step("tag_inames", ({iname: self.one((f"l.{axis}", f"l.{axis}", f"g.{axis}"))},))
+
+    def one(self, choices: Any) -> Any:
+        choices = list(choices)
+        if not choices:
+            raise NothingToDoError
+        return self.draw(st.sampled_from(choices))
+
+    def chance(self, percent: int) -> bool:
+        return bool(self.draw(st.integers(0, 99)) >= 100 - percent)
+
+    def some(self, choices: Any, most: int) -> list[Any]:
+        choices = list(choices)
+        if not choices:
+            raise NothingToDoError
+        return list(self.draw(st.lists(st.sampled_from(choices), min_size=1, max_size=most, unique=True)))
+
+    @property
+    def inames(self) -> tuple[str, ...]:
+        return self.knl.inames
+
+    @property
+    def untagged(self) -> list[str]:
+        return [x for x in self.inames if x not in self.knl.tags]
+
+    def within(self) -> tuple[tuple[str, Any], ...]:
+        return (("within", self.one(self.knl.statement_by_id)),) if self.chance(6) else ()
+
+    # {{{ inames and order
+
+    def split(self) -> Step:
+        kwargs: list[tuple[str, Any]] = list(self.within())
+        if self.chance(45):
+            kwargs.append(("inner_tag", self.one(("l.0", "l.1", "unr", "ilp", "l.0"))))
+        if self.chance(35):
+            kwargs.append(("outer_tag", self.one(("g.0", "g.1", "l.1"))))
+        return Step("split_iname", (self.one(self.untagged), self.one((2, 3, 4, 8))), tuple(kwargs))
+
+    def join(self) -> Step:
+        pairs = {(outer.iname, outer.body.iname) for outer in _loops(self.knl.tree) if isinstance(outer.body, Loop)}
+        return Step("join_inames", (list(self.one(sorted(pairs))),))
+
+    def rename(self) -> Step:
+        return Step("rename_iname", (self.one(self.inames), self.knl.fresh_name("q")), self.within())
+
+    def prioritize(self) -> Step:
+        return Step("prioritize_loops", (self.some(self.inames, 3),))
+
+    def interchange(self) -> Step:
+        nests = {(x, y) for way in self.knl.paths.values() for a, x in enumerate(_inames(way))
+                 for y in _inames(way)[a + 1:]}
+        return Step("interchange", self.one(sorted(nests)))
+
+    def tile(self) -> Step:
+        return Step("tile", ({x: self.one((2, 3, 4)) for x in self.some(self.untagged, 2)},))
+
+    def tag(self) -> Step:
+        return Step("tag_inames", ({self.one(self.inames): self.one(TAGS)},))
+
+    def untag(self) -> Step:
+        return Step("untag_inames", (self.one(self.knl.tags),))
+
+    def unroll(self) -> Step:
+        return Step("unroll", (self.one(self.inames),))
+
+    # }}}
+
+    # {{{ data
+
+    def prefetch(self) -> Step:
+        readers = self._readers([*self.knl.array_args, *self.knl.temporaries])
+        array = self.one(sorted(readers))
+        inames = sorted({x for s in readers[array] for x in self.knl.statement_by_id[s].inames})
+        kwargs: list[tuple[str, Any]] = []
+        if self.chance(40):
+            kwargs.append(("default_tag", self.one((None, "unr", "l.0", "for"))))
+        if self.chance(10):
+            kwargs.append(("temporary_address_space", self.one(("private", "local", "global"))))
+        if self.chance(10):
+            kwargs.append(("fetch_outer_inames", self.some(inames, 2) if inames else []))
+        if self.chance(25):
+            kwargs.append(("within", self.one(readers[array])))
+        sweep = self.some(inames, 2) if inames and self.chance(90) else []
+        return Step("add_prefetch", (array, sweep), tuple(kwargs))
+
+    def precompute(self) -> Step:
+        rule = self.one(self.knl.substitutions)
+        inames = sorted({x for s in self.knl.statements if rule in _called(s.expression) for x in s.inames})
+        kwargs = (("default_tag", self.one((None, "l.0"))),) if self.chance(40) else ()
+        return Step("precompute", (rule, self.some(inames, 2) if inames else []), kwargs)
+
+    def extract(self) -> Step:
+        template, names = self.one((("x[p]", ("p",)), ("z[p, q_]", ("p", "q_")), ("2*p", ("p",)), ("a[p]", ("p",)),
+                                    ("x[p]*x[q_]", ("p", "q_"))))
+        return Step("extract_subst", (self.knl.fresh_name("g"), template, names))
+
+    def expand(self) -> Step:
+        return Step("expand_subst", (self.one(self.knl.substitutions),))
+
+    def privatize(self) -> Step:
+        only = ([self.one(self.knl.temporaries)],) if self.chance(50) else ()
+        return Step("privatize", (self.some(self.inames, 2), *only))
+
+    def address_space(self) -> Step:
+        return Step("set_temporary_address_space",
+                    (self.one(self.knl.temporaries), self.one(("private", "local", "global"))))
+
+    def rename_argument(self) -> Step:
+        return Step("rename_argument", (self.one(self.knl.argument_by_name), self.knl.fresh_name("arg")))
+
+    # }}}
+
+    # {{{ parameters and options
+
+    def fix(self) -> Step:
+        name = self.one([q for q in self.sizes if q in self.knl.argument_by_name])
+        return Step("fix_parameters", (), ((name, self.sizes[name]),))
+
+    def assume(self) -> Step:
+        name = self.one([q for q in self.sizes if q in self.knl.argument_by_name])
+        size = self.sizes[name]
+        return Step("assume", (self.one((f"{name} >= {min(size, 1)}", f"{name} mod 2 = {size % 2}",
+                                         f"{name} <= {size}", f"{name} >= {size}")),))
+
+    def options(self) -> Step:
+        return Step("set_options", (), ((self.one(("full_tiles", "annotate")), False),))
+
+    # }}}
+
+    def _readers(self, names: Any) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = {}
+        for s in self.knl.statements:
+            for name in names:
+                if name in variables(s.expression):
+                    found.setdefault(name, []).append(s.id)
+        return found
+
+
+STEPS: Mapping[str, Callable[[Drawer], Step]] = {
+    "map": Drawer.mapping, "map again": Drawer.mapping, "map thrice": Drawer.mapping, "tag": Drawer.tag,
+    "split": Drawer.split, "prefetch": Drawer.prefetch, "tag again": Drawer.tag,
+    "split again": Drawer.split, "prefetch again": Drawer.prefetch, "interchange": Drawer.interchange,
+    "prioritize": Drawer.prioritize, "tile": Drawer.tile, "join": Drawer.join, "rename": Drawer.rename,
+    "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
+    "expand": Drawer.expand, "privatize": Drawer.privatize, "address space": Drawer.address_space,
+    "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
+
+
+def _loops(tree: Tree) -> list[Loop]:
+    match tree:
+        case Loop():
+            return [tree, *_loops(tree.body)]
+        case Seq(children):
+            return [x for c in children for x in _loops(c)]
+        case Leaf() | _:
+            return []
+
+
+def _inames(way: Any) -> list[str]:
+    return [step.iname for step in way if step.iname is not None]
+
+
+def _called(expression: Any) -> frozenset[str]:
+    return called(expression) | variables(expression)

@@ -1,0 +1,74 @@
+"""The tests' own machine sees what it is there to see."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Block, For, If, Node, Program, Sync
+from loopkit.lowering.pipeline import Lowered
+from tests.property.machine import MachineError, execute
+
+SIZES = {"n": 5, "m": 4, "l": 5}
+
+
+def matmul() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
+                         [lk.GlobalArg("a", np.dtype("int64")), lk.GlobalArg("b", np.dtype("int64")), "..."],
+                         assumptions="n>=1 and m>=1 and l>=1")
+    knl = lk.split_iname(knl, "i", 2, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 2, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 2)
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    return lk.add_prefetch(knl, "b", ["k_inner", "j_inner"])
+
+
+def run(lowered: Lowered) -> tuple[np.ndarray, np.ndarray]:
+    """What the machine computes, and what numpy does."""
+    rng = np.random.default_rng(0)
+    arrays = {"a": rng.integers(-5, 5, (5, 5)), "b": rng.integers(-5, 5, (5, 4)), "c": np.zeros((5, 4), np.int64)}
+    return execute(lowered, arrays, SIZES, random.Random(0))["c"], arrays["a"] @ arrays["b"]
+
+
+def lowered_matmul(f: Callable[[Node], list[Node]] = lambda barrier: [barrier]) -> Lowered:
+    """The tiled matrix product, each barrier of its program replaced by what *f* gives."""
+    result = lk.lower(matmul())
+    assert isinstance(result, Lowered)
+
+    def block(b: Block) -> Block:
+        return Block(tuple(new for c in b.children for new in (f(c) if isinstance(c, Sync) else [inside(c)])))
+
+    def inside(node: Node) -> Node:
+        match node:
+            case For():
+                return replace(node, body=block(node.body))
+            case If():
+                otherwise = None if node.otherwise is None else block(node.otherwise)
+                return replace(node, then=block(node.then), otherwise=otherwise)
+            case Block():
+                return block(node)
+            case _:
+                return node
+    functions = tuple(replace(g, body=block(g.body)) for g in result.program.functions)
+    return replace(result, program=Program(functions))
+
+
+def test_a_right_program_runs() -> None:
+    got, expected = run(lowered_matmul())
+    assert (got == expected).all()
+
+
+def test_a_missing_barrier_is_seen() -> None:
+    with pytest.raises(MachineError, match=r"race|nobody wrote"):
+        run(lowered_matmul(lambda barrier: []))
+
+
+def test_a_barrier_that_some_threads_do_not_meet() -> None:
+    lone = p.Comparison(p.Variable("l.0"), "==", 0)
+    with pytest.raises(MachineError, match="meet"):
+        run(lowered_matmul(lambda barrier: [barrier, If(lone, Block((barrier,)))]))

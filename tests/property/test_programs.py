@@ -1,0 +1,71 @@
+"""Random kernels and random pipelines of transformations: accepted steps change no result, refusals are true.
+
+``LOOPKIT_PROPERTY_EXAMPLES=5000`` looks at more of them, ``LOOPKIT_PROPERTY_SEED=7`` at others, and
+``LOOPKIT_PROPERTY_COUNTS=file`` appends what happened, one JSON object for each part.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, Phase, given, seed, settings
+
+from tests.property.checks import COUNTS, Trial
+from tests.property.kernels import Program
+from tests.property.writer import programs
+
+#: How many pipelines in all; they come in parts, so that several processes share them.
+EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))
+FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
+PARTS = range(8)
+
+
+@pytest.fixture(autouse=True)
+def _counted(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Counts of each part into the file that the environment names."""
+    COUNTS.clear()
+    yield
+    if "LOOPKIT_PROPERTY_COUNTS" in os.environ:
+        with Path(os.environ["LOOPKIT_PROPERTY_COUNTS"]).open("a") as file:
+            file.write(json.dumps({"test": request.node.name, **COUNTS}) + "\n")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOOPKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def examples(part: int, count: int) -> Any:
+    """Settings of one part: always the same examples, unlike those of the other parts."""
+    fixed = settings(max_examples=max(1, count // len(PARTS)), database=None, deadline=None, print_blob=False,
+                     suppress_health_check=list(HealthCheck), phases=[Phase.generate, Phase.shrink])
+    return lambda test: seed(FIRST_SEED * len(PARTS) + part)(fixed(test))
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_pipelines_keep_results(part: int) -> None:
+    """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""
+    @examples(part, EXAMPLES)
+    @given(programs(), st.data(), st.integers(1, 6), st.integers(0, 11))
+    def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
+        trial = Trial.of(program)
+        trial.transform(data.draw, steps)
+        trial.require_right(compiled=lot == 11)
+    run()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_kernels_mean_what_their_text_says(part: int) -> None:
+    """A kernel without transformations is never refused, and computes what nested Python loops compute."""
+    @examples(part, EXAMPLES // 4)
+    @given(programs(), st.integers(0, 5))
+    def run(program: Program, lot: int) -> None:
+        Trial.of(program).require_right(compiled=lot == 5)
+    run()

@@ -1,0 +1,107 @@
+"""Launches, scratch memory, threads, and what is kept between calls."""
+from __future__ import annotations
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+
+from loopkit.__main__ import main
+from loopkit.errors import CallError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime import stages
+from loopkit.runtime.compiled import CompiledKernel, call
+from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
+from tests.runtime.conftest import Workshop, array, n, value
+
+F, INT = np.dtype(np.float32), np.dtype(np.int32)
+
+
+def two_launches(knl: LoopKernel, layout: Layout) -> GeneratedCode:
+    """``t = 2*a`` in one launch, ``y = t reversed`` in the next; blocks of 16."""
+    a, t, y = (Parameter(x, k, F, x, shape=s, written=w) for x, k, s, w in (
+        ("a", ParameterKind.ARRAY, (), False), ("t", ParameterKind.SCRATCH, (n,), True),
+        ("y", ParameterKind.ARRAY, (), True)))
+    size = Parameter("n", ParameterKind.VALUE, INT, "n")
+    grid = (p.FloorDiv(n + 15, 16), 1, 1)
+    loop = ("  #pragma omp parallel for\n  for (int b = 0; b < (n + 15) / 16; ++b)\n"
+            "    for (int i = 16 * b; i < 16 * b + 16 && i < n; ++i)\n      ")
+    return GeneratedCode("c", f"void first(const float *a, float *t, int n)\n{{\n{loop}t[i] = 2 * a[i];\n}}\n"
+                         f"void second(float *y, const float *t, int n)\n{{\n{loop}y[i] = t[n - 1 - i];\n}}\n",
+                         (Launch("first", (a, t, size), grid, (16, 1, 1)),
+                          Launch("second", (y, t, size), grid, (16, 1, 1))), layout=layout)
+
+
+@pytest.fixture
+def reverse(workshop: Workshop) -> CompiledKernel:
+    return workshop.compiled((array("a"), array("y"), value("n")), ("y",), reads=("a",),
+                             shapes={"a": (n,), "y": (n,)}, body=two_launches, name="reverse")
+
+
+def test_launches_share_scratch_memory(reverse: CompiledKernel) -> None:
+    for length in (0, 1, 100):
+        a = np.arange(length, dtype=F)
+        np.testing.assert_array_equal(reverse(a=a).y, 2 * a[::-1])
+
+
+def test_calls_from_many_threads(reverse: CompiledKernel) -> None:
+    def run(i: int) -> bool:
+        a = np.full(50 + i, i, F)
+        return bool(np.all(reverse(a=a).y == 2 * a))
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(run, range(40)))
+
+
+def test_large_scratch_memory_takes_the_wide_text(workshop: Workshop) -> None:
+    def body(knl: LoopKernel, layout: Layout) -> GeneratedCode:
+        scratch = Parameter("t", ParameterKind.SCRATCH, np.dtype(np.int8), "t", shape=(2**31,))
+        return GeneratedCode("c", "void k(float *y, signed char *t) { y[0] = t != 0; }",
+                             (Launch("k", (Parameter("y", ParameterKind.ARRAY, F, "y"), scratch)),), layout=layout)
+    knl = workshop.compiled((array("y"),), ("y",), shapes={"y": (1,)}, body=body)
+    assert knl().y[0] == 1                                  # the pages are never touched
+    assert [x.index_bits for x in workshop.layouts] == [32, 64]
+
+
+def test_calling_a_kernel_keeps_what_was_compiled(reverse: CompiledKernel) -> None:
+    a = np.ones(3, F)
+    call(reverse.kernel, a=a)
+    kept = reverse.kernel.memo["compiled"]
+    call(reverse.kernel, a=a)
+    assert reverse.kernel.memo["compiled"] is kept
+    with pytest.raises(CallError, match="by name"):
+        call(reverse.kernel, a)
+
+
+def test_an_output_gets_the_dtype_that_follows_from_the_inputs(workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+                                                               ) -> None:
+    knl = workshop.compiled((array("a", None), array("y", None), value("n")), ("y",), reads=("a",),
+                            shapes={"a": (n,), "y": (n,)}, body=two_launches)
+
+    def infer(kernel: LoopKernel) -> LoopKernel:
+        given = kernel.argument_by_name["a"].dtype
+        return kernel if given is None else stages.with_dtypes(kernel, {"y": given})
+    monkeypatch.setattr(stages, "infer_types", infer)
+    monkeypatch.setattr(stages, "unknown_dtypes", lambda k: [x.name for x in infer(k).arguments if x.dtype is None])
+    assert knl(a=np.ones(3, F)).y.dtype == F
+    with pytest.raises(CallError, match="'y' must be of dtype float32, not float64"):
+        knl(a=np.ones(3, F), y=np.zeros(3))
+    with pytest.raises(CallError, match=r"'a' is missing|dtype of 'a'"):
+        knl(n=3)
+
+
+def test_pickle(reverse: CompiledKernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    function, arguments = reverse.__reduce__()
+    again: Any = function(*arguments)
+    assert again.target == "c"
+    assert repr(again) == "<CompiledKernel 'reverse' for target 'c'>"
+    assert pickle.loads(pickle.dumps(reverse.time(a=np.ones(3, F), duration=0.0))).runs == 5
+
+
+def test_info(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    said = capsys.readouterr().out
+    for part in ("loopkit", "targets", "C compiler", "<- used", "cache"):
+        assert part in said

@@ -1,0 +1,293 @@
+"""Properties of the CUDA text: what a reviewer relies on."""
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.devices import DEVICE_LIMITS
+from loopkit.target.code import Layout, ParameterKind
+from tests.cases import CASES, Case
+from tests.language.outline import text
+from tests.lowering.kernels import F32, across_blocks, exchange, make
+from tests.nvrtc import compile_cuda
+from tests.target.text import cuda_text, lines_with
+
+
+def affine() -> lk.LoopKernel:
+    knl = make("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = a*x[i,j] + 1",
+               [lk.GlobalArg("x", F32), lk.GlobalArg("y", F32), lk.ValueArg("a", F32), "..."])
+    knl = lk.split_iname(knl, "i", 4, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 32, outer_tag="g.0", inner_tag="l.0")
+    return lk.set_options(knl, full_tiles=False)
+
+
+# {{{ the head
+
+def test_the_whole_text_of_a_small_kernel() -> None:
+    plain = make("{[i]: 0<=i<n}", "y[i] = 2*x[i]", x=F32)
+    knl = lk.split_iname(plain, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    assert cuda_text(knl) == text("""
+        extern "C" __global__ void __launch_bounds__(128)
+        kernel(const float *__restrict__ x, float *__restrict__ y, const int n)
+        {
+            const int i_outer = blockIdx.x;
+            const int i_inner = threadIdx.x;
+
+            if (128*i_outer + 128 <= n) {  // the whole tile lies inside
+                // insn
+                y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
+            } else {
+                if (128*i_outer + i_inner < n) {
+                    // insn
+                    y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
+                }
+            }
+        }
+        """) + "\n"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_launch_bounds_are_the_block(case: Case) -> None:
+    code = lk.generate_code(case.make(), target="cuda")
+    bounds = [int(b) for b in re.findall(r"__launch_bounds__\((\d+)\)", code.source)]
+    assert bounds == [int(np.prod(launch.block)) for launch in code.kernels]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_pointers_are_restrict_and_const_where_only_read(case: Case) -> None:
+    knl = case.make()
+    code = lk.generate_code(knl, target="cuda")
+    heads = re.findall(r"__launch_bounds__\(\d+\)\n(\w+)\(([^)]*)\)", code.source)
+    assert [name for name, _ in heads] == [launch.name for launch in code.kernels]
+    for (_, head), launch in zip(heads, code.kernels, strict=True):
+        for item, parameter in zip(map(str.strip, head.split(",")), launch.parameters, strict=True):
+            assert item.split()[-1].lstrip("*") == parameter.name
+            if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+                assert "*__restrict__ " in item
+                assert item.startswith("const ") is not parameter.written
+            else:
+                assert item.startswith("const ")
+
+
+def test_arguments_come_in_the_kernel_s_order() -> None:
+    assert [p.name for p in lk.generate_code(affine()).kernels[0].parameters] == ["x", "y", "a", "m", "n"]
+
+
+def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
+    code = lk.generate_code(lk.tag_inames(across_blocks(), "i:g.0, j:g.0"))
+    assert [[p.name for p in launch.parameters] for launch in code.kernels] == [["x", "t", "n"], ["y", "t", "n"]]
+    assert [p.written for p in code.kernels[0].parameters] == [False, True, False]
+    assert code.kernels[1].parameters[1].kind is ParameterKind.SCRATCH
+
+# }}}
+
+
+# {{{ the body
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_single_precision_stays_single(case: Case) -> None:
+    """All cases compute in float32: no double, no literal without its f, no function of doubles."""
+    code = re.sub(r"//.*", "", lk.generate_code(case.make(), target="cuda").source)
+    assert "double" not in code
+    assert not re.findall(r"(?<![\w.])\d+\.\d*(?:e[+-]?\d+)?(?![\w.])", code)
+    assert not re.findall(r"\b(?:sqrt|rsqrt|exp|log|sin|cos|pow|fabs|fmin|fmax|floor)\(", code)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_inames_and_statement_ids_are_there_to_read(case: Case) -> None:
+    knl = case.make()
+    code = str(lk.generate_code(knl, target="cuda"))
+    for statement in knl.statements:
+        assert re.search(rf"// {re.escape(statement.id)}\b", code), statement.id
+
+
+def test_comments_can_be_left_out() -> None:
+    knl = lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")
+    assert "// t: write writes, read reads" in cuda_text(knl)
+    bare = lk.set_options(knl, annotate=False)
+    assert "//" not in cuda_text(bare)
+    assert re.sub(r" *//.*\n", "", cuda_text(knl)) == cuda_text(bare)
+
+
+def test_each_barrier_names_its_dependence() -> None:
+    code = cuda_text(lk.tag_inames(exchange(), "i:l.0, j:l.0")).split("\n")
+    for number, line in enumerate(code):
+        if "__syncthreads" in line:
+            assert code[number - 1].strip().startswith("// t: ")
+
+
+def test_statements_stand_in_textual_order() -> None:
+    knl = make("{[i]: 0<=i<n}", """
+        for i
+            <> c = x[i] {id=first}
+            <> b = 2*c {id=second}
+            y[i] = b + c {id=third}
+        end
+        """, x=F32)
+    code = cuda_text(lk.tag_inames(knl, "i:g.0"))
+    assert re.findall(r"// (\w+)", code) == ["first", "second", "third"]
+
+
+def test_textual_unrolling_is_asked_for() -> None:
+    knl = lk.tag_inames(make("{[i,j]: 0<=i<n and 0<=j<4}", "y[i,j] = 2*x[i,j]", x=F32), "i:g.0, j:unr")
+    assert "#pragma unroll" in cuda_text(knl)
+    written_out = cuda_text(lk.set_options(knl, textual_unroll=True))
+    assert "#pragma unroll" not in written_out
+    assert "for (" not in written_out
+    assert written_out.count("2.0f*x[") == 4
+
+
+def test_no_parentheses_that_nobody_needs() -> None:
+    knl = make("{[i]: 0<=i<n}", "y[i] = (x[i]*2 + (3*x[i])) + ((x[i]))", x=F32)
+    assert lines_with(knl, "y[i]") == ["y[i] = x[i]*2.0f + 3.0f*x[i] + x[i];"]
+
+
+def test_grid_and_block_are_expressions_of_the_sizes() -> None:
+    launch = lk.generate_code(affine()).kernels[0]
+    assert launch.block == (32, 4, 1)
+    assert "<<<dim3((m + 31) / 32, (n + 3) / 4, 1), dim3(32, 4, 1)>>>" in lk.generate_code(affine()).host
+
+
+def test_shared_memory_is_counted() -> None:
+    code = lk.generate_code(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0"))
+    assert code.kernels[0].shared_bytes == 64
+    assert "__shared__ float t[16];" in code.source
+
+
+def test_a_name_of_the_kernel_is_the_function_s() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", name="copy_it"), {"x": F32})
+    assert "\ncopy_it(" in cuda_text(knl)
+
+# }}}
+
+
+# {{{ layouts
+
+def test_64_bit_indices() -> None:
+    code = lk.generate_code(affine(), layout=Layout(index_bits=64))
+    assert "const long long m" in code.source
+    assert "const long long i_outer = " in code.source
+    assert not re.search(r"\bint (?!\w*stride)\w", code.source)
+    assert {p.dtype for p in code.kernels[0].parameters if p.kind is ParameterKind.VALUE and p.name != "a"} == {
+        np.dtype(np.int64)}
+    assert compile_cuda(code.source).spills == 0
+
+
+def test_64_bit_literals_do_not_overflow_on_the_way() -> None:
+    """Each product is of a 64-bit variable, so that it is computed in 64 bits."""
+    knl = lk.fix_parameters(affine(), m=2**21, n=2**17)
+    code = lk.generate_code(knl, layout=Layout(index_bits=64))
+    assert [line.strip() for line in code.source.split("\n") if "blockIdx" in line or "threadIdx" in line] == [
+        "const long long i_outer = blockIdx.y;", "const long long j_outer = blockIdx.x;",
+        "const long long i_inner = threadIdx.y;", "const long long j_inner = threadIdx.x;"]
+    assert compile_cuda(code.source).spills == 0
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+def test_strides_as_parameters(bits: int) -> None:
+    code = lk.generate_code(affine(), layout=Layout(bits, frozenset({"x"})))
+    strides = [p for p in code.kernels[0].parameters if p.kind is ParameterKind.STRIDE]
+    assert [(p.name, p.array, p.axis, p.dtype.itemsize*8) for p in strides] == [
+        ("x_stride_0", "x", 0, bits), ("x_stride_1", "x", 1, bits)]
+    assert "x_stride_0 + " in re.sub(r"\s+", " ", code.source)
+    assert "y_stride" not in code.source
+    assert compile_cuda(code.source).spills == 0
+
+
+def test_a_layout_leaves_the_next_text_alone() -> None:
+    before = lk.generate_code(affine())
+    lk.generate_code(affine(), layout=Layout(64, frozenset({"x", "y"})))
+    assert lk.generate_code(affine()) == before
+    assert "stride" not in before.host
+
+# }}}
+
+
+# {{{ limits
+
+def swapped(length: int, dtype: type = np.float64) -> lk.LoopKernel:
+    """A block that keeps *length* values in shared memory."""
+    knl = make(f"{{[b,i,j]: 0<=b<n and 0<=i,j<{length}}}", f"""
+        for b
+            for i
+                <> t[i] = 2*x[b,i]
+            end
+            for j
+                y[b,j] = t[{length - 1}-j]
+            end
+        end
+        """, x=dtype)
+    knl = lk.split_iname(lk.tag_inames(knl, "b:g.0"), "i", 128, inner_tag="l.0")
+    return lk.split_iname(knl, "j", 128, inner_tag="l.0")
+
+
+@pytest.mark.parametrize("length", [1024, 6144])
+def test_shared_memory_within_the_limit(length: int) -> None:
+    code = lk.generate_code(swapped(length))
+    assert code.kernels[0].shared_bytes == 8*length
+    assert compile_cuda(code.source).shared == 8*length
+
+
+@pytest.mark.parametrize("arch", DEVICE_LIMITS)
+def test_more_shared_memory_than_there_is(arch: str) -> None:
+    limits = DEVICE_LIMITS[arch]
+    length = limits.shared_bytes // 8 + 1
+    with pytest.raises(lk.LimitError) as caught:
+        lk.generate_code(swapped(length), target=lk.CudaTarget(arch))
+    assert "shared memory per block" in caught.value.what
+    assert caught.value.required == 8*length
+    assert caught.value.limit < caught.value.required
+    assert str(8*length) in str(caught.value)
+    assert arch in str(caught.value)
+
+
+@pytest.mark.parametrize(("block", "what", "limit", "required"), [
+    ((2048, 1, 1), "threads per block", 1024, 2048), ((33, 32, 1), "threads per block", 1024, 1056),
+    ((1, 1, 65), "threads along z", 64, 65), ((16, 16, 8), "threads per block", 1024, 2048)])
+def test_more_threads_than_there_are(block: tuple[int, int, int], what: str, limit: int, required: int) -> None:
+    x, y, z = block
+    knl = make(f"{{[b,i,j,k]: 0<=b<n and 0<=i<{z} and 0<=j<{y} and 0<=k<{x}}}", "y[b,i,j,k] = 2*x[b,i,j,k]", x=F32)
+    knl = lk.tag_inames(knl, "b:g.0, i:l.2, j:l.1, k:l.0")
+    with pytest.raises(lk.LimitError) as caught:
+        lk.generate_code(knl)
+    assert (caught.value.what, caught.value.limit, caught.value.required) == (what, limit, required)
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(("axis", "length", "limit"), [("g.1", 65536, 65535), ("g.2", 70000, 65535)])
+def test_more_blocks_than_there_are(axis: str, length: int, limit: int) -> None:
+    knl = make(f"{{[i]: 0<=i<{length}}}", "y[i] = 2*x[i]", x=F32)
+    with pytest.raises(lk.LimitError) as caught:
+        lk.generate_code(lk.tag_inames(knl, {"i": axis}))
+    assert (caught.value.limit, caught.value.required) == (limit, length)
+    assert lk.generate_code(lk.tag_inames(knl, "i:g.0")).kernels[0].grid == (length, 1, 1)
+
+
+def test_the_host_has_no_such_limits() -> None:
+    knl = lk.split_iname(make("{[i]: 0<=i<n}", "y[i] = 2*x[i]", x=F32), "i", 2048, outer_tag="g.0", inner_tag="l.0")
+    x = np.arange(5000, dtype=F32)
+    np.testing.assert_array_equal(lk.compile(knl, "c")(x=x).y, 2*x)
+
+# }}}
+
+
+def test_the_same_kernel_gives_the_same_text() -> None:
+    assert lk.generate_code(affine()) == lk.generate_code(affine())
+    assert hash(str(lk.generate_code(affine(), "c"))) == hash(str(lk.generate_code(affine(), "c")))
+
+
+def test_numbers_keep_their_value() -> None:
+    knl = make("{[i]: 0<=i<n}", "y[i] = x[i] + 0.1 + 1e30 + 3 + 1e-40", x=F32)
+    [line] = lines_with(knl, "y[i]")
+    literals = [np.float32(number) for number in re.findall(r"([\d.e+-]+)f", line)]
+    assert np.float32(0.1) in literals
+    assert np.float32(1e30) in literals
+    assert np.float32(1e-40) in literals
+
+
+def test_double_precision_has_no_f() -> None:
+    knl = make("{[i]: 0<=i<n}", "y[i] = sqrt(x[i]) + 0.1", x=np.float64)
+    assert lines_with(knl, "y[i]") == ["y[i] = sqrt(x[i]) + 0.1;"]

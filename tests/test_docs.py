@@ -1,0 +1,108 @@
+"""The documentation: its examples run, the README is true, and every public name has its place."""
+from __future__ import annotations
+
+import inspect
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit import errors
+from tests.doc_examples import Page
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = [Page(path) for path in sorted(DOCS.glob("*.rst"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+#: ``.. autofunction:: loopkit.split_iname`` and its like.
+_DOCUMENTED = re.compile(r"^\.\. auto\w+:: loopkit\.(\S+)", re.MULTILINE)
+DOCUMENTED = {name for page in PAGES for name in _DOCUMENTED.findall(page.text)}
+#: What ``loopkit/__init__.py`` imports for its users: not what it plugs in, and neither modules nor the future.
+PUBLIC = {name for name, value in vars(lk).items()
+          if inspect.getmodule(value) is not None and (inspect.isclass(value) or inspect.isfunction(value))
+          and not name.startswith("_") and value not in lk.ENTRY_POINTS.values()}
+
+
+# {{{ pages
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_examples(page: Page, request: pytest.FixtureRequest) -> None:
+    page.check({"lk": lk, "np": np}, update=request.config.getoption("--update-golden"))
+
+
+def test_every_public_name_is_documented() -> None:
+    assert {"make_kernel", "LoopKernel", "split_iname", "ParseError", "Outputs"} <= PUBLIC
+    missing = PUBLIC - DOCUMENTED
+    assert not missing
+
+
+def test_every_documented_name_exists() -> None:
+    for name in DOCUMENTED:
+        value: Any = lk
+        for part in name.split("."):
+            value = getattr(value, part)
+        assert inspect.getdoc(value), f"{name} has no docstring"
+
+
+def test_every_error_is_documented() -> None:
+    classes = {name for name, value in vars(errors).items()
+               if isinstance(value, type) and issubclass(value, errors.LoopkitError)}
+    page = (DOCS / "errors.rst").read_text(encoding="utf-8")
+    assert not {name for name in classes if not re.search(rf"^\.\. autoexception:: \S*\b{name}$", page, re.MULTILINE)}
+
+
+def test_every_page_is_in_the_table_of_contents() -> None:
+    index = (DOCS / "index.rst").read_text(encoding="utf-8")
+    assert {page.path.stem for page in PAGES} - {"index"} == set(re.findall(r"^   (\w+)$", index, re.MULTILINE))
+
+# }}}
+
+
+def test_the_demo_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_path(str(ROOT / "examples" / "demo.py"), run_name="__main__")
+    said = capsys.readouterr().out
+    assert said.index("KERNEL matmul") < said.index("__global__") < said.index("largest error")
+
+
+# {{{ README
+
+def test_the_readme_runs() -> None:
+    [block] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    rng = np.random.default_rng(0)
+    a, b = rng.random((37, 29), dtype=np.float32), rng.random((29, 41), dtype=np.float32)
+    names: dict[str, Any] = {"A": a, "B": b, "print": lambda *_: None}
+    exec(block, names)
+    np.testing.assert_allclose(names["c"], a @ b, rtol=1e-5)
+
+
+def test_the_examples_in_the_readme(request: pytest.FixtureRequest) -> None:
+    Page(ROOT / "README.md").check({"lk": lk}, update=request.config.getoption("--update-golden"))
+
+
+def test_the_code_in_the_readme_is_real() -> None:
+    """It is abridged: ``...`` stands for lines that are left out."""
+    [block] = re.findall(r"^```python\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    [shown] = re.findall(r"^```cuda\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+    printed: list[object] = []
+    names: dict[str, Any] = {"A": np.ones((2, 2), np.float32), "B": np.ones((2, 2), np.float32),
+                             "print": printed.append}
+    exec(block, names)
+    code = "\n".join(map(str, printed))
+    place = 0
+    for part in re.split(r"^ *\.\.\.\n", shown, flags=re.MULTILINE):
+        found = code.find(part, place)
+        assert found >= 0, f"the code has changed; this is no part of it any more:\n{part}"
+        place = found + len(part)
+
+
+def test_the_files_that_the_readme_names_exist() -> None:
+    named = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
+# }}}

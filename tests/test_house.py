@@ -1,0 +1,207 @@
+"""The rules of the house: who may import whom, and how large a thought may grow.
+
+    errors > poly > expr > ast > kernel > analysis > language > transform > lowering > target > verify > runtime
+    > (tune, notebook, library)
+
+A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
+"""
+from __future__ import annotations
+
+import ast
+import graphlib
+import sys
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parents[1]
+
+#: From the ground up; packages in one tuple are of one height.
+FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("analysis",), ("language",), ("transform",),
+          ("lowering",), ("target",), ("verify",), ("runtime",), ("tune", "notebook", "library"))
+HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
+
+#: Import names, which for these packages are their names on the package index.
+BASE_DEPENDENCIES = {Requirement(text).name for text in
+                     tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]}
+
+MOST_LINES_OF_A_FILE = 450
+MOST_LINES_OF_A_FUNCTION = 70
+
+
+@dataclass(frozen=True)
+class Import:
+    """One imported module (or one name of it) and where that is said."""
+
+    target: str
+    line: int
+    in_function: bool
+
+
+@dataclass(frozen=True)
+class Module:
+    """One file of the package.
+
+    :ivar name: dotted.
+    """
+
+    name: str
+    path: Path
+
+    @cached_property
+    def text(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def is_package(self) -> bool:
+        return self.path.name == "__init__.py"
+
+    @property
+    def floor(self) -> str:
+        """The package that it belongs to: the second part of its name."""
+        return self.name.split(".")[1]
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        return tuple(self._imports(self.tree, in_function=False))
+
+    def _imports(self, node: ast.AST, *, in_function: bool) -> Iterator[Import]:
+        for child in ast.iter_child_nodes(node):
+            match child:
+                case ast.Import(names=names):
+                    yield from (Import(alias.name, child.lineno, in_function) for alias in names)
+                case ast.ImportFrom(names=names):
+                    base = self._absolute(child)
+                    yield from (Import(f"{base}.{alias.name}", child.lineno, in_function) for alias in names)
+                case ast.Call(func=ast.Name(id="__import__") | ast.Attribute(attr="import_module"),
+                              args=[ast.Constant(value=str(name)), *_]):
+                    yield Import(name, child.lineno, in_function)
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+            yield from self._imports(child, in_function=in_function or inside)
+
+    def _absolute(self, node: ast.ImportFrom) -> str:
+        if not node.level:
+            return node.module or ""
+        parts = self.name.split(".")
+        package = parts[:len(parts) - node.level + self.is_package]
+        return ".".join([*package, *([node.module] if node.module else [])])
+
+
+def _module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {m.name: m for m in (Module(_module_name(p), p) for p in sorted((ROOT / "loopkit").rglob("*.py")))}
+
+#: These stand on the roof and may import from every floor.
+ROOF = ("loopkit", "loopkit.__main__")
+FLOOR_MODULES = [m for m in MODULES.values() if m.name not in ROOF]
+
+
+def _own(target: str) -> str | None:
+    """The module of ours that *target* (a module, or a name in one) stands for."""
+    if target.split(".")[0] != "loopkit":
+        return None
+    while target not in MODULES:
+        target = target.rpartition(".")[0]
+    return target
+
+
+def _at(module: Module, line: int) -> str:
+    return f"{module.path.relative_to(ROOT)}:{line}"
+
+
+each_module = pytest.mark.parametrize("module", MODULES.values(), ids=lambda m: m.name)
+each_floor_module = pytest.mark.parametrize("module", FLOOR_MODULES, ids=lambda m: m.name)
+
+
+def test_every_package_has_a_floor() -> None:
+    assert {m.floor for m in FLOOR_MODULES} <= HEIGHT.keys()
+
+
+@each_floor_module
+def test_imports_go_down_only(module: Module) -> None:
+    here = HEIGHT[module.floor]
+    wrong = []
+    for i in module.imports:
+        own = _own(i.target)
+        if own in ROOF:
+            wrong.append(f"{_at(module, i.line)} imports {own}, which stands above every floor")
+        elif own is not None:
+            other = MODULES[own].floor
+            if other != module.floor and HEIGHT[other] >= here:
+                wrong.append(f"{_at(module, i.line)} imports {own}: {other} does not stand below {module.floor}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles_between_modules() -> None:
+    graph = {m.name: {own for i in m.imports if (own := _own(i.target)) and own != m.name} for m in MODULES.values()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as err:
+        pytest.fail(" -> ".join(err.args[1]))
+
+
+@each_module
+def test_no_module_of_ours_is_imported_in_a_function(module: Module) -> None:
+    assert not [_at(module, i.line) for i in module.imports if i.in_function and _own(i.target)]
+
+
+@each_module
+def test_only_poly_imports_islpy(module: Module) -> None:
+    if not module.name.startswith("loopkit.poly"):
+        assert not [_at(module, i.line) for i in module.imports if i.target.split(".")[0] == "islpy"]
+
+
+@each_module
+def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
+    """``import loopkit`` needs what is always installed and nothing else."""
+    known = {"loopkit", *BASE_DEPENDENCIES, *sys.stdlib_module_names}
+    assert not [f"{_at(module, i.line)}: {i.target}" for i in module.imports
+                if not i.in_function and i.target.split(".")[0] not in known]
+
+
+@each_module
+def test_exceptions_are_caught_by_name(module: Module) -> None:
+    broad = {"Exception", "BaseException"}
+    wrong = []
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler):
+            caught = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
+            if any(c is None or (isinstance(c, ast.Name) and c.id in broad) for c in caught):
+                wrong.append(_at(module, node.lineno))
+    assert not wrong
+
+
+@each_module
+def test_a_file_is_one_thought(module: Module) -> None:
+    assert len(module.text.splitlines()) <= MOST_LINES_OF_A_FILE
+
+
+@each_module
+def test_a_function_is_one_step(module: Module) -> None:
+    lengths = {_at(module, node.lineno): (node.end_lineno or node.lineno) - node.lineno + 1
+               for node in ast.walk(module.tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    assert not {place: lines for place, lines in lengths.items() if lines > MOST_LINES_OF_A_FUNCTION}
+
+
+@each_module
+def test_a_package_file_defines_nothing(module: Module) -> None:
+    """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imported."""
+    if not module.is_package:
+        return
+    allowed = (ast.Import, ast.ImportFrom)
+    if module.name == "loopkit":
+        allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr)
+    assert ast.get_docstring(module.tree), "a package says in its docstring what it is for"
+    assert not [_at(module, node.lineno) for node in module.tree.body[1:] if not isinstance(node, allowed)]

@@ -1,0 +1,245 @@
+"""add_dtypes, rename_argument, set_temporary_address_space, privatize, fix_parameters, assume, set_options."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from tests.language.outline import outline, text
+from tests.transform.kernels import F32, matmul, scaled_matrix, twice
+from tests.transform.same import assert_domain, assert_same, step
+
+
+def open_kernel() -> lk.LoopKernel:
+    return lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i] + w[i]\ny[i] = 2*t")
+
+
+def with_temporary() -> lk.LoopKernel:
+    return lk.add_dtypes(lk.make_kernel("{[i]: 3<=i<9}", "<> t = 2*x[i]\ny[i] = t + 1"), {"x": F32})
+
+
+# {{{ add_dtypes
+
+def test_add_dtypes() -> None:
+    knl = step(open_kernel(), lk.add_dtypes, {"x": np.float32, "w": "float64", "t": np.dtype(np.float32)})
+    assert knl.argument_by_name["x"].dtype == np.float32
+    assert knl.argument_by_name["w"].dtype == np.float64
+    assert knl.temporaries["t"].dtype == np.float32
+    assert knl.argument_by_name["y"].dtype is None
+
+
+def test_several_names_share_a_key() -> None:
+    knl = lk.add_dtypes(open_kernel(), {"x, w": np.float32})
+    assert knl.argument_by_name["w"].dtype == np.float32
+
+
+def test_the_same_dtype_again_is_no_trouble() -> None:
+    knl = lk.add_dtypes(open_kernel(), {"x": np.float32})
+    assert lk.add_dtypes(knl, {"x": "float32"}) == knl
+
+
+@pytest.mark.parametrize("dtype", [
+    np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64, np.bool_,
+    np.complex64, np.complex128])
+def test_every_dtype_computes(dtype: type) -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]"), {"x": dtype})
+    assert_same(knl, lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"), n=11)
+
+# }}}
+
+
+# {{{ rename_argument
+
+def test_rename_of_an_array() -> None:
+    knl = step(matmul(), lk.rename_argument, "a", "left")
+    assert [a.name for a in knl.arguments] == [{"a": "left"}.get(a.name, a.name) for a in matmul().arguments]
+    assert "left[i, k]" in str(knl)
+    assert_same(matmul(), knl, called={"a": "left"}, n=2, m=3, l=4)
+
+
+def test_rename_of_an_output() -> None:
+    assert_same(matmul(), lk.rename_argument(matmul(), "c", "product"), called={"c": "product"}, n=2, m=3, l=4)
+
+
+def test_rename_of_a_size() -> None:
+    knl = step(twice(), lk.rename_argument, "n", "length")
+    assert_domain(knl, "[length] -> { [i] : 0 <= i < length }")
+    assert knl.value_params == {"length"}
+    assert_same(twice(), knl, called={"n": "length"}, n=5)
+
+
+def test_rename_of_a_size_after_steps() -> None:
+    knl = lk.split_iname(twice(), "i", 4, outer_tag="g.0", inner_tag="l.0")
+    assert_same(twice(), lk.rename_argument(knl, "n", "length"), called={"n": "length"}, n=7)
+
+
+def test_rename_reaches_into_rules_and_shapes() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "f(s) := x[s]\ny[i] = f(i) + f(n-1)",
+                         [lk.GlobalArg("x", F32, shape="n"), "..."])
+    assert_same(knl, lk.rename_argument(knl, "n", "length"), called={"n": "length"}, n=5)
+    assert_same(knl, lk.rename_argument(knl, "x", "source"), called={"x": "source"}, n=5)
+
+# }}}
+
+
+# {{{ set_temporary_address_space
+
+@pytest.mark.parametrize("space", ["private", "local", "global", lk.AddressSpace.LOCAL])
+def test_address_space(space: str | lk.AddressSpace) -> None:
+    knl = step(with_temporary(), lk.set_temporary_address_space, "t", space)
+    assert knl.temporaries["t"].address_space == lk.AddressSpace(space)
+    assert_same(with_temporary(), knl)
+
+
+def test_shared_is_another_name_for_local() -> None:
+    knl = lk.set_temporary_address_space(with_temporary(), "t", "shared")
+    assert knl.temporaries["t"].address_space is lk.AddressSpace.LOCAL
+
+
+@pytest.mark.parametrize("space", ["private", "local", "global"])
+def test_an_address_space_holds_for_mapped_kernels_too(space: str) -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[b,i]: 0<=b<n and 0<=i<16}", """
+        for b
+            <> s = 2*c[b]
+            y[b,i] = s + x[b,i]
+        end
+        """), {"c,x": F32})
+    knl = lk.set_temporary_address_space(lk.tag_inames(plain, "b:g.0, i:l.0"), "s", space)
+    assert_same(plain, knl, n=5)
+
+# }}}
+
+
+# {{{ privatize
+
+def test_privatize_gives_each_iteration_a_cell() -> None:
+    knl = step(with_temporary(), lk.privatize, "i")
+    assert outline(knl) == text("""
+        for i
+          insn: t[i + -3] = 2*x[i]
+          insn_0: y[i] = t[i + -3] + 1
+        """)
+    assert knl.temporaries["t"].shape == (6,)
+    assert_same(with_temporary(), knl)
+
+
+def test_privatize_over_two_inames() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<4 and 0<=j<5}", "<> t = x[i]*j\ny[i,j] = t"), {"x": F32})
+    knl = step(plain, lk.privatize, "i, j")
+    assert knl.temporaries["t"].shape == (4, 5)
+    assert_same(plain, knl)
+
+
+def test_privatize_only_what_is_named() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<4}", "for i\n<> t = x[i]\n<> u = 2*t\ny[i] = t + u\nend"),
+                          {"x": F32})
+    knl = step(plain, lk.privatize, "i", "u")
+    assert knl.temporaries["t"].shape == ()
+    assert knl.temporaries["u"].shape == (4,)
+    assert_same(plain, knl)
+
+
+def test_privatize_of_an_array() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<3 and 0<=j<4}", """
+        for i
+            for j
+                <> t[j] = x[i,j] {id=set}
+            end
+            for j
+                y[i,j] = t[3-j] {id=use}
+            end
+        end
+        """), {"x": F32})
+    knl = step(plain, lk.privatize, "i", "t")
+    assert "t[i, j]" in str(knl)
+    assert_same(plain, knl)
+
+# }}}
+
+
+# {{{ fix_parameters, assume, set_options
+
+def test_fix_parameters() -> None:
+    knl = step(matmul(), lk.fix_parameters, n=4, l=3)
+    assert [a.name for a in knl.arguments] == ["a", "b", "c", "m"]
+    assert "[m] -> { [i, j] : 0 <= i <= 3 and 0 <= j < m }" in knl.domains_text
+    assert_same(matmul(), knl, n=4, m=5, l=3)
+
+
+def test_fix_parameters_after_steps() -> None:
+    plain = scaled_matrix()
+    knl = lk.fix_parameters(lk.tile(plain, {"i": 4, "j": 4}), n=6)
+    assert_same(plain, knl, n=6, m=9)
+
+
+def test_fixed_sizes_open_the_way_to_thread_axes() -> None:
+    with pytest.raises(lk.PreconditionError):
+        lk.tag_inames(twice(), "i:l.0")
+    assert_same(twice(), lk.tag_inames(lk.fix_parameters(twice(), n=32), "i:l.0"), n=32)
+
+
+def test_assume() -> None:
+    knl = step(twice(), lk.assume, "n >= 4 and n mod 4 = 0")
+    assert "mod 4 = 0" in str(knl)
+    knl = lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    assert "if" not in str(lk.generate_code(knl, target="cuda"))      # every tile is whole
+    assert_same(twice(), knl, n=12)
+    with pytest.raises(lk.CallError) as caught:
+        knl(x=np.zeros(10, F32))
+    assert caught.value.argument == "n"
+
+
+def test_assumptions_add_up() -> None:
+    knl = lk.assume(lk.assume(twice(), "n >= 4"), "n <= 8")
+    for n, good in ((3, False), (4, True), (8, True), (9, False)):
+        if good:
+            knl(x=np.zeros(n, F32))
+        else:
+            with pytest.raises(lk.CallError):
+                knl(x=np.zeros(n, F32))
+
+
+def test_set_options() -> None:
+    knl = step(twice(), lk.set_options, full_tiles=False, annotate=False)
+    assert (knl.options.full_tiles, knl.options.annotate) == (False, False)
+    assert lk.set_options(knl, annotate=True).options == lk.Options(full_tiles=False)
+
+# }}}
+
+
+@pytest.mark.parametrize(("call", "error", "fields"), [
+    (lambda: lk.add_dtypes(open_kernel(), {"q": F32}), lk.UnknownNameError, {"name": "q"}),
+    (lambda: lk.add_dtypes(open_kernel(), {"i": F32}), lk.UnknownNameError, {"name": "i"}),
+    (lambda: lk.add_dtypes(twice(), {"x": np.float64}), lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.add_dtypes(open_kernel(), {"x": "floaty"}), lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.add_dtypes(open_kernel(), {"x": object}), lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.add_dtypes(open_kernel(), {"x": np.float16}), lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.rename_argument(twice(), "q", "r"), lk.UnknownNameError, {"kind": "argument", "name": "q"}),
+    (lambda: lk.rename_argument(twice(), "x", "y"), lk.NameConflictError, {"subject": "y"}),
+    (lambda: lk.rename_argument(twice(), "x", "i"), lk.NameConflictError, {"subject": "i"}),
+    (lambda: lk.rename_argument(twice(), "x", "two words"), lk.PreconditionError, {"subject": "two words"}),
+    (lambda: lk.set_temporary_address_space(with_temporary(), "x", "local"), lk.UnknownNameError,
+     {"kind": "temporary", "name": "x"}),
+    (lambda: lk.set_temporary_address_space(with_temporary(), "t", "constant"), lk.PreconditionError,
+     {"subject": "constant"}),
+    (lambda: lk.privatize(with_temporary(), "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
+    (lambda: lk.privatize(with_temporary(), "i", "x"), lk.UnknownNameError, {"kind": "temporary", "name": "x"}),
+    (lambda: lk.privatize(open_kernel(), "i"), lk.PreconditionError, {"subject": "i"}),
+    (lambda: lk.privatize(lk.make_kernel("{[i,j]: 0<=i,j<4}", "<> t = 2*x[i] \ny[i,j] = t"), "j", "t"),
+     lk.PreconditionError, {"subject": "t"}),
+    (lambda: lk.fix_parameters(twice(), m=4), lk.UnknownNameError, {"kind": "value argument", "name": "m"}),
+    (lambda: lk.fix_parameters(twice(), x=4), lk.UnknownNameError, {"kind": "value argument", "name": "x"}),
+    (lambda: lk.fix_parameters(twice(), n=4.5), lk.PreconditionError, {"subject": "n"}),       # type: ignore[arg-type]
+    (lambda: lk.fix_parameters(lk.assume(twice(), "n >= 8"), n=4), lk.PreconditionError, {"subject": "n"}),
+    (lambda: lk.assume(twice(), "n >="), lk.PreconditionError, {"subject": "n >="}),
+    (lambda: lk.assume(twice(), "q >= 1"), lk.PreconditionError, {"subject": "q >= 1"}),
+    (lambda: lk.assume(lk.assume(twice(), "n >= 8"), "n <= 4"), lk.PreconditionError, {"subject": "n <= 4"}),
+    (lambda: lk.set_options(twice(), fulltiles=False), lk.UnknownNameError,
+     {"kind": "option", "name": "fulltiles", "close": ("full_tiles",)}),
+    (lambda: lk.set_options(twice(), full_tiles=1), lk.PreconditionError, {"subject": "full_tiles"}),
+])
+def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, object]) -> None:
+    with pytest.raises(lk.LoopkitError) as caught:
+        call()                                                     # type: ignore[operator]
+    assert type(caught.value) is error, caught.value
+    assert {f: getattr(caught.value, f) for f in fields} == fields

@@ -1,0 +1,291 @@
+"""add_prefetch, precompute, extract_subst, expand_subst."""
+from __future__ import annotations
+
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.tags import AutoLocalTag, UnrollTag
+from loopkit.poly.sets import InstanceSet
+from tests.language.outline import outline, text
+from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, stencil, triangle, twice, two_loops
+from tests.transform.same import assert_domain, assert_same, step
+
+
+def mapped_stencil() -> lk.LoopKernel:
+    return lk.split_iname(stencil(), "i", 8, outer_tag="g.0", inner_tag="l.0")
+
+
+def split_matvec() -> lk.LoopKernel:
+    return lk.split_iname(matvec(), "k", 4)
+
+
+def with_rule() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i,j]: 0<=i<16 and 0<=j<m}", "f(s) := x[s]*x[s+1]\ny[i,j] = f(i)*z[j] + f(i+2)")
+    return lk.add_dtypes(knl, {"x,z": F32})
+
+
+# {{{ add_prefetch
+
+def test_the_copy_spans_the_halo() -> None:
+    knl = step(mapped_stencil(), lk.add_prefetch, "a", "i_inner")
+    assert outline(knl) == text("""
+        for i_outer
+          for a_dim_0
+            a_fetch_rule: a_fetch[a_dim_0] = a[8*i_outer + a_dim_0 + -1]
+          for i_inner
+            insn: y[8*i_outer + i_inner] = a_fetch[i_inner] + 2*a_fetch[i_inner + 1] + a_fetch[i_inner + 2]
+        """)
+    assert knl.temporaries["a_fetch"].shape == (10,)
+    assert knl.tags["a_dim_0"] == AutoLocalTag()
+    for n in (2, 3, 9, 10, 37):
+        assert_same(stencil(), knl, n=n)
+
+
+def test_only_what_is_read_is_copied() -> None:
+    knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner")
+    first, _ = lk.fix_parameters(knl, n=12).domains_text.split("\n")
+    assert_domain(lk.fix_parameters(knl, n=12), first,
+                  "{ [i_outer, i_inner] : 0 <= i_inner < 8 and 1 <= 8i_outer + i_inner < 11 }")
+    copied = {(o, a) for o in range(3) for a in range(10)
+              if any(1 <= 8*o + i < 11 and 0 <= a - i <= 2 for i in range(8))}
+    assert {(o, a) for o in range(3) for a in range(10) if holds(first, o, a)} == copied
+
+
+def holds(domain: str, i_outer: int, a_dim_0: int) -> bool:
+    point = InstanceSet.parse(f"{{ [i_outer, a_dim_0] : i_outer = {i_outer} and a_dim_0 = {a_dim_0} }}")
+    return point.is_subset(InstanceSet.parse(domain))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["tags_first", "tags_last"])
+def test_tags_come_before_or_after(before: bool) -> None:
+    tags = {"i_outer": "g.1", "j_outer": "g.0", "i_inner": "l.1", "j_inner": "l.0"}
+    knl = lk.split_iname(lk.split_iname(lk.split_iname(matmul(), "i", 4), "j", 8), "k", 2)
+    if before:
+        knl = lk.tag_inames(knl, tags)
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    knl = lk.add_prefetch(knl, "b", ["k_inner", "j_inner"])
+    if not before:
+        knl = lk.tag_inames(knl, tags)
+    for sizes in ({"n": 1, "m": 1, "l": 1}, {"n": 5, "m": 11, "l": 7}, {"n": 8, "m": 8, "l": 4}):
+        assert_same(matmul(), knl, **sizes)
+
+
+def test_the_copy_stands_in_the_innermost_loop_that_it_depends_on() -> None:
+    knl = step(split_matvec(), lk.add_prefetch, "a", "k_inner", default_tag=None)
+    assert outline(knl) == text("""
+        for i
+          insn.k.init: acc_k = neutral(sum)
+          for k_outer
+            for a_dim_1
+              a_fetch_rule: a_fetch[a_dim_1] = a[i, 4*k_outer + a_dim_1]
+            for k_inner
+              insn.k.update: acc_k sum= a_fetch[k_inner]*x[4*k_outer + k_inner]
+          insn: y[i] = acc_k
+        """)
+    assert_same(matvec(), knl, n=5, m=11)
+
+
+def test_a_loop_on_which_nothing_depends_is_sunk() -> None:
+    knl = step(split_matvec(), lk.add_prefetch, "x", "k_inner", default_tag=None)
+    assert "i" not in knl.statement("x_fetch_rule").inames
+    assert knl.temporaries["x_fetch"].shape == (4,)
+    assert_same(matvec(), knl, n=5, m=11)
+
+
+def test_the_place_can_be_given() -> None:
+    knl = step(split_matvec(), lk.add_prefetch, "x", "k_inner", default_tag=None, fetch_outer_inames="i, k_outer")
+    assert knl.statement("x_fetch_rule").inames[:2] == ("i", "k_outer")
+    assert_same(matvec(), knl, n=5, m=11)
+
+
+def test_names_can_be_given() -> None:
+    knl = step(split_matvec(), lk.add_prefetch, "a", "k_inner", default_tag="unr", temporary_name="row",
+               dim_arg_names=["c"], prefetch_insn_id="load")
+    assert knl.statement("load").inames == ("i", "k_outer", "c")
+    assert knl.tags["c"] == UnrollTag()
+    assert "row" in knl.temporaries
+    assert_same(matvec(), knl, n=5, m=11)
+
+
+def test_nothing_swept_copies_one_element() -> None:
+    knl = step(scaled_matrix(), lk.add_prefetch, "x")
+    assert knl.temporaries["x_fetch"].shape == ()
+    assert_same(scaled_matrix(), knl, n=3, m=4)
+
+
+def test_prefetch_of_a_temporary() -> None:
+    knl = lk.split_iname(two_loops(), "i", 4, within="second")
+    knl = step(knl, lk.add_prefetch, "t", "i_inner", within="second", default_tag=None)
+    assert knl.temporaries["t_fetch"].shape == (4,)
+    assert_same(two_loops(), knl, n=13)
+
+
+def test_prefetch_of_a_prefetch() -> None:
+    knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner")
+    knl = step(knl, lk.add_prefetch, "a_fetch", temporary_name="a_own", default_tag="unr")
+    assert knl.temporaries["a_own"].shape == (3,)
+    assert_same(stencil(), knl, n=21)
+
+
+def test_prefetch_through_a_rule_writes_it_out() -> None:
+    knl = step(with_rule(), lk.add_prefetch, "x", "i", default_tag=None)
+    assert not knl.substitutions
+    assert knl.temporaries["x_fetch"].shape == (19,)
+    assert_same(with_rule(), knl, m=5)
+
+
+def test_a_box_larger_than_what_is_read_where_nothing_writes() -> None:
+    """A star's footprint is filled up to a box: its copy needs no disjunctions."""
+    plain = lk.make_kernel("{[i,j]: 1<=i<n-1 and 1<=j<n-1}", "y[i,j] = a[i-1,j] + a[i+1,j] - a[i,j-1] - a[i,j+1]")
+    plain = lk.add_dtypes(plain, {"a": F32})
+    knl = lk.split_iname(lk.split_iname(plain, "i", 4), "j", 4)
+    knl = lk.add_prefetch(knl, "a", "i_inner, j_inner")
+    assert " or " not in knl.domains_text
+    for n in (3, 6, 11):
+        assert_same(plain, knl, n=n)
+
+
+@pytest.mark.parametrize("space", ["local", "global"])
+def test_the_address_space_can_be_given(space: str) -> None:
+    knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_address_space=space)
+    assert_same(stencil(), knl, n=37)
+
+
+def test_an_address_space_that_cannot_serve_is_refused_in_lowering() -> None:
+    knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_address_space="private")
+    with pytest.raises(lk.StorageError, match="reads in another thread") as caught:
+        lk.lower(knl)
+    assert caught.value.subject == "a_fetch"
+    assert caught.value.hint == "set_temporary_address_space(knl, 'a_fetch', 'local')"
+
+# }}}
+
+
+# {{{ precompute
+
+def test_precompute() -> None:
+    knl = step(with_rule(), lk.precompute, "f", "i", default_tag=None)
+    assert outline(knl) == text("""
+        for f_dim_0
+          f_0_rule: f_0[f_dim_0] = x[f_dim_0]*x[f_dim_0 + 1]
+        for i
+          for j
+            insn: y[i, j] = f_0[i]*z[j] + f_0[i + 2]
+        """)
+    assert not knl.substitutions
+    assert_same(with_rule(), knl, m=5)
+
+
+def test_precompute_over_the_threads() -> None:
+    knl = lk.split_iname(with_rule(), "j", 8, outer_tag="g.0", inner_tag="l.0")
+    knl = step(knl, lk.precompute, "f", "i")
+    for m in (1, 8, 17):
+        assert_same(with_rule(), knl, m=m)
+
+
+def test_precompute_takes_names() -> None:
+    knl = step(with_rule(), lk.precompute, "f", "i", precompute_inames=["q"], temporary_name="table",
+               compute_insn_id="fill", default_tag=None, precompute_outer_inames=())
+    assert knl.statement("fill").inames == ("q",)
+    assert knl.temporaries["table"].shape == (18,)
+    assert_same(with_rule(), knl, m=5)
+
+
+def test_precompute_of_a_rule_without_arguments() -> None:
+    plain = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "f := 2*x[i]\ny[i,j] = f*z[j] + f")
+    plain = lk.add_dtypes(plain, {"x,z": F32})
+    knl = step(plain, lk.precompute, "f", default_tag=None)
+    assert knl.statement("f_0_rule").inames == ("i",)
+    assert_same(plain, knl, n=3, m=4)
+
+# }}}
+
+
+# {{{ extract_subst, expand_subst
+
+def test_extract_subst_names_what_matches() -> None:
+    knl = step(stencil(), lk.extract_subst, "load", "a[s]", "s")
+    assert "y[i] = load(i - 1) + 2*load(i) + load(i + 1)" in str(knl)
+    assert_same(stencil(), knl, n=9)
+
+
+def test_extract_then_precompute_is_a_prefetch() -> None:
+    knl = lk.precompute(lk.extract_subst(mapped_stencil(), "load", "a[s]", "s"), "load", "i_inner")
+    assert_same(stencil(), knl, n=29)
+
+
+def test_extract_within_one_statement() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {id=A}\nz[i] = 3*x[i] {id=B}"), {"x": F32})
+    knl = step(plain, lk.extract_subst, "load", "x[s]", "s", within="B")
+    assert "y[i] = 2*x[i]" in str(knl)
+    assert "z[i] = 3*load(i)" in str(knl)
+    assert_same(plain, knl, n=4)
+
+
+def test_a_parameter_that_stands_twice_matches_one_thing() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]*x[i] + x[i]*x[i+1]"), {"x": F32})
+    knl = lk.extract_subst(plain, "square", "x[s]*x[s]", "s")
+    assert "square(i) + x[i]*x[i + 1]" in str(knl)
+    assert_same(plain, knl, n=4)
+
+
+def test_expand_subst_writes_rules_out() -> None:
+    knl = step(with_rule(), lk.expand_subst)
+    assert not knl.substitutions
+    assert_same(with_rule(), knl, m=5)
+
+
+def test_expand_one_rule_of_two() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "f(s) := 2*x[s]\ng(s) := f(s) + 1\ny[i] = g(i) + f(i)"),
+                          {"x": F32})
+    knl = step(plain, lk.expand_subst, "f")
+    assert list(knl.substitutions) == ["g"]
+    assert_same(plain, knl, n=5)
+    assert_same(plain, lk.expand_subst(plain), n=5)
+
+
+def test_expand_of_an_extract_gives_the_expressions_back() -> None:
+    assert outline(lk.expand_subst(lk.extract_subst(twice(), "f", "x[s]", "s"))) == outline(twice())
+
+# }}}
+
+
+@pytest.mark.parametrize(("call", "error", "fields"), [
+    (lambda: lk.add_prefetch(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array", "name": "q"}),
+    (lambda: lk.add_prefetch(twice(), "x", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
+    (lambda: lk.add_prefetch(twice(), "y", "i"), lk.PreconditionError, {"subject": "y"}),
+    (lambda: lk.add_prefetch(twice(), "x", "i"), lk.PreconditionError, {"subject": "i"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_name="y"), lk.NameConflictError,
+     {"subject": "y"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", dim_arg_names=["n"]), lk.NameConflictError,
+     {"subject": "n"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", dim_arg_names=[]), lk.PreconditionError,
+     {"subject": "a"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", fetch_outer_inames="q"), lk.UnknownNameError,
+     {"kind": "iname", "name": "q"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", within="nothing"), lk.UnknownNameError,
+     {"kind": "statement", "name": "nothing"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", default_tag="auto"), lk.PreconditionError,
+     {"subject": "auto"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_address_space="constant"),
+     lk.PreconditionError, {"subject": "constant"}),
+    (lambda: lk.add_prefetch(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[idx[i]]"), "x", "i"), lk.PreconditionError,
+     {"subject": "x"}),
+    (lambda: lk.add_prefetch(lk.split_iname(lk.split_iname(triangle(), "i", 4), "j", 4), "x", "i_inner"),
+     lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.add_prefetch(lk.make_kernel("{[i,j]: 0<=i,j<n}", "y[i] = x[i]\nz[j] = x[j]"), "x"), lk.ScheduleError,
+     {"subject": "x"}),
+    (lambda: lk.precompute(with_rule(), "g", "i"), lk.UnknownNameError, {"kind": "substitution rule", "name": "g"}),
+    (lambda: lk.precompute(with_rule(), "f", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
+    (lambda: lk.precompute(with_rule(), "f", "i", temporary_name="z"), lk.NameConflictError, {"subject": "z"}),
+    (lambda: lk.extract_subst(twice(), "y", "x[s]", "s"), lk.NameConflictError, {"subject": "y"}),
+    (lambda: lk.extract_subst(twice(), "f", "w[s]", "s"), lk.PreconditionError, {"subject": "w[s]"}),
+    (lambda: lk.extract_subst(twice(), "f", "x[i]", "s"), lk.PreconditionError, {"subject": "s"}),
+    (lambda: lk.extract_subst(twice(), "f", "x[", "s"), lk.ParseError, {"line": 1, "column": 2}),
+    (lambda: lk.expand_subst(with_rule(), "g"), lk.UnknownNameError, {"kind": "substitution rule", "name": "g"}),
+])
+def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, object]) -> None:
+    with pytest.raises(lk.LoopkitError) as caught:
+        call()                                                     # type: ignore[operator]
+    assert type(caught.value) is error, caught.value
+    assert {f: getattr(caught.value, f) for f in fields} == fields
