@@ -18,6 +18,7 @@ from loopkit.lowering.binding import Launch
 from loopkit.lowering.storage import Storage, axis_inames
 from loopkit.poly.relations import (
     carried_at,
+    cells,
     equal_coordinates,
     in_one_iteration,
     in_time_order,
@@ -143,8 +144,11 @@ def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: M
 
 
 def _cells(a: Access, storage: Storage) -> Map:
-    return restrict(subscript_relation(a.domain.inames, storage.subscripts(a.subscripts)), a.domain) \
-        if a.affine else a.relation
+    """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
+    inames = a.domain.inames
+    if a.affine:
+        return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
+    return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
 
 
 def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:

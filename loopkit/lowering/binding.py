@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import iname_extent, iname_range
+from loopkit.analysis.legality import iname_extent, iname_points, iname_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -175,11 +175,19 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
     result: dict[str, Expression] = {}
     for x in reversed(inames[1:]):
         low, _ = iname_range(knl, x)
-        extent = iname_extent(knl, x)
+        extent = _divisor(knl, x)
         result[x] = add(remainder(rest, extent), low)
         rest = floor_div(rest, extent)
     result[inames[0]] = add(rest, iname_range(knl, inames[0])[0])
     return dict(reversed(result.items()))
+
+
+def _divisor(knl: LoopKernel, iname: str) -> Expression:
+    """The extent of *iname*, or 1 where it has no values: a block may be there all the same, for other statements."""
+    extent = iname_extent(knl, iname)
+    if isinstance(extent, int) or knl.assumptions.is_subset(iname_points(knl, iname).set.params()):
+        return extent
+    return p.Max((1, extent))
 
 
 def _require_one_packing(packings: dict[str, tuple[str, ...]], inames: tuple[str, ...]) -> bool:

@@ -1,23 +1,24 @@
-"""Statements whose values nothing reads leave the kernel before storage is settled."""
+"""Statements that never run, or whose values nothing reads, leave the kernel before storage is settled."""
 from __future__ import annotations
 
-from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.accesses import accesses_of, analysis_domain
 from loopkit.analysis.dependences import dependences
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 
 
 def without_dead_statements(knl: LoopKernel) -> LoopKernel:
-    """*knl* without writes to temporaries that no other statement reads."""
+    """*knl* without statements that have no instance, and without writes to temporaries that no other one reads."""
     while True:
         read = _read_by_others(knl)
-        dead = frozenset(s.id for s in knl.statements if s.written in knl.temporaries and s.written not in read)
+        dead = frozenset(s.id for s in knl.statements if analysis_domain(knl, s).is_empty()
+                         or (s.written in knl.temporaries and s.written not in read))
         if not dead:
             return knl
         source = knl
         tree = _without(knl.tree, dead)
         if tree is None:
-            return knl                      # nothing else is there; keep what was written
+            tree = Seq(())
         kept = frozenset(leaves(tree))
         knl = knl.copy(
             statements=tuple(s for s in knl.statements if s.id in kept), tree=tree,
