@@ -30,6 +30,8 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             own.add(node.name)
             children.append(node)
             continue
+        for x in _loop_names(node):
+            known.pop(x, None)          # a constant of a loop's name is not meant again behind that loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
             if isinstance(new, If) and isinstance(last, If) and new.condition == last.condition \
@@ -40,6 +42,22 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             else:
                 children.append(new)
     return Block(tuple(children))
+
+
+def _loop_names(node: Node) -> frozenset[str]:
+    """The inames of the loops in *node*."""
+    match node:
+        case For():
+            return _loop_names(node.body) | {node.iname}
+        case If():
+            parts = (node.then,) if node.otherwise is None else (node.then, node.otherwise)
+            return frozenset().union(*map(_loop_names, parts))
+        case Region():
+            return _loop_names(node.body)
+        case Block():
+            return frozenset().union(*map(_loop_names, node.children)) if node.children else frozenset()
+        case _:
+            return frozenset()
 
 
 def assigned(block: Block) -> frozenset[str]:

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import Dependence, dependences
-from loopkit.analysis.legality import iname_extent, iname_range, packed_coordinate
+from loopkit.analysis.legality import across_blocks, iname_extent, iname_range, packed_coordinate
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ShapeError, StorageError, instance_text
@@ -28,7 +28,7 @@ from loopkit.kernel.tree import Path, meeting, paths
 from loopkit.lowering.schedule import Schedule
 from loopkit.poly.affine import subtract
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, differing, injective_given, restrict, smallest_pair
+from loopkit.poly.relations import cells, differing, injective_given, restrict, same_element, smallest_pair
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -257,6 +257,8 @@ def _prove(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], fl
     """:raises StorageError: in the order that runs, some read would find another value."""
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return
+    if space is AddressSpace.GLOBAL:
+        _require_one_block_a_cell(knl, t, accesses, places, lead)
     # an update keeps the value that its reduction's init began
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
     axes = _axes(knl, accesses, space)
@@ -278,6 +280,33 @@ def _prove(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], fl
         lost = relation.subtract(found[pair]) if pair in found else relation
         if pair[0] not in updates and not lost.is_empty():
             _refuse(knl, t, space, pair, lost)
+
+
+def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
+                              places: Mapping[str, tuple[int, Path]], lead: tuple[str, ...]) -> None:
+    """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
+    for a in accesses:
+        for b in accesses:
+            if not a.is_write or places[a.statement][0] != places[b.statement][0]:
+                continue
+            pairs = same_element(_global_cells(a, lead), _global_cells(b, lead))
+            apart = across_blocks(knl, Dependence("output" if b.is_write else "flow", t.name, a.statement, b.statement,
+                                                  pairs))
+            if apart is not None:
+                _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
+                        "writes" if b.is_write else "reads")
+
+
+def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
+    inames = a.domain.inames
+    if missing := [x for x in lead if x not in inames]:
+        raise _outside_of(a, missing[0])
+    return a.relation.flat_range_product(restrict(cells(inames, [p.Variable(x) for x in lead]), a.domain))
+
+
+def _outside_of(a: Access, iname: str) -> StorageError:
+    return StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{iname}' that keeps its values "
+                        "apart.", subject=a.array)
 
 
 def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
@@ -302,13 +331,14 @@ def _is_update(s: Statement) -> bool:
     return s.reduction is not None and s.combine is not None
 
 
-def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map) -> None:
+def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,
+            then: str = "reads") -> None:
     writer, reader = (knl.statement_by_id[s] for s in pair)
     params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     raise StorageError(
         f"The {space} cells of '{t.name}' cannot hold all values that are alive at once: the value that "
-        f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} reads "
+        f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} {then} "
         f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=t.name,
         hint=f"privatize '{t.name}' over the loop between them, or keep the two in one loop")
 
@@ -351,8 +381,7 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
     launch, way = places[a.statement]
     inames = a.domain.inames
     if missing := [x for x in lead if x not in inames]:
-        raise StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{missing[0]}' that keeps "
-                           "its values apart.", subject=a.array)
+        raise _outside_of(a, missing[0])
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
     for kind, axis in axes:
         own = axis_inames(knl, inames, kind).get(axis)
