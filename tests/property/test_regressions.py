@@ -1,0 +1,121 @@
+"""Programs that came out wrong once, each the smallest of its kind; a random search found them."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.lowering.pipeline import Lowered
+from tests.property.machine import execute
+
+Kernel = lk.LoopKernel
+
+
+@dataclass(frozen=True)
+class Program:
+    """A kernel, what is done to it, and shapes of its float64 arrays.
+
+    :ivar refused: the error that the pipeline or its lowering ends in, where it must.
+    """
+
+    domains: list[str]
+    text: str
+    arrays: Mapping[str, tuple[int, ...]]
+    transformed: Callable[[Kernel], Kernel]
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    refused: type[lk.LoopkitError] | None = None
+
+    def kernel(self) -> Kernel:
+        data = [lk.GlobalArg(name, np.float64) for name in self.arrays]
+        return lk.make_kernel(self.domains, self.text, [*data, "..."])
+
+
+def _renamed(knl: Kernel) -> Kernel:
+    return lk.tag_inames(lk.rename_argument(knl, "a", "q"), "i:l.0, j:l.0")
+
+
+def _halves(knl: Kernel, iname: str) -> Kernel:
+    return lk.split_iname(knl, iname, 2, outer_tag="g.0", inner_tag="l.0")
+
+
+def _copied_by_one_block(knl: Kernel) -> Kernel:
+    knl = lk.split_iname(knl, "i", 2, outer_tag="g.1", inner_tag="l.1")
+    return lk.add_prefetch(knl, "z", [], default_tag="for", fetch_outer_inames=[])
+
+
+def _expanded_and_split(knl: Kernel) -> Kernel:
+    knl = lk.set_temporary_address_space(knl, "acc_s", "global")
+    return lk.tag_inames(lk.split_iname(knl, "k", 2), {"k_outer": "l.0"})
+
+
+PROGRAMS = {
+    "statements outside of a mapped loop without iterations": Program(
+        ["{[j]: 0<=j<n}"], "b[2] = 7\nfor j\n a[j] = x[j]\nend", {"a": (3,), "b": (3,), "x": (3,)},
+        lambda k: _halves(k, "j"), {"n": 0}),
+    "l.auto beside an l iname": Program(
+        ["{[i]: 0<=i<4}", "{[k]: 0<=k<4}"], "for i, k\n c[i, k] = x[k]\nend", {"c": (4, 4), "x": (4,)},
+        lambda k: lk.tag_inames(k, {"i": "l.auto", "k": "l.0"})),
+    "whole iterations behind others": Program(
+        ["{[i]: 0<=i<3}", "[i] -> {[j]: 0<=j<i}", "{[k]: 0<=k<n}"],
+        "for i\n for k\n  for j\n   c[k, j] = x[i]\n  end\n end\nend", {"c": (2, 2), "x": (3,)},
+        lambda k: lk.tag_inames(k, {"j": "l.1"}), {"n": 2}),
+    "a reduction lane beside a row on one axis": Program(
+        ["{[i]: 0<=i<n}", "{[s]: 0<=s<4}"], "for i\n c[i] = c[i] + max(s, x[s])\nend", {"c": (5,), "x": (4,)},
+        lambda k: lk.split_iname(lk.tag_inames(k, {"s": "l.0"}), "i", 3, inner_tag="l.0"), {"n": 5},
+        lk.PreconditionError),
+    "a barrier for a renamed array": Program(
+        ["{[i]: 0<=i<8}", "{[j]: 0<=j<8}"], "a[i] = x[i]\ny[j] = a[7-j]", {"x": (8,), "a": (8,), "y": (8,)}, _renamed),
+    "a value from one block to all": Program(
+        ["{[i]: 0<=i<n}"], "<> t0 = z[2] + z[0]\nc[i] = t0\nc[2] = z[1]", {"c": (5,), "z": (3,)},
+        _copied_by_one_block, {"n": 5}),
+    "a loop that is written out, in an expansion": Program(
+        ["{[k]: 0<=k<5}", "{[s]: 0<=s<4}"], "c[k] = sum(s, x[s])", {"c": (5,), "x": (4,)}, _expanded_and_split),
+    "a replicated read of what one block overwrites": Program(
+        ["{[i]: 0<=i<8}"], "<> t = c[0]\na[i] = t\nc[0] = 5", {"c": (1,), "a": (8,)},
+        lambda k: lk.tag_inames(k, "i:g.0")),
+    "two inames on one empty axis": Program(
+        ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\nend\na[0] = x[0]", {"c": (1, 1), "x": (1,), "a": (1,)},
+        lambda k: lk.split_iname(_halves(k, "i"), "j", 2, outer_tag="g.0", inner_tag="l.0"), {"n": 0}),
+    "blocks that write one cell of a temporary": Program(
+        ["{[i]: 0<=i<n}", "{[k]: 0<=k<2}"], "for k, i\n <> w[i] = x[k]\nend\na[0] = w[0] {if=x[0] > 0}",
+        {"x": (2,), "a": (1,)}, lambda k: lk.tag_inames(k, {"k": "g.0"}), {"n": 3}, lk.StorageError),
+    "guards of a domain with holes on blocks": Program(
+        ["{[i]: 0<=i<n and exists k: i=2*k}"], "a[i] = x[i]", {"a": (9,), "x": (9,)},
+        lambda k: lk.tag_inames(k, "i:g.0"), {"n": 9}),
+    "equal conditions around a change of what they read": Program(
+        ["{[i]: 0<=i<4}"], "for i\n y[i] = -y[i] {if=y[i] > 0}\n z[i] = 1 {if=y[i] > 0}\nend",
+        {"y": (4,), "z": (4,)}, lambda k: lk.tag_inames(k, "i:l.0")),
+    "a copy of what its reader overwrites": Program(
+        ["{[i]: 0<=i<4}"], "c[i] = c[i] + 1", {"c": (4,)},
+        lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "c", ["i"], default_tag="unr")),
+    "an empty statement in an unrolled loop": Program(
+        ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\n c[j, i] = 2 {if=i != i}\nend", {"c": (3, 3), "x": (3,)},
+        lambda k: lk.split_iname(k, "i", 2, inner_tag="unr"), {"n": 3}),
+}
+
+
+def run(knl: Kernel, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> Mapping[str, np.ndarray]:
+    lowered = lk.lower(knl)
+    assert isinstance(lowered, Lowered)
+    str(lk.generate_code(knl, target="cuda"))
+    return execute(lowered, arrays, sizes, random.Random(1))
+
+
+@pytest.mark.parametrize("program", PROGRAMS.values(), ids=PROGRAMS.keys())
+def test_what_was_wrong_is_right(program: Program) -> None:
+    arrays = {name: np.arange(1.0, 1 + np.prod(shape)).reshape(shape) for name, shape in program.arrays.items()}
+    reference = program.kernel()
+    if program.refused is not None:
+        with pytest.raises(program.refused):
+            lk.lower(program.transformed(reference))
+        return
+    transformed = program.transformed(reference)
+    expected = run(reference, arrays, program.sizes)
+    names = dict(zip((a.name for a in reference.arguments), (a.name for a in transformed.arguments), strict=True))
+    found = run(transformed, {names[k]: v for k, v in arrays.items()}, program.sizes)
+    for name in program.arrays:
+        np.testing.assert_array_equal(found[names[name]], expected[name])
