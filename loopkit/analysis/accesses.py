@@ -91,12 +91,6 @@ def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     return found
 
 
-def read_names(knl: LoopKernel) -> frozenset[str]:
-    """Arrays and temporaries that some statement reads."""
-    return frozenset(name for name, accesses in accesses_by_array(knl).items()
-                     if any(not a.is_write for a in accesses))
-
-
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
     """The parameters of *domain* that are temporaries: bounds read from memory."""
     return tuple(x for x in domain.params if x in knl.temporaries)

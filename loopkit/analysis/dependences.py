@@ -189,6 +189,25 @@ def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
 
 
+def needed_inputs(knl: LoopKernel) -> frozenset[str]:
+    """The arrays of which some element is read that the kernel has not certainly written before."""
+    result = set()
+    for array, accesses in accesses_by_array(knl).items():
+        if array not in knl.array_args or all(a.is_write for a in accesses):
+            continue
+        flows = list(_value_flow(knl, accesses)) if array in knl.written_names else []
+        for i, a in enumerate(accesses):
+            if a.is_write:
+                continue
+            unwritten = a.domain.set
+            for source, sink, _, relation in flows:
+                if sink == i and accesses[source].certain and accesses[source].affine:
+                    unwritten = unwritten.subtract(relation.range())
+            if not a.affine or not unwritten.is_empty():
+                result.add(array)
+    return frozenset(result)
+
+
 def _explicit(knl: LoopKernel) -> Iterator[Dependence]:
     """What ``dep=`` orders: instances that agree in the inames of both statements."""
     for sink in knl.statements:

@@ -91,13 +91,16 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
     def like(arg: GlobalArg) -> str | None:
         if arg.name not in knl.written_names or arg.shape is not None or len(patterns[arg.name]) != 1:
             return None
-        if not any(leaves_a_margin(a.domain, s) for a in by_array[arg.name] if a.affine for s in a.subscripts):
-            return None                     # written from its first element on: as large as that
+        margin = any(leaves_a_margin(a.domain, s) for a in by_array[arg.name] if a.affine for s in a.subscripts)
         if any(not a.is_write for a in by_array[arg.name]):
             return None
         return next((other for other in sorted(knl.array_args)
                      if other not in knl.written_names and knl.array_args[other].shape is None
-                     and patterns[other] == patterns[arg.name] and holds(other, by_array[arg.name])), None)
+                     and patterns[other] == patterns[arg.name] and (margin or elements(other) == elements(arg.name))
+                     and holds(other, by_array[arg.name])), None)
+
+    def elements(name: str) -> set[object]:
+        return {a.subscripts for a in by_array.get(name, ())}
 
     def holds(other: str, accesses: Sequence[Access]) -> bool:
         shape = array_shapes(knl)[other]

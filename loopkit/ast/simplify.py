@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -42,6 +43,51 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             else:
                 children.append(new)
     return Block(tuple(children))
+
+
+def without_unused_names(block: Block) -> Block:
+    """*block* without constants that nothing behind them mentions."""
+    return _used(block, frozenset())[0]
+
+
+def _used(block: Block, behind: frozenset[str]) -> tuple[Block, frozenset[str]]:
+    """*block* without unused constants, and the names that it mentions; *behind*: those that are mentioned later."""
+    kept: list[Node] = []
+    names: set[str] = set()
+    for node in reversed(block.children):
+        if isinstance(node, Define):
+            if node.name not in names and node.name not in behind:
+                continue
+            names |= variables(node.value)
+        else:
+            node, own = _used_in(node, behind | names)
+            names |= own
+        kept.append(node)
+    return Block(tuple(reversed(kept))), frozenset(names)
+
+
+def _used_in(node: Node, behind: frozenset[str]) -> tuple[Node, frozenset[str]]:
+    match node:
+        case For():
+            body, names = _used(node.body, frozenset())
+            return replace(node, body=body), names | variables(node.start) | variables(node.stop)
+        case If():
+            then, names = _used(node.then, frozenset())
+            names |= variables(node.condition)
+            if node.otherwise is None:
+                return replace(node, then=then), names
+            otherwise, others = _used(node.otherwise, frozenset())
+            return replace(node, then=then, otherwise=otherwise), names | others
+        case Region():
+            # its constants are seen by the regions behind it where the region is printed without braces
+            body, names = _used(node.body, behind)
+            return Region(body), names
+        case Block():
+            return _used(node, frozenset())
+        case Assign():
+            return node, variables(node.target) | variables(node.value)
+        case _:
+            return node, frozenset()
 
 
 def _loop_names(node: Node) -> frozenset[str]:

@@ -9,7 +9,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import iname_points
 from loopkit.ast.nodes import Array, Block, Function, If, Program
-from loopkit.ast.simplify import simplified
+from loopkit.ast.simplify import simplified, without_unused_names
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -33,6 +33,7 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     body = simplified(_versions(knl, launch, storages, level))
     if knl.options.textual_unroll:
         body = simplified(Block((written_out(body),)))
+    body = without_unused_names(body)
     return Function(launch.name, launch.extents, launch.coordinates,
                     tuple(_arrays(knl, launch, storages)), body)
 

@@ -85,7 +85,7 @@ class CallPlan:
 
     def __init__(self, knl: LoopKernel) -> None:
         shapes = stages.array_shapes(knl)
-        reads, writes = stages.read_names(knl), knl.written_names
+        reads, writes = stages.needed_inputs(knl), knl.written_names
         like = stages.output_shape_like(knl)
         self.kernel = knl.name
         self.arrays = tuple(_array_plan(a, shapes[a.name], reads, writes, like.get(a.name))

@@ -174,7 +174,7 @@ class CompiledKernel:
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
         """The kernel with *dtypes*, first for what it reads: an output's dtype follows from that where it can."""
-        reads, writes = stages.read_names(self.kernel), self.kernel.written_names
+        reads, writes = stages.needed_inputs(self.kernel), self.kernel.written_names
         typed = stages.with_dtypes(self.kernel, {k: v for k, v in dtypes.items() if k in reads or k not in writes})
         typed = stages.with_dtypes(typed, {k: dtypes[k] for k in stages.unknown_dtypes(typed) if k in dtypes})
         for name in stages.unknown_dtypes(typed):

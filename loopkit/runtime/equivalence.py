@@ -81,7 +81,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     shapes = _shapes(typed, ref, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
     written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
-    reads = stages.read_names(typed)
+    reads = stages.needed_inputs(typed)
     length = accumulation_length(typed, sizes)
     if isinstance(ref, LoopKernel):
         # both start from the same contents everywhere, so that an element written by one only is found

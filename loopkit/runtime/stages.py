@@ -7,15 +7,22 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.accesses import read_names
+from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, output_shape_like
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.generate import generate_code
 
-__all__ = ["array_shapes", "generate", "infer_types", "output_shape_like", "read_names", "unknown_dtypes",
-           "with_dtypes"]
+__all__ = [
+    "array_shapes",
+    "generate",
+    "infer_types",
+    "needed_inputs",
+    "output_shape_like",
+    "unknown_dtypes",
+    "with_dtypes",
+]
 
 
 def with_dtypes(knl: LoopKernel, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:

@@ -107,13 +107,17 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     if through:
         kernel = _with_rules_written_out(kernel, through)
 
+    # inames that the rule mentions freely are arguments of it where they sweep
+    free = tuple(x for x in name_list(sweep_inames) if x in variables(rule.expr) and x not in rule.arguments)
+
     def is_use(expr: Expression) -> tuple[Expression, ...] | None:
+        own = tuple(p.Variable(x) for x in free)
         if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
-            return expr.parameters
-        return () if not rule.arguments and expr == p.Variable(subst_use) else None
+            return (*expr.parameters, *own)
+        return own if not rule.arguments and expr == p.Variable(subst_use) else None
     result = staged(kernel, Request(
         f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
-        lambda args: substitute(rule.expr, dict(zip(rule.arguments, args, strict=True))),
+        lambda args: substitute(rule.expr, dict(zip((*rule.arguments, *free), args, strict=True))),
         name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use), precompute_inames,
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.accesses import accesses_of, analysis_domain
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
@@ -20,7 +20,7 @@ from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, nest, seq
 from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
 from loopkit.poly.footprint import Interval, box_hull, joined, swept_interval
-from loopkit.poly.relations import restrict, subscript_relation
+from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.order import with_loop_sunk
 from loopkit.transform.step import matching_statements, require_fresh
@@ -222,7 +222,7 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         return p.Subscript(target, box.offsets(args)) if box.dims else target
     ids = frozenset(s.id for s in readers)
     new = [replace(s, expression=replaced(s.expression)) if s.id in ids else s for s in kernel.statements]
-    tree = _placed(kernel, request, ids, outer, nest(box.dims, Leaf(copy_id)))
+    tree = _placed(kernel, request, ids, outer, nest(box.dims, Leaf(copy_id)), copy.expression)
     at = {s: i for i, s in enumerate(leaves(tree))}
     statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
     temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
@@ -250,6 +250,20 @@ def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Stateme
     return points if written or one_reference else box_hull(points, box.dims)
 
 
+def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
+    """*d* where both touch the element that the copy reads: a reader's other references are not the copy's."""
+    writer = d.source if d.kind == "flow" else d.sink
+    writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
+    value = copy.expression
+    subscripts = value.index_tuple if isinstance(value, p.Subscript) else ()
+    if not writes or not all(a.affine for a in writes):
+        return d
+    read = subscript_relation(copy.inames, subscripts)
+    written = writes[0].subscript_relation
+    pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
+    return replace(d, relation=d.relation.intersect(pairs))
+
+
 def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, readers: Sequence[Statement],
                        moves: Mapping[str, Sequence[Map]]) -> Callable[[], tuple[Dependence, ...]]:
     """What bound the readers binds the copy instead; and the copy's values flow to the readers."""
@@ -273,9 +287,12 @@ def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, re
             if request.moves_only != d.array:
                 result.append(d)
             if d.kind == "flow":
-                result.append(replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id))
+                moved = replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id)
             else:
-                result.append(replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id))
+                moved = replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id)
+            if request.moves_only == d.array:
+                moved = _on_one_element(kernel, moved, copy)
+            result.append(moved)
         # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
         written = {s: kernel.statement_by_id[s].written for s in relations}
         result += [Dependence("anti", written[s], copy.id, s, relation.reverse())
@@ -290,8 +307,8 @@ def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, re
 
 # {{{ the place
 
-def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree
-            ) -> Tree:
+def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree,
+            value: Expression) -> Tree:
     """The tree with *copy* in the innermost loop of *outer*, before the readers; loops in the way are sunk below."""
     tree = kernel.tree
     if outer:
@@ -300,7 +317,9 @@ def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer
         for x in reversed(before[:before.index(outer[-1])]):
             if x not in outer:
                 tree = with_loop_sunk(tree, x, outer[-1], around=readers)
-    placed = _inserted(tree, (), outer, readers, copy)
+    sources = variables(value)
+    writers = frozenset(s.id for s in kernel.statements if s.written in sources)
+    placed = _inserted(tree, (), outer, readers, copy, writers)
     if placed is None:
         raise ScheduleError(f"{request.step}: the readers do not stand in one loop over "
                             f"{', '.join(outer) or 'nothing'}.", subject=request.name,
@@ -308,29 +327,51 @@ def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer
     return placed
 
 
-def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], readers: frozenset[str], copy: Tree
-              ) -> Tree | None:
+def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], readers: frozenset[str], copy: Tree,
+              writers: frozenset[str]) -> Tree | None:
     """*copy* put into the body of the loops *outer* that holds all *readers*; ``None`` if there is none."""
     if set(loops) == set(outer):
-        return _before_readers(tree, readers, copy)
+        return _before_readers(tree, readers, copy, writers)
     match tree:
         case Loop(iname, body) if iname in outer and readers <= set(leaves(body)):
-            inner = _inserted(body, (*loops, iname), outer, readers, copy)
+            inner = _inserted(body, (*loops, iname), outer, readers, copy, writers)
             return None if inner is None else Loop(iname, inner)
         case Seq(children):
             for i, child in enumerate(children):
                 if readers <= set(leaves(child)):
-                    inner = _inserted(child, loops, outer, readers, copy)
+                    inner = _inserted(child, loops, outer, readers, copy, writers)
                     return None if inner is None else seq(*children[:i], inner, *children[i + 1:])
         case Leaf() | Loop() | Barrier():
             pass
     return None
 
 
-def _before_readers(body: Tree, readers: frozenset[str], copy: Tree) -> Tree:
-    """*copy* in *body* right before the first part that holds a reader."""
+def _before_readers(body: Tree, readers: frozenset[str], copy: Tree, writers: frozenset[str]) -> Tree:
+    """*copy* in *body* right before the first part that holds a reader.
+
+    A loop in that part that also holds a writer of what is copied, before the reader, is distributed, so that the
+    copy comes between the two.
+    """
     children = body.children if isinstance(body, Seq) else (body,)
     at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-    return seq(*children[:at], copy, *children[at:])
+    first, second = _parted(children[at], readers, writers)
+    return seq(*children[:at], *([] if first is None else [first]), copy, second, *children[at + 1:])
+
+
+def _parted(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> tuple[Tree | None, Tree]:
+    """*tree* as what must come before a copy, if anything must, and the rest."""
+    match tree:
+        case Loop(iname, body):
+            first, second = _parted(body, readers, writers)
+            return (None, tree) if first is None else (Loop(iname, first), Loop(iname, second))
+        case Seq(children):
+            at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
+            inner, rest = _parted(children[at], readers, writers)
+            if inner is None and all(writers.isdisjoint(leaves(c)) for c in children[:at]):
+                return None, tree
+            return (seq(*children[:at], *([] if inner is None else [inner])) if at or inner is not None else None,
+                    seq(rest, *children[at + 1:]))
+        case _:
+            return None, tree
 
 # }}}

@@ -207,7 +207,7 @@ REFUTED: Mapping[str, Pair] = {
         witness=({}, "insn", {"i": 0}, "a_fetch_rule", {"a_dim_0": 0}, "a", (0,), "flow")),
     "prefetch before the writes of a time step": Pair(
         *REWRITTEN, lambda knl: lk.add_prefetch(knl, "a", "i", within="read", fetch_outer_inames=()),
-        witness=({"T": 1}, "write", {"t": 0, "i": 0}, "a_fetch_rule", {"a_dim_0": 0}, "a", (0,), "flow")),
+        witness=({"T": 2}, "a_fetch_rule", {"a_dim_0": 0}, "write", {"t": 1, "i": 0}, "a", (0,), "anti")),
     "privatizing a value that is left for the next": Pair(
         "{[i]: 0<=i<8}", "for i\n a[i] = t {id=use}\n t = b[i] {id=set}\nend",
         lambda knl: lk.privatize(knl, "i", "t"), kernel_data=(lk.TemporaryVariable("t", F32, ()), "..."),

@@ -21,7 +21,7 @@ n, m = p.Variable("n"), p.Variable("m")
 def test_arguments_are_found_in_the_text() -> None:
     knl = make_kernel(LINE, "y[i] = alpha*x[i]\ns = 2\nf(t) := t*w[0]")
     assert knl.arguments == (ValueArg("alpha"), ValueArg("n"), GlobalArg("s", shape=()), GlobalArg("w"),
-                             GlobalArg("x"), GlobalArg("y"))
+                             GlobalArg("x"), GlobalArg("y", shape_like="x"))
 
 
 @pytest.mark.parametrize(("given", "names"), [

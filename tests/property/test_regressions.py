@@ -92,6 +92,14 @@ PROGRAMS = {
     "a copy of what its reader overwrites": Program(
         ["{[i]: 0<=i<4}"], "c[i] = c[i] + 1", {"c": (4,)},
         lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "c", ["i"], default_tag="unr")),
+    "a temporary copied across threads": Program(
+        ["{[i,k]: 0<=i<n and 0<=k<3}"], "for i\n for k\n  <> t[i,k] = x[i,k]*2\n end\n y[i] = sum(k, t[i,k])\nend",
+        {"x": (5, 3), "y": (5,)}, lambda k: lk.add_prefetch(
+            lk.split_iname(k, "i", 2, outer_tag="g.0", inner_tag="l.0"), "t", ["i_inner", "k"]), {"n": 5}),
+    "a copy for two references of one statement": Program(
+        ["{[i,k,q]: 0<=i<n and 0<=k,q<4}"],
+        "for i\n for q\n  <> t[q] = x[i,q]*2\n end\n for k\n  y[i,k] = t[3-k] + t[k]\n end\nend",
+        {"x": (2, 4), "y": (2, 4)}, lambda k: lk.add_prefetch(k, "t", ["k"], default_tag=None), {"n": 2}),
     "an empty statement in an unrolled loop": Program(
         ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\n c[j, i] = 2 {if=i != i}\nend", {"c": (3, 3), "x": (3,)},
         lambda k: lk.split_iname(k, "i", 2, inner_tag="unr"), {"n": 3}),

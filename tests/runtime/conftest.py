@@ -67,7 +67,7 @@ class Workshop:
             self.layouts.append(layout)
             return body(typed, layout) if callable(body) else c_code(typed, layout, shapes, body)
 
-        for replaced, function in (("array_shapes", lambda k: shapes), ("read_names", lambda k: frozenset(reads)),
+        for replaced, function in (("array_shapes", lambda k: shapes), ("needed_inputs", lambda k: frozenset(reads)),
                                    ("output_shape_like", lambda k: like), ("infer_types", lambda k: k),
                                    ("unknown_dtypes", lambda k: [a.name for a in k.arguments if a.dtype is None]),
                                    ("generate", generate)):
