@@ -5,7 +5,7 @@ at every place along it where its target has separate copies, and at coordinate 
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
@@ -52,6 +52,8 @@ class Launch:
     :ivar extents: of each axis that is used, in the kernel's parameters.
     :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
+    :ivar block_ranges: the same for ``g`` inames on axes of a constant number of blocks.
+    :ivar whole: further ``g`` inames of which every block has a value that occurs.
     """
 
     name: str
@@ -60,6 +62,8 @@ class Launch:
     extents: Mapping[str, Expression]
     coordinates: Mapping[str, Expression]
     ranges: Mapping[str, tuple[int, int]]
+    block_ranges: Mapping[str, tuple[int, int]]
+    whole: frozenset[str]
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -117,6 +121,7 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
     ranges = {x: _thread_range(knl, x, use, axis, extents) for use in uses.values()
               for axis, inames in use.items() if axis.startswith("l") for x in inames}
+    block_ranges, whole = _over_blocks(knl, uses.values(), extents)
     if not any(axis.startswith("l") for axis in extents):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
@@ -135,7 +140,25 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole)
+
+
+def _over_blocks(knl: LoopKernel, uses: Iterable[Mapping[str, tuple[str, ...]]], extents: Mapping[str, Expression]
+                 ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
+    """What values the ``g`` inames have over the blocks: constant ranges, and those that occur in every block."""
+    ranges: dict[str, tuple[int, int]] = {}
+    whole: set[str] = set()
+    for use in uses:
+        for axis, inames in use.items():
+            if not axis.startswith("g"):
+                continue
+            for x in inames:
+                if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
+                        and isinstance(iname_range(knl, x)[0], int):
+                    ranges[x] = _thread_range(knl, x, use, axis, extents)
+                elif extents[axis] == _packed_extent(knl, inames):
+                    whole.add(x)
+    return ranges, frozenset(whole)
 
 
 def _never_empty(knl: LoopKernel, s: Statement) -> bool:

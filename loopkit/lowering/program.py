@@ -3,8 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-import pymbolic.primitives as p
-
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import iname_points
@@ -20,7 +18,7 @@ from loopkit.lowering.full_tiles import full_block, full_iterations
 from loopkit.lowering.storage import Storage
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.relations import differing
-from loopkit.poly.sets import interval_of, range_from
+from loopkit.poly.sets import interval_of, range_condition, range_from
 
 
 def build_program(knl: LoopKernel, launches: tuple[Launch, ...], storages: Mapping[str, Storage]) -> Program:
@@ -59,40 +57,23 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
 def _outermost(knl: LoopKernel, launch: Launch) -> Level:
     """What is known in every block: the assumptions, and the ranges of the grid's inames."""
     context = knl.assumptions
-    for x, coordinate in launch.coordinates.items():
+    for x in launch.coordinates:
         if x in launch.ranges:
             continue
         points = iname_points(knl, x)
-        if _fills_axis(launch, coordinate):
+        low = points.constant_range(x)[0]
+        if x in launch.block_ranges:
+            context = context.intersect(range_condition(x, *launch.block_ranges[x]))
+        elif x in launch.whole:
             context = context.intersect(interval_of(points))
-        else:
-            low = points.constant_range(x)[0]
-            if low is not None:
-                context = context.intersect(range_from(x, low))
+        elif low is not None:
+            context = context.intersect(range_from(x, low))
     for axis in GRID:
         if axis in launch.extents:
             context = context.intersect(range_from(axis, 0))
     names = [*(x for x in launch.coordinates if x not in launch.ranges),
              *(axis for axis in GRID if axis in launch.extents), *knl.value_params]
     return Level(frozenset(names), context)
-
-
-def _fills_axis(launch: Launch, coordinate: object) -> bool:
-    """Does an iname run over the whole of its axis, so that each block has a value in its range?"""
-    axes = [axis for axis in GRID if _mentions(coordinate, axis)]
-    return all(not isinstance(launch.extents[axis], p.Max) for axis in axes)
-
-
-def _mentions(expr: object, name: str) -> bool:
-    match expr:
-        case p.Variable():
-            return expr.name == name
-        case p.Sum() | p.Product():
-            return any(_mentions(c, name) for c in expr.children)
-        case p.FloorDiv() | p.Remainder():
-            return _mentions(expr.numerator, name)
-        case _:
-            return False
 
 
 # {{{ declarations

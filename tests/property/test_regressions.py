@@ -92,6 +92,12 @@ PROGRAMS = {
     "a copy of what its reader overwrites": Program(
         ["{[i]: 0<=i<4}"], "c[i] = c[i] + 1", {"c": (4,)},
         lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "c", ["i"], default_tag="unr")),
+    "a grid of constant size with fewer iterations": Program(
+        ["{[i]: 0<=i<n}"], "for i\n a[i] = x[i] {if=i < 4}\nend\nb[1] = x[0]", {"a": (4,), "x": (4,), "b": (2,)},
+        lambda k: lk.tag_inames(k, "i:g.0"), {"n": 1}),
+    "two lengths on one axis of the grid": Program(
+        ["{[i]: 0<=i<3}", "{[j]: 0<=j<5}"], "a[i] = x[i]\nb[j] = x[j]", {"a": (5,), "b": (5,), "x": (5,)},
+        lambda k: lk.tag_inames(k, "i:g.0, j:g.0")),
     "a temporary copied across threads": Program(
         ["{[i,k]: 0<=i<n and 0<=k<3}"], "for i\n for k\n  <> t[i,k] = x[i,k]*2\n end\n y[i] = sum(k, t[i,k])\nend",
         {"x": (5, 3), "y": (5,)}, lambda k: lk.add_prefetch(
