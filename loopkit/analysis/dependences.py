@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
+from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, kills
 from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
@@ -108,7 +108,8 @@ def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    return tuple((a.is_write, a.affine, a.certain, id(a.domain), a.subscripts, way)
+    return tuple((a.is_write, a.affine, a.certain, a.is_write and not a.certain and kills(knl, a, accesses),
+                  id(a.domain), a.subscripts, way)
                  for a, way in zip(accesses, ways, strict=True))
 
 
@@ -153,7 +154,7 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[i
             time.append(("at", position) if iname is None else ("loop", inames.index(iname)))
         # within one instance, the reads come before the write
         time.append(("at", 1 if a.is_write else 0))
-        timed.append(TimedAccess(a.relation, a.is_write, a.affine and a.certain, tuple(time)))
+        timed.append(TimedAccess(a.relation, a.is_write, a.is_write and kills(knl, a, accesses), tuple(time)))
     for source, sink, relation in value_flow(timed):
         yield source, sink, "flow", relation
 

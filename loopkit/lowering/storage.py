@@ -14,7 +14,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, kills
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.legality import across_blocks, iname_extent, iname_range, packed_coordinate
 from loopkit.analysis.order import loops_of
@@ -267,7 +267,7 @@ def _prove(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], fl
         if a.is_write and a.statement in updates:
             continue
         lookers.append(a)
-        timed.append(_timed(knl, a, places, axes, lead))
+        timed.append(_timed(knl, a, places, axes, lead, a.is_write and kills(knl, a, accesses)))
     reads = _reads(lookers)
     wanted = _by_pair((d.source, d.sink, d.relation.intersect_range(reads[d.sink].set))
                       for d in flows if d.sink in reads)
@@ -347,7 +347,7 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
                      places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """One certain write in the readers' own iteration: no other value can come between."""
     writers = {a.statement for a in accesses if a.is_write}
-    if len(writers) != 1 or not all(a.certain and a.affine for a in accesses if a.is_write):
+    if len(writers) != 1 or not all(kills(knl, a, accesses) for a in accesses if a.is_write):
         return False
     writer = next(a for a in accesses if a.is_write)
     launch, way = places[writer.statement]
@@ -376,7 +376,7 @@ def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> l
 
 
 def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
-           axes: Sequence[tuple[type[InameTag], int]], lead: tuple[str, ...]) -> TimedAccess:
+           axes: Sequence[tuple[type[InameTag], int]], lead: tuple[str, ...], must: bool) -> TimedAccess:
     """The access in the order that runs, to cells of all copies of the temporary."""
     launch, way = places[a.statement]
     inames = a.domain.inames
@@ -391,6 +391,6 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
     time: list[tuple[str, int]] = [("at", launch)]
     time += [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname)) for step in way]
     time.append(("at", 1 if a.is_write else 0))
-    return TimedAccess(relation, a.is_write, a.affine and a.certain, tuple(time))
+    return TimedAccess(relation, a.is_write, must, tuple(time))
 
 # }}}

@@ -98,6 +98,23 @@ PROGRAMS = {
     "two lengths on one axis of the grid": Program(
         ["{[i]: 0<=i<3}", "{[j]: 0<=j<5}"], "a[i] = x[i]\nb[j] = x[j]", {"a": (5,), "b": (5,), "x": (5,)},
         lambda k: lk.tag_inames(k, "i:g.0, j:g.0")),
+    "a temporary under a condition that is read from memory": Program(
+        ["{[i]: 0<=i<n}"], "for i\n if x[i] > 2\n  <> t = x[i]\n  y[i] = t*t\n end\nend", {"x": (5,), "y": (5,)},
+        lambda k: lk.split_iname(k, "i", 2, outer_tag="g.0", inner_tag="l.0"), {"n": 5}),
+    "a value that a condition lets through to later iterations": Program(
+        ["{[i]: 0<=i<n}"], "<> t = 0\nfor i\n if x[i] > 2\n  t = x[i]\n end\n y[i] = t*t\nend",
+        {"x": (5,), "y": (5,)}, lambda k: lk.split_iname(k, "i", 2, inner_tag="l.0"), {"n": 5}, lk.LoopkitError),
+    "a flag that changes between a write and its reader": Program(
+        ["{[i]: 0<=i<n}"], """
+        <> t = 0
+        <> flag = x[0] > 0
+        for i
+            t = x[i] {if=flag}
+            flag = x[i] > 2
+            y[i] = t*t {if=flag}
+        end
+        """, {"x": (5,), "y": (5,)}, lambda k: lk.split_iname(k, "i", 2, inner_tag="l.0"), {"n": 5},
+        lk.LoopkitError),
     "a temporary copied across threads": Program(
         ["{[i,k]: 0<=i<n and 0<=k<3}"], "for i\n for k\n  <> t[i,k] = x[i,k]*2\n end\n y[i] = sum(k, t[i,k])\nend",
         {"x": (5, 3), "y": (5,)}, lambda k: lk.add_prefetch(
@@ -126,7 +143,7 @@ def test_what_was_wrong_is_right(program: Program) -> None:
     if program.refused is not None:
         with pytest.raises(program.refused):
             lk.lower(program.transformed(reference))
-        return
+        return                  # by the transformation, or by the lowering of what it made
     transformed = program.transformed(reference)
     expected = run(reference, arrays, program.sizes)
     names = dict(zip((a.name for a in reference.arguments), (a.name for a in transformed.arguments), strict=True))
