@@ -38,8 +38,8 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             if isinstance(new, If) and isinstance(last, If) and new.condition == last.condition \
                     and new.otherwise is None and last.otherwise is None \
                     and not variables(last.condition) & assigned(last.then):
-                joined = Block((*last.then.children, *new.then.children))
-                children[-1] = If(last.condition, simplified(joined, known), None, last.comment)
+                joined = simplified(Block((last.then, new.then)), known)
+                children[-1] = If(last.condition, joined, None, last.comment)
             else:
                 children.append(new)
     return Block(tuple(children))

@@ -122,7 +122,7 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
     ranges = {x: _thread_range(knl, x, use, axis, extents) for use in uses.values()
               for axis, inames in use.items() if axis.startswith("l") for x in inames}
     block_ranges, whole = _over_blocks(knl, uses.values(), extents)
-    if not any(axis.startswith("l") for axis in extents):
+    if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
     cache: dict[tuple[object, ...], InstanceSet] = {}
@@ -177,7 +177,7 @@ def _replicated(knl: LoopKernel, s: Statement, axis: str, storages: Mapping[str,
 
 
 def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Statement]) -> Tree:
-    """Without threads in the block, ``l.auto`` inames are ordinary loops around their statement."""
+    """In a block of one thread, ``l.auto`` inames are ordinary loops around their statement."""
     auto = {s.id: [x for x in s.inames if isinstance(knl.tags.get(x), AutoLocalTag)] for s in statements}
 
     def one(node: Tree) -> Tree:

@@ -89,7 +89,7 @@ class Coder:
     def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Leaf):
             bound = self.launch.statements[tree.statement]
-            if bound.auto and self.launch.threads > 1:
+            if bound.auto:
                 return _Opaque((tree.statement,), lambda domain: spread_over_threads(
                     self.kernel, self.launch, bound, level.inside(domain).context,
                     lambda context: self._guarded_statement(bound, context)))
@@ -113,7 +113,7 @@ class Coder:
         parts: dict[str, _Part] = {}
         code = self._code_tree(tree, level, opaque, _Scope(statements=tuple(leaves(tree))), parts)
         domains = {name: part.domain for name, part in parts.items()}
-        return _as_block(_converted(codegen.generate(code, domains, level.context), parts))
+        return _as_block(_converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name), parts))
 
     def _code_tree(self, tree: Tree, level: Level, opaque: Specials, scope: _Scope,
                    parts: dict[str, _Part]) -> CodeTree:

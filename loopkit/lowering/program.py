@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import iname_points
+from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Block, Function, If, Program
 from loopkit.ast.simplify import simplified, without_unused_names
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Loop, Seq, Tree, has_barrier, leaves, meeting, paths
-from loopkit.lowering.binding import GRID, Launch
+from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import full_block, full_iterations
 from loopkit.lowering.storage import Storage
@@ -32,8 +33,12 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     if knl.options.textual_unroll:
         body = simplified(Block((written_out(body),)))
     body = without_unused_names(body)
-    return Function(launch.name, launch.extents, launch.coordinates,
-                    tuple(_arrays(knl, launch, storages)), body)
+    arrays = tuple(_arrays(knl, launch, storages))
+    function = Function(launch.name, launch.extents, launch.coordinates, arrays, body)
+    kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}
+    own = {a.name for a in arrays if not a.shared}
+    require_well_formed(function, kept.union(knl.argument_by_name), own.union(launch.ranges, BLOCK))
+    return function
 
 
 def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level) -> Block:

@@ -5,7 +5,7 @@ becomes the plain nodes below with the inames as loop variables.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -43,7 +43,7 @@ CodeTree = str | CodeLoop | CodeSeq
 
 @dataclass(frozen=True)
 class ForNode:
-    """``for (iname = start; iname < stop; iname += step)``."""
+    """``for (iname = start; iname < stop; iname += step)``; *iname* is the fresh name of a shifted loop's variable."""
 
     iname: str
     start: Expression
@@ -81,27 +81,30 @@ Node = ForNode | IfNode | CallNode | BlockNode
 # }}}
 
 
-def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> Node:
+def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set,
+             fresh_name: Callable[[str], str]) -> Node:
     """Code that runs exactly the points of *domains*, in the order of *tree*.
 
-    Each loop of *tree* becomes at most one loop.
+    Each loop of *tree* becomes at most one loop. Where leaves of one loop have strides, isl may shift them into one
+    iteration (``j`` and ``j + 1`` for even and odd ones); such a loop counts by a variable of its own.
 
     :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
     :arg context: what is known about the parameters.
+    :arg fresh_name: makes a name that nothing has from a proposal.
     """
     if isinstance(tree, str):
         domain = domains[tree]
         assert not domain.inames
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
-        return block(*(generate(c, domains, context) for c in tree.children))
+        return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
     plain = {name: domain.named(_plain_params(domain.set)) for name, domain in domains.items()}
     schedule = isl.Schedule.read_from_str(isl.DEFAULT_CONTEXT, _schedule_text(tree, plain))
     loops = _loops_of_leaves(tree)
     build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
         _iterators(max(map(len, loops.values()), default=0)))
     back = {_id(name): name for domain in domains.values() for name in domain.params if "." in name}
-    return _convert(build.node_from_schedule(schedule), loops, back)
+    return _Conversion(loops, fresh_name).node(build.node_from_schedule(schedule), back)
 
 
 _ITERATOR = "_loop"
@@ -229,33 +232,76 @@ _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 
 def _kind(node: isl.AstNode) -> isl.ast_node_type:
-    return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int
+    return cast(isl.ast_node_type, node.get_type())      # islpy's stub says int, here and below
 
 
-def _convert(node: isl.AstNode, loops: Mapping[str, tuple[str, ...]], names: Mapping[str, str]) -> Node:
-    """isl's nodes as ours; *names* gives the iname for each of isl's iterators."""
+def _expr_kind(expr: isl.AstExpr) -> isl.ast_expr_type:
+    return cast(isl.ast_expr_type, expr.get_type())
+
+
+@dataclass(frozen=True)
+class _Conversion:
+    """isl's nodes as ours.
+
+    :ivar loops: the inames of the loops around each leaf, outermost first.
+    """
+
+    loops: Mapping[str, tuple[str, ...]]
+    fresh_name: Callable[[str], str]
+
+    def node(self, node: isl.AstNode, names: Mapping[str, str]) -> Node:
+        """*node*; *names* gives the variable for each of isl's iterators."""
+        kind = _kind(node)
+        if kind == _AST.block:
+            children = node.block_get_children()
+            return block(*(self.node(children.get_at(i), names) for i in range(children.n_ast_node())))
+        if kind == _AST.mark:
+            return self.node(node.mark_get_node(), names)
+        if kind == _IF:
+            otherwise = self.node(node.if_get_else(), names) if node.if_has_else() else None
+            return IfNode(_named(node.if_get_cond(), names), self.node(node.if_get_then(), names), otherwise)
+        if kind == _FOR:
+            return self._for(node, names)
+        if kind == _AST.user:
+            call = node.user_get_expr()
+            leaf = _identifier(call.get_op_arg(0))
+            values = tuple(_named(call.get_op_arg(i), names) for i in range(1, call.get_op_n_arg()))
+            return CallNode(leaf.replace("__", "."), values)
+        raise ValueError(f"isl AST node {kind}")
+
+    def _for(self, node: isl.AstNode, names: Mapping[str, str]) -> ForNode:
+        iterator = _identifier(node.for_get_iterator())
+        level = int(iterator.removeprefix(_ITERATOR))
+        calls = list(_calls(node.for_get_body()))
+        variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
+        if not all(_is_iterator(call.get_op_arg(1 + level), iterator) for call in calls):
+            variable = self.fresh_name(f"{variable}_base")
+        inner = {**names, iterator: variable}
+        return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner),
+                       int(node.for_get_inc().get_val().to_python()), self.node(node.for_get_body(), inner))
+
+
+def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:
+    """The calls of leaves in *node*."""
     kind = _kind(node)
     if kind == _AST.block:
         children = node.block_get_children()
-        return block(*(_convert(children.get_at(i), loops, names) for i in range(children.n_ast_node())))
-    if kind == _AST.mark:
-        return _convert(node.mark_get_node(), loops, names)
-    if kind == _IF:
-        otherwise = _convert(node.if_get_else(), loops, names) if node.if_has_else() else None
-        return IfNode(_named(node.if_get_cond(), names), _convert(node.if_get_then(), loops, names), otherwise)
-    if kind == _FOR:
-        iterator = _identifier(node.for_get_iterator())
-        level = int(iterator.removeprefix(_ITERATOR))
-        iname = loops[_first_leaf(node.for_get_body())][level]
-        inner = {**names, iterator: iname}
-        return ForNode(iname, _named(node.for_get_init(), names), _stop(node, iterator, inner),
-                       int(node.for_get_inc().get_val().to_python()), _convert(node.for_get_body(), loops, inner))
-    if kind == _AST.user:
-        call = node.user_get_expr()
-        leaf = _identifier(call.get_op_arg(0))
-        values = tuple(_named(call.get_op_arg(i), names) for i in range(1, call.get_op_n_arg()))
-        return CallNode(leaf.replace("__", "."), values)
-    raise ValueError(f"isl AST node {kind}")
+        for i in range(children.n_ast_node()):
+            yield from _calls(children.get_at(i))
+    elif kind == _AST.mark:
+        yield from _calls(node.mark_get_node())
+    elif kind == _IF:
+        yield from _calls(node.if_get_then())
+        if node.if_has_else():
+            yield from _calls(node.if_get_else())
+    elif kind == _FOR:
+        yield from _calls(node.for_get_body())
+    else:
+        yield node.user_get_expr()
+
+
+def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
+    return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
 
 
 def _stop(node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
@@ -280,19 +326,6 @@ def plus(expr: Expression, constant: int) -> Expression:
             return TruncatedQuotient(arithmetic(add(a, b)), b)      # a is not negative: (l - 1)/16 + 1 = (l + 15)/16
         case _:
             return add(expr, constant)
-
-
-def _first_leaf(node: isl.AstNode) -> str:
-    kind = _kind(node)
-    if kind == _AST.block:
-        return _first_leaf(node.block_get_children().get_at(0))
-    if kind == _AST.mark:
-        return _first_leaf(node.mark_get_node())
-    if kind == _IF:
-        return _first_leaf(node.if_get_then())
-    if kind == _FOR:
-        return _first_leaf(node.for_get_body())
-    return _identifier(node.user_get_expr().get_op_arg(0))
 
 
 def _identifier(expr: isl.AstExpr) -> str:

@@ -1,6 +1,8 @@
 """What isl does that a reader would not expect, and where our code keeps it in check."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import islpy as isl
 import pymbolic.primitives as p
 import pytest
@@ -32,6 +34,7 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import (
     InstanceSet,
+    Set,
     fix_params,
     lexmin_point,
     parse_assumptions,
@@ -178,6 +181,10 @@ def test_sums_collect_their_terms() -> None:
 
 # {{{ code
 
+def generated(tree: codegen.CodeTree, domains: Mapping[str, InstanceSet], context: Set) -> codegen.Node:
+    return codegen.generate(tree, domains, context, lambda name: f"{name}_0")
+
+
 def calls(node: object, values: dict[str, int]) -> list[tuple[str, tuple[int, ...]]]:
     """What *node* runs, in order, with its names at *values*."""
     match node:
@@ -197,14 +204,14 @@ def calls(node: object, values: dict[str, int]) -> list[tuple[str, tuple[int, ..
 def test_the_filters_of_a_sequence_partition_the_domain() -> None:
     """isl drops a statement without a word that no filter names."""
     tree = CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B"), "C")))
-    code = codegen.generate(tree, {"A": LINE, "B": SQUARE, "C": LINE}, universe_params())
+    code = generated(tree, {"A": LINE, "B": SQUARE, "C": LINE}, universe_params())
     want = [c for x in range(3) for c in [("A", (x,)), *(("B", (x, y)) for y in range(3)), ("C", (x,))]]
     assert calls(code, {"n": 3}) == want
 
 
 def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
     pieces = InstanceSet.parse("[n] -> { [i] : 0 <= i < n or 2*n <= i < 3*n or (exists e : i = 5*e and 0 <= i < 3*n) }")
-    code = codegen.generate(CodeLoop("i", "A"), {"A": pieces}, parse_assumptions("n >= 1", ["n"]))
+    code = generated(CodeLoop("i", "A"), {"A": pieces}, parse_assumptions("n >= 1", ["n"]))
     for size in (1, 2, 4):
         wanted = sorted({*range(size), *range(2*size, 3*size), *range(0, 3*size, 5)})
         assert [v for _, (v,) in calls(code, {"n": size})] == wanted
@@ -212,28 +219,38 @@ def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
 
 def test_loops_that_start_below_zero_and_have_strides() -> None:
     strided = InstanceSet.parse("[n] -> { [i] : -7 <= i < n and exists e : i = 3*e + 1 }")
-    code = codegen.generate(CodeLoop("i", "A"), {"A": strided}, universe_params())
+    code = generated(CodeLoop("i", "A"), {"A": strided}, universe_params())
     for size in (-7, -5, 0, 6):
         assert [v for _, (v,) in calls(code, {"n": size})] == [v for v in range(-7, size) if v % 3 == 1]
+
+
+def test_strides_are_shifted_into_one_loop() -> None:
+    """isl runs 2 i and 2 i + 1 in one iteration, so the loop's variable is the iname of one of them at most."""
+    even, odd = (InstanceSet.parse(f"[n] -> {{ [i] : 0 <= i < n and i mod 2 = {r} }}") for r in (0, 1))
+    code = generated(CodeLoop("i", CodeSeq(("A", "B"))), {"A": even, "B": odd}, universe_params())
+    assert isinstance(code, ForNode)
+    assert code.iname == "i_base_0"
+    for size in (0, 1, 4, 5):
+        assert calls(code, {"n": size}) == [("AB"[v % 2], (v,)) for v in range(size)]
 
 
 def test_a_one_trip_loop_binds_its_iterator() -> None:
     """The iterator of a remainder tile is a value that later bounds use, not a product that may overflow."""
     tail = InstanceSet.parse("[n] -> { [o, i] : 16*o <= 16*o + i < n and 0 <= i < 16 and 16*o + 16 > n and o >= 0 }")
-    code = codegen.generate(CodeLoop("o", CodeLoop("i", "A")), {"A": tail}, parse_assumptions("n >= 0", ["n"]))
+    code = generated(CodeLoop("o", CodeLoop("i", "A")), {"A": tail}, parse_assumptions("n >= 0", ["n"]))
     for size in (0, 1, 15, 16, 33):
         assert calls(code, {"n": size}) == [("A", (size // 16, r)) for r in range(size % 16)]
 
 
 def test_names_with_dots_pass_through_isl() -> None:
     both = {"S.k.init": LINE, "S.k.update": SQUARE}
-    code = codegen.generate(CodeLoop("i", CodeSeq(("S.k.init", CodeLoop("j", "S.k.update")))), both, universe_params())
+    code = generated(CodeLoop("i", CodeSeq(("S.k.init", CodeLoop("j", "S.k.update")))), both, universe_params())
     assert {name for name, _ in calls(code, {"n": 2})} == set(both)
 
 
 def test_a_parameter_with_a_dot_too() -> None:
     alone = LINE.where(("==", p.Variable("l.0")))
-    code = codegen.generate(CodeLoop("i", "A"), {"A": alone}, range_condition("l.0", 0, 7))
+    code = generated(CodeLoop("i", "A"), {"A": alone}, range_condition("l.0", 0, 7))
     assert calls(code, {"n": 2, "l.0": 0}) == [("A", (0,)), ("A", (1,))]
     assert calls(code, {"n": 2, "l.0": 3}) == []
 

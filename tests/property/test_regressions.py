@@ -123,6 +123,22 @@ PROGRAMS = {
         ["{[i,k,q]: 0<=i<n and 0<=k,q<4}"],
         "for i\n for q\n  <> t[q] = x[i,q]*2\n end\n for k\n  y[i,k] = t[3-k] + t[k]\n end\nend",
         {"x": (2, 4), "y": (2, 4)}, lambda k: lk.add_prefetch(k, "t", ["k"], default_tag=None), {"n": 2}),
+    "a copy in a block of one thread": Program(
+        ["{[i]: 0<=i<1}", "{[q]: 0<=q<5}"], "for i\n c[i] = sum(q, x[q + i])\nend", {"c": (1,), "x": (5,)},
+        lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "x", ["q"])),
+    "loops that count by twos": Program(
+        ["{[i]: 0<=i<n}", "{[j]: 0<=j<n and j mod 2 = 0}"], """
+        for i
+            if i % 2 == 0
+                a[i] = x[1]
+            else
+                for j
+                    c[i + 1, 1] = 2*x[j]
+                end
+                a[i] = 3
+            end
+        end
+        """, {"a": (5,), "c": (6, 2), "x": (5,)}, lambda k: lk.split_iname(k, "j", 2, inner_tag="l.1"), {"n": 5}),
     "an empty statement in an unrolled loop": Program(
         ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\n c[j, i] = 2 {if=i != i}\nend", {"c": (3, 3), "x": (3,)},
         lambda k: lk.split_iname(k, "i", 2, inner_tag="unr"), {"n": 3}),

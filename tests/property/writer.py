@@ -79,7 +79,7 @@ class Writer:
                 else self._independent(name)
 
     def _independent(self, x: str) -> Iname:
-        const = self.number(2, 6)
+        const = self.number(1, 6)
         kind = self.word("n", "n", "const", "n", "const", "m", "inner", "from", "even", "odd", "union")
         domain, values, low = {
             "n": (f"0<={x}<n", "range(0, n)", 0),
