@@ -75,6 +75,15 @@ def leaves(tree: Tree) -> Iterator[str]:
                 pass
 
 
+#: A loop of a tree: its iname, of which there may be several loops, and the first statement in it.
+LoopPlace = tuple[str, str]
+
+
+def loop_place(loop: Loop) -> LoopPlace:
+    """What tells *loop* from the other loops of its tree."""
+    return loop.iname, next(leaves(loop))
+
+
 def has_barrier(tree: Tree) -> bool:
     """Does a barrier stand anywhere in *tree*?"""
     match tree:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -21,7 +22,8 @@ from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.schedule import Schedule, tree_lines
 from loopkit.lowering.storage import Storage, axis_inames
 from loopkit.poly.affine import add, floor_div, multiply, remainder
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.codegen import condition_expression
+from loopkit.poly.sets import InstanceSet, Set, at_least
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -49,7 +51,8 @@ class BoundStatement:
 class Launch:
     """One launch: its tree of sequential loops, its statements, and its axes.
 
-    :ivar extents: of each axis that is used, in the kernel's parameters.
+    :ivar extents: of each axis that is used, in the kernel's parameters. A conditional one says of the whole
+        grid when it has blocks.
     :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
     :ivar block_ranges: the same for ``g`` inames on axes of a constant number of blocks.
@@ -121,7 +124,8 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
     ranges = {x: _thread_range(knl, x, use, axis, extents) for use in uses.values()
               for axis, inames in use.items() if axis.startswith("l") for x in inames}
-    block_ranges, whole = _over_blocks(knl, uses.values(), extents)
+    extents, sizes = _without_idle_grids(knl, statements, uses.values(), extents)
+    block_ranges, whole = _over_blocks(knl, uses.values(), extents, sizes)
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
@@ -143,20 +147,59 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
     return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole)
 
 
-def _over_blocks(knl: LoopKernel, uses: Iterable[Mapping[str, tuple[str, ...]]], extents: Mapping[str, Expression]
-                 ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
-    """What values the ``g`` inames have over the blocks: constant ranges, and those that occur in every block."""
+def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], uses: Iterable[Mapping[str, tuple[str, ...]]],
+                        extents: dict[str, Expression]) -> tuple[dict[str, Expression], Set]:
+    """*extents*, one of them zero where no statement runs at all, and the sizes for which there are blocks.
+
+    The extent of an iname is an expression for the sizes at which it has values. At others it may be positive, and
+    what is known of the iname in each block would be false there.
+    """
+    sizes = knl.assumptions
+    for axis in GRID:
+        some = at_least(extents.get(axis, 1), 1)
+        if some is not None:
+            sizes = sizes.intersect(some)
+    idle = [axis for use in uses for axis, inames in use.items() if _follows(knl, axis, inames, extents)
+            and not all(sizes.is_subset(iname_points(knl, x).set.params()) for x in inames)]
+    if not idle:
+        return extents, sizes
+    domains = {id(s.domain): s.domain.set.params() for s in statements}
+    runs = reduce(Set.union, domains.values())
+    if sizes.is_subset(runs):
+        return extents, sizes
+    runs = runs.intersect(sizes)
+    condition = condition_expression(runs, knl.assumptions)
+    assert condition is not None
+    return {**extents, min(idle): p.If(condition, extents[min(idle)], 0)}, runs
+
+
+def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mapping[str, Expression]) -> bool:
+    """Is *axis* one of the grid that is as long as *inames* need wherever it has blocks, for all sizes?"""
+    extent = extents[axis]
+    return axis in GRID and not isinstance(extent, int) \
+        and _packed_extent(knl, inames) == (extent.then if isinstance(extent, p.If) else extent)
+
+
+def _over_blocks(knl: LoopKernel, uses: Iterable[Mapping[str, tuple[str, ...]]], extents: Mapping[str, Expression],
+                 sizes: Set) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
+    """What values the ``g`` inames have over the blocks: constant ranges, and those that occur in every block.
+
+    :arg sizes: those for which there are blocks.
+    """
     ranges: dict[str, tuple[int, int]] = {}
     whole: set[str] = set()
     for use in uses:
         for axis, inames in use.items():
             if not axis.startswith("g"):
                 continue
+            follows = _follows(knl, axis, inames, extents)
             for x in inames:
+                if x in ranges or x in whole:
+                    continue
                 if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
                         and isinstance(iname_range(knl, x)[0], int):
                     ranges[x] = _thread_range(knl, x, use, axis, extents)
-                elif extents[axis] == _packed_extent(knl, inames):
+                elif follows and sizes.is_subset(iname_points(knl, x).set.params()):
                     whole.add(x)
     return ranges, frozenset(whole)
 

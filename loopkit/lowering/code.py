@@ -19,7 +19,7 @@ from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, UnrollTag
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, has_barrier, leaves, seq
+from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.storage import Storage
@@ -57,7 +57,7 @@ class Coder:
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    split: Mapping[str, Set]
+    split: Mapping[LoopPlace, Set]
 
     # {{{ the two levels
 
@@ -128,7 +128,7 @@ class Coder:
             case Loop(iname, body):
                 self._require_uniform(tree, level, opaque)
                 inside = replace(scope, loops=(*scope.loops, iname), statements=tuple(leaves(body)))
-                condition = self.split.get(iname)
+                condition = self.split.get(loop_place(tree))
                 if condition is None:
                     return CodeLoop(iname, self._code_tree(body, level, opaque, inside, parts))
                 whole, rest = (replace(inside, where=(*scope.where, (side, condition))) for side in (True, False))

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, UnrollTag
-from loopkit.kernel.tree import Loop, Seq, Tree, leaves
+from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.poly.codegen import worst_corner
 from loopkit.poly.sets import Set
@@ -33,11 +33,11 @@ def full_block(knl: LoopKernel, launch: Launch) -> Set | None:
     return result
 
 
-def full_iterations(knl: LoopKernel, launch: Launch) -> dict[str, Set]:
+def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:
     """For each innermost tile loop, the condition under which an iteration's tile is whole."""
     if launch.threads == 1:
         return {}
-    result: dict[str, Set] = {}
+    result: dict[LoopPlace, Set] = {}
     for loop in _loops(launch.tree):
         if _is_unrolled(knl, loop.iname):
             continue                        # part of the tile
@@ -49,12 +49,11 @@ def full_iterations(knl: LoopKernel, launch: Launch) -> dict[str, Set]:
         whole = found[0]
         for c in found[1:]:
             whole = whole.intersect(c)
-        result[loop.iname] = whole
+        result[loop_place(loop)] = whole
     # only the innermost tile loop is split: each one doubles the text
-    names = list(result)
-    return {x: result[x] for x in names if not any(
-        y != x and any(inner.iname == y for loop in _loops(launch.tree) if loop.iname == x
-                       for inner in _loops(loop.body)) for y in names)}
+    outer = {loop_place(loop) for loop in _loops(launch.tree)
+             if any(loop_place(inner) in result for inner in _loops(loop.body))}
+    return {place: whole for place, whole in result.items() if place not in outer}
 
 
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:

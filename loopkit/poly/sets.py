@@ -6,13 +6,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, reduce
 from typing import TypeVar
 
 import islpy as isl
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, from_pw_aff, set_space, to_aff
+from loopkit.poly.affine import DIM, NotAffineError, from_pw_aff, set_space, subtract, to_aff
 
 Set = isl.Set
 Map = isl.Map
@@ -275,6 +276,21 @@ def condition_set(op: str, expr: Expression, inames: Sequence[str]) -> isl.Set:
             return aff.ne_set(zero)
         case _:
             raise ValueError(op)
+
+
+def at_least(expr: Expression, low: int) -> isl.Set | None:
+    """Where ``expr >= low``, in the parameters; ``None`` if *expr* is no minimum or maximum of quasi-affine forms."""
+    if isinstance(expr, p.Min | p.Max):
+        parts = [at_least(c, low) for c in expr.children]
+        known = [part for part in parts if part is not None]
+        if len(known) < len(parts):
+            return None
+        join = isl.Set.intersect if isinstance(expr, p.Min) else isl.Set.union
+        return reduce(join, known)
+    try:
+        return condition_set(">=", subtract(expr, low), ()).params()
+    except NotAffineError:
+        return None
 
 
 def params_of(points: InstanceSet) -> isl.Set:

@@ -1,10 +1,12 @@
 """What code generation gives: text for a reader, and the launches that the runtime executes."""
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.kernel.kernel import ENTRY_POINTS
@@ -43,7 +45,8 @@ class Parameter:
 class Launch:
     """One generated function and how it is launched.
 
-    :ivar grid: blocks along x, y, z, in the kernel's parameters; ``(1, 1, 1)`` unmapped.
+    :ivar grid: blocks along x, y, z, in the kernel's parameters; ``(1, 1, 1)`` unmapped. A conditional extent says
+        of the whole grid when it has blocks.
     :ivar block: threads along x, y, z.
     :ivar shared_bytes: shared memory of a block, in bytes.
     """
@@ -53,6 +56,13 @@ class Launch:
     grid: tuple[Expression, Expression, Expression] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+
+
+def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
+    """When a grid has blocks, where that is said, and its extents then."""
+    extents = list(extents)
+    condition = next((e.condition for e in extents if isinstance(e, p.If)), None)
+    return condition, [e.then if isinstance(e, p.If) else e for e in extents]
 
 
 @dataclass(frozen=True)

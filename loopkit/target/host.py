@@ -10,13 +10,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested
-from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.code import GeneratedCode, Layout, split_condition
 from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.cuda import array_declaration, outer_signs
 from loopkit.target.dialects import C
@@ -77,12 +79,12 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
         if x not in launch.ranges:
             body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
             signs = signs.defining(x, value)
-    extents = "".join(f"[{launch.extents[axis]}]" for axis in threads)
+    lanes = "".join(f"[{launch.extents[axis]}]" for axis in threads)
     for a in function.arrays:
         if a.shared:
             body.append(f"{array_declaration(a, C)};")
         elif a.across_regions:
-            body.append(f"{array_declaration(a, C, extents)};")
+            body.append(f"{array_declaration(a, C, lanes)};")
     for x, value in launch.coordinates.items():
         if x in launch.ranges:
             signs = signs.defining(x, value)
@@ -92,13 +94,29 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
     if not blocks:
         yield from body
         return
+    condition, extents = split_condition(launch.extents[axis] for axis in blocks)
+    if condition is not None:
+        yield f"if ({emitter.condition(_negated(condition), signs)})"
+        yield "    return;"
     yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
     lines = body
-    for axis in reversed(blocks):
+    for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):
         name = _AXES[axis]
-        extent = emitter.text(launch.extents[axis], signs)
-        lines = [f"for ({emitter.index} {name} = 0; {name} < {extent}; ++{name}) {{", *indented(lines), "}"]
+        head = f"for ({emitter.index} {name} = 0; {name} < {emitter.text(extent, signs)}; ++{name}) {{"
+        lines = [head, *indented(lines), "}"]
     yield from lines
+
+
+def _negated(condition: Expression) -> Expression:
+    match condition:
+        case p.LogicalAnd(children=children):
+            return p.LogicalOr(tuple(map(_negated, children)))
+        case p.Comparison(left=a, operator="<=", right=b):
+            return p.Comparison(b, "<", a)
+        case p.Comparison(left=a, operator="<", right=b):
+            return p.Comparison(b, "<=", a)
+        case _:
+            return p.LogicalNot(condition)
 
 
 def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads: list[str], lines: list[str]

@@ -10,7 +10,7 @@ from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.lowering.pipeline import Lowered
-from loopkit.target.code import Launch, ParameterKind
+from loopkit.target.code import Launch, ParameterKind, split_condition
 from loopkit.target.dialects import CUDA
 from loopkit.target.signature import head_lines
 
@@ -26,11 +26,13 @@ def host_text(lowered: Lowered, launches: Sequence[Launch]) -> str:
         count = "*".join([f"sizeof({CUDA.type_name(x.dtype)})", *(_factor(printer, e) for e in x.shape)])
         body += [f"{CUDA.type_name(x.dtype)} *{x.name};", f"cudaMalloc(&{x.name}, {count});"]
     for launch in launches:
-        call = (f"{launch.name}<<<dim3({', '.join(printer.text(e) for e in launch.grid)}), "
+        condition, grid = split_condition(launch.grid)
+        call = (f"{launch.name}<<<dim3({', '.join(map(printer.text, grid))}), "
                 f"dim3({', '.join(map(str, launch.block))})>>>({', '.join(x.name for x in launch.parameters)});")
-        extents = [e for e in launch.grid if not isinstance(e, int)]
-        if extents:                         # a launch of no blocks is an error
-            body.append(f"if ({' && '.join(f'{printer.text(e)} > 0' for e in extents)})")
+        some = [condition] if condition is not None else [
+            p.Comparison(e, ">", 0) for e in grid if not isinstance(e, int)]
+        if some:                            # a launch of no blocks is an error
+            body.append(f"if ({' && '.join(map(printer.condition, some))})")
             call = f"    {call}"
         body.append(call)
     body += [f"cudaFree({name});" for name in scratch]

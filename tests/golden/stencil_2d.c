@@ -2,6 +2,8 @@
 
 void stencil_2d(const float *restrict a, float *restrict out, const int m, const int n)
 {
+    if (n < 3 || m < 3)
+        return;
     #pragma omp parallel for collapse(2)
     for (int g1_ = 0; g1_ < (n + 14) / 16; ++g1_) {
         for (int g0_ = 0; g0_ < (m + 14) / 16; ++g0_) {

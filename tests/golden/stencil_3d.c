@@ -2,6 +2,8 @@
 
 void stencil_3d(const float *restrict a, float *restrict out, const int l, const int m, const int n)
 {
+    if (n < 3 || m < 3 || l < 3)
+        return;
     #pragma omp parallel for collapse(3)
     for (int g2_ = 0; g2_ < (n + 2) / 4; ++g2_) {
         for (int g1_ = 0; g1_ < (m + 2) / 4; ++g1_) {

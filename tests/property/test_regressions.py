@@ -126,6 +126,11 @@ PROGRAMS = {
     "a copy in a block of one thread": Program(
         ["{[i]: 0<=i<1}", "{[q]: 0<=q<5}"], "for i\n c[i] = sum(q, x[q + i])\nend", {"c": (1,), "x": (5,)},
         lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "x", ["q"])),
+    "two loops of one iname, one of them over tiles": Program(
+        ["{[i]: 0<=i<n}", "[i] -> {[j]: i<=j<n}"], "for i\n for j\n  c[i, j] = x[j]\n end\n b[i] = c[i, i]\nend",
+        {"b": (5,), "c": (5, 5), "x": (5,)}, lambda k: lk.split_iname(
+            lk.interchange(lk.split_iname(k, "j", 3, inner_tag="l.0"), "i", "j_outer"), "j_outer", 3, inner_tag="l.0"),
+        {"n": 5}),
     "loops that count by twos": Program(
         ["{[i]: 0<=i<n}", "{[j]: 0<=j<n and j mod 2 = 0}"], """
         for i
