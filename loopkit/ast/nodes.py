@@ -54,9 +54,10 @@ class Define:
 
 @dataclass(frozen=True)
 class Sync:
-    """All threads of the block wait for each other; *serves* are the dependences that need it."""
+    """All threads of the block, or of each *warp*, wait for each other; *serves* are the dependences that need it."""
 
     serves: tuple[str, ...]
+    warp: bool = False
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Define():
             yield f"{pad}let {node.name} = {to_text(node.value)}"
         case Sync():
-            yield f"{pad}barrier"
+            yield f"{pad}{'warp barrier' if node.warp else 'barrier'}"
             for reason in node.serves:
                 yield f"{pad}  # {reason}"
         case Region():

@@ -21,6 +21,9 @@ class DeviceLimits:
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
 
 
+#: Threads of a warp, on every architecture.
+WARP = 32
+
 _KIB = 1024
 
 #: Shared memory of a block by architecture.

@@ -307,7 +307,7 @@ class _Printer:
                 for child in children:
                     yield from self.lines(child)
             case Barrier(serves):
-                yield "... barrier" + (f"  # {', '.join(serves)}" if serves else "")
+                yield f"... {tree.title}" + (f"  # {', '.join(serves)}" if serves else "")
             case Loop():
                 inames: list[str] = []
                 body: Tree = tree

@@ -29,14 +29,20 @@ class Seq:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of a block wait for each other; exists in lowered kernels only.
+    """All threads of a block, or of each warp, wait for each other; exists in lowered kernels only.
 
     :ivar serves: the dependences that need it, in words.
     :ivar between_iterations: it stands at the end of a loop's body and only separates iterations.
+    :ivar warp: it stands between threads of one warp only.
     """
 
     serves: tuple[str, ...] = ()
     between_iterations: bool = False
+    warp: bool = False
+
+    @property
+    def title(self) -> str:
+        return "warp barrier" if self.warp else "barrier"
 
 
 Tree = Leaf | Loop | Seq | Barrier

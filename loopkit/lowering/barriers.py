@@ -11,11 +11,13 @@ from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import packed_coordinate, witness_at
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, paths, seq
-from loopkit.lowering.binding import Launch
+from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.storage import Storage, axis_inames
+from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     carried_at,
     cells,
@@ -36,6 +38,7 @@ class Hazard:
     """Pairs of instances on different threads of one block that touch one element, one of them writing.
 
     :ivar pairs: source to sink, in time order.
+    :ivar in_warp: the two threads are always of one warp.
     :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
     """
@@ -45,6 +48,7 @@ class Hazard:
     sink: str
     pairs: Map
     kind: str
+    in_warp: bool
     of_value: bool = True
 
     @property
@@ -93,7 +97,7 @@ def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[H
             continue
         pairs = _other_thread(knl, launch, d.source, d.sink, d.relation)
         if pairs is not None:
-            yield Hazard(array, d.source, d.sink, pairs, d.kind)
+            yield Hazard(array, d.source, d.sink, pairs, d.kind, _in_warp(knl, launch, d.source, d.sink, pairs))
 
 
 def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses: Sequence[Access],
@@ -125,6 +129,7 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
             if not ordered.is_empty():
                 kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
                 yield Hazard(storage.name, a.statement, b.statement, ordered, kind,
+                             _in_warp(knl, launch, a.statement, b.statement, ordered),
                              kind != "flow" or (a.statement, b.statement) in values)
 
 
@@ -181,6 +186,32 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     return None if pairs.is_empty() else pairs
 
 
+def _in_warp(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> bool:
+    """Do all *pairs* run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
+    if launch.threads <= WARP:
+        return True
+    a, b = launch.statements[source], launch.statements[sink]
+    first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
+    if first is None or second is None:
+        return False
+    warps = [floor_div(first, WARP)], [floor_div(second, WARP)]
+    return bool(pairs.is_subset(equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])))
+
+
+def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Expression | None:
+    """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
+    own = {f"l.{axis}": inames for axis, inames in axis_inames(knl, bound.statement.inames, LocalTag).items()}
+    result: Expression = 0
+    stride = 1
+    for axis, extent in zip(BLOCK, launch.block, strict=True):
+        if axis in own:
+            result = add(result, multiply(stride, packed_coordinate(knl, own[axis])))
+        elif extent > 1 and axis not in bound.alone_on:
+            return None
+        stride *= extent
+    return None if bound.auto else result
+
+
 def _axis_names(knl: LoopKernel, x: Sequence[str], y: Sequence[str]) -> list[str]:
     return [f"l.{i}" for i in sorted({*axis_inames(knl, x, LocalTag), *axis_inames(knl, y, LocalTag)})]
 
@@ -210,6 +241,7 @@ class _Want:
     cyclic: bool
     kind: str
     reason: str
+    in_warp: bool
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
@@ -235,11 +267,12 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     for loop in range(len(where.loops)):
         level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
         if carried[loop]:
-            yield a[:level + 1], _Want(_position(a, level + 1), _position(b, level + 1) - 1, True, kind, h.reason)
+            yield a[:level + 1], _Want(_position(a, level + 1), _position(b, level + 1) - 1, True, kind, h.reason,
+                                       h.in_warp)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
             raise InternalError(f"no place for the barrier between {h.source} and {h.sink} on '{h.array}'")
-        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason)
+        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp)
 
 
 def _position(way: Path, level: int) -> int:
@@ -268,13 +301,27 @@ def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) ->
     for i, child in enumerate(children):
         result.append(below(child, i))
         if i in gaps:
-            result.append(Barrier(gaps[i], between_iterations=i == len(children) - 1))
+            reasons, warp = gaps[i]
+            result.append(Barrier(reasons, between_iterations=i == len(children) - 1, warp=warp))
     return seq(*result)
 
 
-def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, tuple[str, ...]]:
-    """As few gaps as serve all *wants*, with what each serves."""
-    chosen: set[int] = set()
+def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, tuple[tuple[str, ...], bool]]:
+    """As few gaps as serve all *wants*: what each serves, and whether a barrier of each warp will do there."""
+    of_block = _fewest([w for w in wants if not w.in_warp], n, frozenset())
+    chosen = of_block | _fewest([w for w in wants if w.in_warp], n, of_block)
+    result: dict[int, tuple[tuple[str, ...], bool]] = {}
+    waiting = list(wants)
+    for g in sorted(chosen):
+        served = [w for w in waiting if w.has(g) and (w.in_warp or g in of_block)]
+        result[g] = _reasons(served), g not in of_block
+        waiting = [w for w in waiting if w not in served]
+    return result
+
+
+def _fewest(wants: Sequence[_Want], n: int, given: frozenset[int]) -> frozenset[int]:
+    """Gaps that serve all *wants* together with those *given*: from the front, each as late as it may be."""
+    chosen = set(given)
 
     def served(w: _Want) -> bool:
         return any(w.has(g) for g in chosen)
@@ -284,12 +331,7 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, tuple[str, ...]]:
     for w in wants:
         if w.cyclic and not served(w):
             chosen.add(n - 1)
-    result: dict[int, tuple[str, ...]] = {}
-    waiting = list(wants)
-    for g in sorted(chosen):
-        result[g] = _reasons([w for w in waiting if w.has(g)])
-        waiting = [w for w in waiting if not w.has(g)]
-    return result
+    return frozenset(chosen - given)
 
 
 def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Coder:
 
     def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Barrier):
-            return _Opaque((), lambda _domain: Sync(tree.serves))
+            return _Opaque((), lambda _domain: Sync(tree.serves, tree.warp))
         if not has_barrier(tree):
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain))))
         return None

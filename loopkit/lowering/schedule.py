@@ -82,4 +82,4 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
         case Leaf(statement):
             return [f"{pad}{statement}"]
         case _:
-            return [f"{pad}barrier  # {'; '.join(tree.serves)}"]
+            return [f"{pad}{tree.title}  # {'; '.join(tree.serves)}"]

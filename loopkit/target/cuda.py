@@ -116,5 +116,5 @@ def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
 
 def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:
     comments = [f"// {reason}" for reason in sync.serves] if lowered.kernel.options.annotate else []
-    return [*comments, "__syncthreads();"]
+    return [*comments, "__syncwarp();" if sync.warp else "__syncthreads();"]
 

@@ -38,25 +38,25 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 16]);
     }
     // acc_k_shared: insn.k.step1 writes, insn.k.step2 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 7) {
         // insn.k.step2
         acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 8]);
     }
     // acc_k_shared: insn.k.step2 writes, insn.k.step3 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 3) {
         // insn.k.step3
         acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 4]);
     }
     // acc_k_shared: insn.k.step3 writes, insn.k.step4 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 1) {
         // insn.k.step4
         acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 2]);
     }
     // acc_k_shared: insn.k.step4 writes, insn.k.step5 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner == 0) {
         // insn.k.step5
         acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 1]);
@@ -88,25 +88,25 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 16];
     }
     // acc_k_0_shared: insn_0.k.step1 writes, insn_0.k.step2 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 7) {
         // insn_0.k.step2
         acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 8];
     }
     // acc_k_0_shared: insn_0.k.step2 writes, insn_0.k.step3 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 3) {
         // insn_0.k.step3
         acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 4];
     }
     // acc_k_0_shared: insn_0.k.step3 writes, insn_0.k.step4 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner <= 1) {
         // insn_0.k.step4
         acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 2];
     }
     // acc_k_0_shared: insn_0.k.step4 writes, insn_0.k.step5 reads
-    __syncthreads();
+    __syncwarp();
     if (k_inner == 0) {
         // insn_0.k.step5
         acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 1];

@@ -16,13 +16,13 @@ def make(domain: str | list[str], text: str, data: list[Any] | None = None, **dt
 
 def exchange() -> lk.LoopKernel:
     """Threads read what other threads of their block wrote."""
-    return make("{[b,i,j]: 0<=b<n and 0<=i,j<16}", """
+    return make("{[b,i,j]: 0<=b<n and 0<=i,j<64}", """
         for b
             for i
                 <> t[i] = 2*x[b,i] {id=write}
             end
             for j
-                y[b,j] = t[15-j] {id=read}
+                y[b,j] = t[63-j] {id=read}
             end
         end
         """, x=F32)
@@ -30,7 +30,7 @@ def exchange() -> lk.LoopKernel:
 
 def own_element() -> lk.LoopKernel:
     """Threads read what they wrote themselves."""
-    return make("{[b,i,j]: 0<=b<n and 0<=i,j<16}", """
+    return make("{[b,i,j]: 0<=b<n and 0<=i,j<64}", """
         for b
             for i
                 <> t[i] = 2*x[b,i] {id=write}
@@ -44,16 +44,16 @@ def own_element() -> lk.LoopKernel:
 
 def chain() -> lk.LoopKernel:
     """Three stages, each of which reads the one before it across threads."""
-    return make("{[b,i,j,k]: 0<=b<n and 0<=i,j,k<16}", """
+    return make("{[b,i,j,k]: 0<=b<n and 0<=i,j,k<64}", """
         for b
             for i
                 <> t[i] = 2*x[b,i] {id=first}
             end
             for j
-                <> u[j] = t[15-j] {id=second}
+                <> u[j] = t[63-j] {id=second}
             end
             for k
-                y[b,k] = u[(k+1) % 16] + t[k] {id=third}
+                y[b,k] = u[(k+1) % 64] + t[k] {id=third}
             end
         end
         """, x=F32)

@@ -61,13 +61,13 @@ def test_a_chain_takes_one_between_two_stages() -> None:
 
 
 def test_two_values_share_a_barrier() -> None:
-    plain = make("{[i,j]: 0<=i,j<16}", """
+    plain = make("{[i,j]: 0<=i,j<64}", """
         for i
             <> t[i] = x[i] {id=a}
             <> u[i] = 2*x[i] {id=b}
         end
         for j
-            y[j] = t[15-j] + u[15-j] {id=c}
+            y[j] = t[63-j] + u[63-j] {id=c}
         end
         """, x=F32)
     knl = lk.tag_inames(plain, "i:l.0, j:l.0")
@@ -76,7 +76,7 @@ def test_two_values_share_a_barrier() -> None:
 
 
 def test_arguments_take_barriers_like_shared_memory() -> None:
-    plain = lk.fix_parameters(time_loop(), n=18)
+    plain = lk.fix_parameters(time_loop(), n=66)
     knl = lk.tag_inames(plain, "i:l.0, j:l.0")
     assert placed(knl) == [text("""
         for t
@@ -97,7 +97,7 @@ def test_a_dependence_across_blocks_ends_the_launch() -> None:
 
 
 def test_one_block_of_the_same_needs_no_second_launch() -> None:
-    plain = lk.fix_parameters(across_blocks(), n=24)
+    plain = lk.fix_parameters(across_blocks(), n=56)
     knl = lk.tag_inames(plain, "i:l.0, j:l.0")
     assert placed(knl) == [text("""
         write
@@ -132,7 +132,7 @@ def test_independent_stages_share_a_launch() -> None:
 
 
 def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
-    plain = lk.fix_parameters(rows(), m=8)
+    plain = lk.fix_parameters(rows(), m=128)
     knl = lk.tag_inames(plain, "i:g.0, k:l.0")
     assert placed(knl) == [text("""
         insn.k.init
@@ -142,11 +142,110 @@ def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
         insn.k.step0
         barrier
         insn.k.step1
-        barrier
+        warp barrier
         insn.k.step2
+        warp barrier
+        insn.k.step3
+        warp barrier
+        insn.k.step4
+        warp barrier
+        insn.k.step5
+        warp barrier
+        insn.k.step6
         insn
         """)]                                    # the last step and the statement are both thread 0's
     assert_same(plain, knl, n=3)
+
+
+# {{{ warps
+
+def test_what_stays_in_a_warp_takes_a_barrier_of_the_warp() -> None:
+    for threads, title in ((32, "warp barrier"), (64, "barrier")):
+        plain = turned(threads)
+        knl = lk.tag_inames(plain, "b:g.0, i:l.0, j:l.0")
+        assert placed(knl) == [f"write\n{title}\nread"]
+        assert_same(plain, knl, n=2)
+
+
+def turned(length: int) -> lk.LoopKernel:
+    return make(f"{{[b,i,j]: 0<=b<n and 0<=i,j<{length}}}", f"""
+        for b
+            for i
+                <> t[i] = 2*x[b,i] {{id=write}}
+            end
+            for j
+                y[b,j] = t[{length - 1}-j] {{id=read}}
+            end
+        end
+        """, x=F32)
+
+
+@pytest.mark.parametrize(("subscript", "title"), [
+    ("32*(j // 32) + 31 - j % 32", "warp barrier"), ("16*(j // 16) + (j + 1) % 16", "warp barrier"),
+    ("(j + 32) % 128", "barrier"), ("48*(j // 48) + 1", "barrier"), ("64*(j // 64) + (j + 1) % 64", "barrier")])
+def test_warps_of_a_long_block(subscript: str, title: str) -> None:
+    plain = make("{[b,i,j]: 0<=b<n and 0<=i<128 and 0<=j<96}", f"""
+        for b
+            for i
+                <> t[i] = 2*x[b,i] {{id=write}}
+            end
+            for j
+                y[b,j] = t[{subscript}] {{id=read}}
+            end
+        end
+        """, x=F32)
+    knl = lk.tag_inames(plain, "b:g.0, i:l.0, j:l.0")
+    assert placed(knl) == [f"write\n{title}\nread"]
+    assert_same(plain, knl, n=2)
+
+
+@pytest.mark.parametrize(("tags", "title"), [
+    ("p:l.0, i:l.1, j:l.1", "barrier"), ("p:l.1, i:l.0, j:l.0", "warp barrier")])
+def test_rows_of_a_block_lie_along_the_first_axis(tags: str, title: str) -> None:
+    """Threads are numbered with l.0 fastest: rows of 32 along l.0 are warps, along l.1 they are not."""
+    plain = make("{[p,i,j]: 0<=p<4 and 0<=i,j<32}", """
+        for p
+            for i
+                <> t[p,i] = 2*x[p,i] {id=write}
+            end
+            for j
+                y[p,j] = t[p,31-j] {id=read}
+            end
+        end
+        """, x=F32)
+    assert placed(lk.tag_inames(plain, tags)) == [f"write\n{title}\nread"]
+    assert_same(plain, lk.tag_inames(plain, tags))
+
+
+def test_one_barrier_of_the_block_serves_a_warp_too() -> None:
+    plain = make("{[i,j]: 0<=i,j<64}", """
+        for i
+            <> t[i] = x[i] {id=a}
+            <> u[i] = 2*x[i] {id=b}
+        end
+        for j
+            y[j] = t[63-j] + u[32*(j//32) + 31 - j % 32] {id=c}
+        end
+        """, x=F32)
+    knl = lk.tag_inames(plain, "i:l.0, j:l.0")
+    assert placed(knl) == ["a\nb\nbarrier\nc"]
+    assert reasons(knl) == [("t: a writes, c reads", "u: b writes, c reads")]
+
+
+def test_a_copy_by_all_threads_may_come_from_any_warp() -> None:
+    plain = make("{[b,i]: 0<=b<n and 0<=i<64}", "y[b,i] = x[64*b + 63 - i]", x=F32)
+    knl = lk.add_prefetch(lk.tag_inames(plain, "b:g.0, i:l.0"), "x", ["i"])
+    assert placed(knl) == ["x_fetch_rule\nbarrier\ninsn"]
+
+
+def test_the_text_says_which() -> None:
+    knl = lk.tag_inames(turned(32), "b:g.0, i:l.0, j:l.0")
+    assert "    // t: write writes, read reads\n    __syncwarp();\n" in str(lk.generate_code(knl, target="cuda"))
+    assert "warp barrier\n" in str(lk.lower(knl))
+    knl = lk.tag_inames(turned(64), "b:g.0, i:l.0, j:l.0")
+    assert "__syncwarp" not in str(lk.generate_code(knl, target="cuda"))
+
+# }}}
 
 
 def test_a_barrier_names_each_dependence_once() -> None:

@@ -18,7 +18,7 @@ def test_what_only_its_own_thread_reads_is_private() -> None:
 
 
 def test_what_other_threads_of_the_block_read_is_shared() -> None:
-    assert storages(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")) == {"t": "local float32 t[16]"}
+    assert storages(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")) == {"t": "local float32 t[64]"}
 
 
 def test_what_other_blocks_read_is_global() -> None:
@@ -43,8 +43,8 @@ def test_what_lives_across_launches_is_global() -> None:
 
 
 def test_without_threads_everything_of_a_block_is_private() -> None:
-    assert storages(exchange()) == {"t": "private float32 t[16]"}
-    assert storages(lk.tag_inames(exchange(), "b:g.0")) == {"t": "private float32 t[16]"}
+    assert storages(exchange()) == {"t": "private float32 t[64]"}
+    assert storages(lk.tag_inames(exchange(), "b:g.0")) == {"t": "private float32 t[64]"}
 
 
 def test_a_value_computed_outside_the_threads_is_computed_by_each() -> None:
@@ -162,7 +162,7 @@ def test_a_carried_value_stays_in_one_cell() -> None:
 
 def test_a_larger_space_than_needed_is_kept() -> None:
     plain = own_element()
-    for space, shown in (("local", "local float32 t[16]"), ("global", "global float32 t[n][16] expanded over b")):
+    for space, shown in (("local", "local float32 t[64]"), ("global", "global float32 t[n][64] expanded over b")):
         knl = lk.set_temporary_address_space(lk.tag_inames(plain, "b:g.0, i:l.0, j:l.0"), "t", space)
         assert storages(knl) == {"t": shown}
         assert_same(plain, knl, n=3)

@@ -7,6 +7,7 @@ import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from unittest import mock
 
 import numpy as np
 from hypothesis import reject
@@ -73,7 +74,12 @@ class Trial:
                 COUNTS[f"refused: {name}"] += 1
                 reject()
         return AssertionError(f"{what}\n{self.script(last)}# sizes {[dict(s) for s in self.sizes]}, "
-                              f"seed {self.program.seed}")
+                              f"seed {self.program.seed}, warps of {self.warp}")
+
+    @property
+    def warp(self) -> int:
+        """How long warps are in this trial: blocks are small here, and some should have several."""
+        return (1, 2, 4, 32)[self.program.seed % 4]
 
     # {{{ steps
 
@@ -124,7 +130,8 @@ class Trial:
     def lowered(self) -> Lowered | None:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
         try:
-            result = lk.lower(self.knl)
+            with mock.patch("loopkit.lowering.barriers.WARP", self.warp):
+                result = lk.lower(self.knl)
             for target in ("c", "cuda"):
                 str(lk.generate_code(self.knl, target=target))
         except lk.LoopkitError as error:
@@ -151,7 +158,7 @@ class Trial:
             values = {self.names[k]: v for k, v in sizes.items() if k in self.names}
             wanted = {self.names[k]: v for k, v in expected.items()}
             try:
-                got = execute(lowered, inputs, values, random.Random(self.program.seed))
+                got = execute(lowered, inputs, values, random.Random(self.program.seed), warp=self.warp)
             except MachineError as error:
                 raise self.fail(f"with {values}: {error}") from None
             except Exception as error:                    # noqa: BLE001 (anything else is a fault)

@@ -1,14 +1,15 @@
 """Runs a lowered kernel as a GPU would: blocks, threads that meet at barriers, and memory that knows who touched it.
 
 The loop program becomes one Python generator function a launch, which stops at each barrier. Every access is checked:
-within its array, written before it is read (temporaries), and no race: of two accesses to one cell, one of them a
-write, by two blocks of a launch or by two threads of a block, a barrier must stand between (threads of a block only).
+within its array, written before its value is used (temporaries), and no race: of two accesses to one cell, one of them
+a write, by two blocks of a launch or by two threads of a block, a barrier must stand between (threads of a block, or
+of a warp where it is a barrier of warps).
 """
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -20,6 +21,7 @@ from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, N
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
@@ -31,40 +33,86 @@ class MachineError(AssertionError):
 
 @dataclass
 class Place:
-    """Who runs: set by the scheduler, read by the memories."""
+    """Who runs: set by the scheduler, read by the memories.
+
+    :ivar epoch: how many barriers of the block are behind it; *warp_epoch*: of its *warp*, since then.
+    """
 
     launch: int = 0
     block: tuple[int, ...] = ()
     thread: tuple[int, ...] = ()
+    warp: int = 0
     epoch: int = 0
+    warp_epoch: int = 0
     statement: str = ""
+
+    def access(self) -> Access:
+        return Access(self.launch, self.block, self.thread, self.warp, self.epoch, self.warp_epoch, self.statement)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who touched a cell, and when."""
+
+    launch: int
+    block: tuple[int, ...]
+    thread: tuple[int, ...]
+    warp: int
+    epoch: int
+    warp_epoch: int
+    statement: str
+
+    def before(self, here: Place) -> bool:
+        """Is it ordered before whatever *here* does now?"""
+        if self.launch != here.launch:
+            return True
+        if self.block != here.block:
+            return False
+        return self.thread == here.thread or self.epoch < here.epoch or (
+            self.warp == here.warp and self.warp_epoch < here.warp_epoch)
+
+
+class Unwritten:
+    """The value of a cell that nobody wrote: it may be copied, as a fetch does for a reader that never comes."""
+
+    def __init__(self, what: str) -> None:
+        self.what = what
+
+    def _used(self, *_: object) -> Any:
+        raise MachineError(self.what)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __floordiv__ = __rfloordiv__ = _used
+    __mod__ = __rmod__ = __truediv__ = __rtruediv__ = __neg__ = __lt__ = __le__ = __gt__ = __ge__ = _used
+    __bool__ = __int__ = __float__ = __index__ = _used
+    __eq__ = __ne__ = _used          # type: ignore[assignment]
+    __hash__ = None                  # type: ignore[assignment]
 
 
 @dataclass
 class Memory:
     """The cells of an array that several threads may touch.
 
-    :ivar blocks_apart: false for shared memory, of which each block has its own.
+    :ivar temporary: its cells may hold what nobody wrote.
     """
 
     name: str
     shape: tuple[int, ...]
     integer: bool
     place: Place
+    temporary: bool = True
     values: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    writes: dict[tuple[int, ...], Any] = field(default_factory=dict)
-    reads: dict[tuple[int, ...], dict[Any, Any]] = field(default_factory=dict)
+    writes: dict[tuple[int, ...], Access] = field(default_factory=dict)
+    reads: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
 
     def __getitem__(self, index: tuple[int, ...]) -> Any:
         self._check(index)
         here = self.place
-        if index not in self.values:
-            raise MachineError(f"{here.statement} reads {self.name}{list(index)}, which nobody wrote")
         last = self.writes.get(index)
         if last is not None:
             self._require_ordered(index, last, "written")
-        self.reads.setdefault(index, {})[here.block, here.thread] = (
-            here.launch, here.block, here.thread, here.epoch, here.statement)
+        self.reads.setdefault(index, {})[here.block, here.thread] = here.access()
+        if index not in self.values:
+            return Unwritten(f"{here.statement} reads {self.name}{list(index)}, which nobody wrote")
         return self.values[index]
 
     def __setitem__(self, index: tuple[int, ...], value: Any) -> None:
@@ -74,20 +122,26 @@ class Memory:
             self._require_ordered(index, self.writes[index], "written")
         for read in self.reads.pop(index, {}).values():
             self._require_ordered(index, read, "read")
-        self.writes[index] = (here.launch, here.block, here.thread, here.epoch, here.statement)
-        self.values[index] = int(value) if self.integer else float(value)
+        self.writes[index] = here.access()
+        self.values[index] = stored(value, integer=self.integer, temporary=self.temporary)
 
     def _check(self, index: tuple[int, ...]) -> None:
         if len(index) != len(self.shape) or not all(0 <= i < e for i, e in zip(index, self.shape, strict=True)):
             raise MachineError(f"{self.place.statement} touches {self.name}{list(index)}, outside of {self.shape}")
 
-    def _require_ordered(self, index: tuple[int, ...], other: Any, verb: str) -> None:
-        launch, block, thread, epoch, statement = other
+    def _require_ordered(self, index: tuple[int, ...], other: Access, verb: str) -> None:
         here = self.place
-        if launch != here.launch or (block == here.block and (thread == here.thread or epoch < here.epoch)):
-            return
-        raise MachineError(f"race: {here.statement} in block {here.block}, thread {here.thread} touches "
-                           f"{self.name}{list(index)}, {verb} by {statement} in block {block}, thread {thread}")
+        if not other.before(here):
+            raise MachineError(
+                f"race: {here.statement} in block {here.block}, thread {here.thread} touches {self.name}{list(index)}, "
+                f"{verb} by {other.statement} in block {other.block}, thread {other.thread}")
+
+
+def stored(value: Any, *, integer: bool, temporary: bool) -> Any:
+    """What a cell holds after *value* was written to it."""
+    if temporary and isinstance(value, Unwritten):
+        return value
+    return int(value) if integer else float(value)
 
 
 @dataclass
@@ -103,13 +157,13 @@ class Own:
     def __getitem__(self, index: tuple[int, ...]) -> Any:
         self._check(index)
         if index not in self.values:
-            raise MachineError(f"{self.place.statement} reads {self.name}{list(index)}, which this thread did not "
-                               "write (in this region)")
+            return Unwritten(f"{self.place.statement} reads {self.name}{list(index)}, which this thread did not write "
+                             "(in this region)")
         return self.values[index]
 
     def __setitem__(self, index: tuple[int, ...], value: Any) -> None:
         self._check(index)
-        self.values[index] = int(value) if self.integer else float(value)
+        self.values[index] = stored(value, integer=self.integer, temporary=True)
 
     _check = Memory._check
 
@@ -161,7 +215,7 @@ class _Text:
                 return [f"{pad}{node.name} = {self.text(node.value)}"]
             case Sync():
                 self.syncs.append(node)
-                return [f"{pad}yield {len(self.syncs)}"]
+                return [f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
             case Region():
                 fresh = [f"{pad}{a.name} = _own({a.name!r})" for a in self.function.arrays
                          if not a.shared and not a.across_regions]
@@ -225,56 +279,79 @@ def _axis(name: str) -> str:
 # {{{ running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-            order: random.Random) -> dict[str, np.ndarray]:
+            order: random.Random, *, warp: int = WARP) -> dict[str, np.ndarray]:
     """The arrays after all launches ran; in each stretch between barriers the threads go in a random order.
 
+    :arg warp: threads of a warp, which the kernel was lowered for.
     :raises MachineError: the program does what a right one never does.
     """
     place = Place()
-    memories = {k: Memory(k, a.shape, a.dtype.kind in "iub", place, {i: v.item() for i, v in np.ndenumerate(a)})
-                for k, a in arrays.items()}
+    memories = {k: Memory(k, a.shape, a.dtype.kind in "iub", place, temporary=False,
+                          values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
             memories[name] = Memory(name, shape, storage.dtype.kind in "iub", place)
     for place.launch, function in enumerate(lowered.program.functions):
-        _launch(function, memories, sizes, place, order)
+        _launch(function, memories, sizes, place, order, warp)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 
 
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
-            order: random.Random) -> None:
+            order: random.Random, warp: int) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = dict(sizes)
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
-    threads = list(itertools.product(*(range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)))
+    along_x, along_y, along_z = (range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)
+    threads = [(x, y, z) for z, y, x in itertools.product(along_z, along_y, along_x)]       # in the order of numbers
+    warps = [threads[i:i + warp] for i in range(0, len(threads), warp)]
     blocks = list(itertools.product(*grid))
     order.shuffle(blocks)
     for block in blocks:
         place.block, place.epoch = block, 0
         shared = {a.name: Memory(a.name, a.shape, a.dtype.kind in "iub", place) for a in function.arrays if a.shared}
-        _block(names["run"], function, {**memories, **shared}, place, threads, order)
+        _block(names["run"], function, {**memories, **shared}, place, warps, order)
 
 
 def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapping[str, Memory], place: Place,
-           threads: Sequence[tuple[int, ...]], order: random.Random) -> None:
+           warps: Sequence[Sequence[tuple[int, ...]]], order: random.Random) -> None:
     private: dict[str, Array] = {a.name: a for a in function.arrays if not a.shared}
 
     def own(name: str) -> Own:
         a = private[name]
         return Own(name, a.shape, a.dtype.kind in "iub", place)
-    running = {t: run(memories, place, own, place.block, t) for t in threads}
+    running = {t: run(memories, place, own, place.block, t) for threads in warps for t in threads}
     while True:
-        met: dict[tuple[int, ...], int | None] = {}
-        for place.thread in order.sample(threads, len(threads)):
-            met[place.thread] = next(running[place.thread], None)
-        if len(set(met.values())) > 1:
-            raise MachineError(f"not all threads of block {place.block} meet at one barrier: {met}")
+        at = dict.fromkeys(range(len(warps)), 0)        # each warp's own epoch since the last barrier of the block
+        met: dict[int, int | None] = {}
+        while at.keys() - met.keys():                   # in turns, so that warps overtake each other
+            place.warp = order.choice(sorted(at.keys() - met.keys()))
+            place.warp_epoch = at[place.warp]
+            barrier = _warp(running, warps[place.warp], place, order)
+            if barrier is None or barrier > 0:
+                met[place.warp] = barrier
+            at[place.warp] += 1
+        _require_one(met.values(), f"block {place.block}")
         if None in met.values():
             return
         place.epoch += 1
+
+
+def _warp(running: Mapping[tuple[int, ...], Iterator[int]], threads: Sequence[tuple[int, ...]], place: Place,
+          order: random.Random) -> int | None:
+    """Run the threads of a warp to their next barrier, and give its number: negative for one of warps."""
+    met: list[int | None] = []
+    for place.thread in order.sample(threads, len(threads)):
+        met.append(next(running[place.thread], None))
+    _require_one(met, f"warp {place.warp} of block {place.block}")
+    return met[0]
+
+
+def _require_one(met: Iterable[int | None], where: str) -> None:
+    if len(set(met)) > 1:
+        raise MachineError(f"not all threads of {where} meet at one barrier: {sorted(set(map(str, met)))}")
 
 
 def thread_count(lowered: Lowered) -> int:

@@ -28,14 +28,14 @@ def matmul() -> lk.LoopKernel:
     return lk.add_prefetch(knl, "b", ["k_inner", "j_inner"])
 
 
-def run(lowered: Lowered) -> tuple[np.ndarray, np.ndarray]:
+def run(lowered: Lowered, warp: int = 32) -> tuple[np.ndarray, np.ndarray]:
     """What the machine computes, and what numpy does."""
     rng = np.random.default_rng(0)
     arrays = {"a": rng.integers(-5, 5, (5, 5)), "b": rng.integers(-5, 5, (5, 4)), "c": np.zeros((5, 4), np.int64)}
-    return execute(lowered, arrays, SIZES, random.Random(0))["c"], arrays["a"] @ arrays["b"]
+    return execute(lowered, arrays, SIZES, random.Random(0), warp=warp)["c"], arrays["a"] @ arrays["b"]
 
 
-def lowered_matmul(f: Callable[[Node], list[Node]] = lambda barrier: [barrier]) -> Lowered:
+def lowered_matmul(f: Callable[[Sync], list[Node]] = lambda barrier: [barrier]) -> Lowered:
     """The tiled matrix product, each barrier of its program replaced by what *f* gives."""
     result = lk.lower(matmul())
     assert isinstance(result, Lowered)
@@ -68,7 +68,30 @@ def test_a_missing_barrier_is_seen() -> None:
         run(lowered_matmul(lambda barrier: []))
 
 
+def test_a_barrier_of_warps_orders_no_other_warps() -> None:
+    run(lowered_matmul(lambda barrier: [replace(barrier, warp=True)]), warp=4)
+    with pytest.raises(MachineError, match=r"race|nobody wrote"):
+        run(lowered_matmul(lambda barrier: [replace(barrier, warp=True)]), warp=2)
+
+
 def test_a_barrier_that_some_threads_do_not_meet() -> None:
     lone = p.Comparison(p.Variable("l.0"), "==", 0)
     with pytest.raises(MachineError, match="meet"):
         run(lowered_matmul(lambda barrier: [barrier, If(lone, Block((barrier,)))]))
+
+
+def copied(use: str) -> Lowered:
+    """A value that nobody wrote is copied within the kernel, and then used as *use* says."""
+    data = [lk.TemporaryVariable("u", np.float64, (2,)), *(lk.GlobalArg(a, np.float64) for a in "yz"), "..."]
+    result = lk.lower(lk.make_kernel([], f"u[0] = 1 {{if=y[0] > 5}}\n<> t = u[0]\n{use}", data))
+    assert isinstance(result, Lowered)
+    return result
+
+
+@pytest.mark.parametrize("use", [
+    "z[0] = t", "z[0] = t + 1", "z[0] = max(t, y[0])", "z[0] = 1 {if=t > 0}", "u[1] = 2*t\nz[0] = u[1]"])
+def test_what_nobody_wrote_may_be_copied_but_not_used(use: str) -> None:
+    arrays = {"y": np.zeros(1), "z": np.zeros(1)}
+    execute(copied("u[1] = t\nz[0] = 1"), arrays, {}, random.Random(0))
+    with pytest.raises(MachineError, match=r"nobody wrote|did not write"):
+        execute(copied(use), arrays, {}, random.Random(0))

@@ -31,7 +31,7 @@ def test_blocks_run_in_parallel_threads_in_loops() -> None:
     code = host_text(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0"))
     assert code.count("#pragma omp parallel for") == 1
     # one on each side of the barrier
-    assert len(re.findall(r"for \(int l0_ = 0; l0_ < 16; \+\+l0_\)", code)) == 2
+    assert len(re.findall(r"for \(int l0_ = 0; l0_ < 64; \+\+l0_\)", code)) == 2
     assert "float t[16];" in code
 
 
