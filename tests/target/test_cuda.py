@@ -154,7 +154,7 @@ def test_grid_and_block_are_expressions_of_the_sizes() -> None:
 def test_shared_memory_is_counted() -> None:
     code = lk.generate_code(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0"))
     assert code.kernels[0].shared_bytes == 256
-    assert "__shared__ float t[16];" in code.source
+    assert "__shared__ float t[64];" in code.source
 
 
 def test_a_name_of_the_kernel_is_the_function_s() -> None:

@@ -32,7 +32,7 @@ def test_blocks_run_in_parallel_threads_in_loops() -> None:
     assert code.count("#pragma omp parallel for") == 1
     # one on each side of the barrier
     assert len(re.findall(r"for \(int l0_ = 0; l0_ < 64; \+\+l0_\)", code)) == 2
-    assert "float t[16];" in code
+    assert "float t[64];" in code
 
 
 def test_values_across_a_barrier_are_kept_for_each_thread() -> None:
