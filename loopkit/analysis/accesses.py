@@ -1,7 +1,7 @@
 """Which statement touches which elements of which array."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +12,6 @@ from loopkit.expr.mappers import children, map_children, substitute
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tree import meeting
 from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.relations import any_element, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
@@ -90,32 +89,6 @@ def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
                 lists.setdefault(access.array, []).append(access)
         found = knl.memo["accesses_by_array"] = {k: tuple(v) for k, v in lists.items()}
     return found
-
-
-def kills(knl: LoopKernel, write: Access, accesses: Sequence[Access]) -> bool:
-    """Does *write* hide earlier values from the reads among *accesses*, all to one temporary?
-
-    A certain write does. So does one under flags that every reader is under too, where each flag is set once in the
-    iteration, unconditionally: whoever reads runs only where the write has happened.
-    """
-    if not write.affine or write.certain:
-        return write.affine
-    statement = knl.statement_by_id[write.statement]
-    readers = [knl.statement_by_id[a.statement] for a in accesses if not a.is_write]
-    return not data_params(knl, statement.domain) and all(
-        predicate in s.predicates and _is_flag(knl, predicate, s)
-        for predicate in statement.predicates for s in (statement, *readers))
-
-
-def _is_flag(knl: LoopKernel, predicate: Expression, user: Statement) -> bool:
-    """Is *predicate* a temporary that one statement sets, unconditionally, before *user* in the same iteration?"""
-    if not isinstance(predicate, p.Variable) or predicate.name not in knl.temporaries:
-        return False
-    writers = [s for s in knl.statements if s.written == predicate.name]
-    if len(writers) != 1 or writers[0].predicates or data_params(knl, writers[0].domain):
-        return False
-    where = meeting(knl.paths[writers[0].id], knl.paths[user.id])
-    return where.before and set(writers[0].inames) <= set(where.loops)
 
 
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, kills
+from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
+from loopkit.analysis.certainty import complete_writes, kills
 from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
@@ -108,8 +109,9 @@ def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
+    complete = _firsts(complete_writes(knl, accesses))
     return tuple((a.is_write, a.affine, a.certain, a.is_write and not a.certain and kills(knl, a, accesses),
-                  id(a.domain), a.subscripts, way)
+                  a in complete, id(a.domain), a.subscripts, way)
                  for a, way in zip(accesses, ways, strict=True))
 
 
@@ -146,17 +148,24 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[i
     """The last write before each read."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    timed = []
+    complete = _firsts(complete_writes(knl, accesses))
+    timed, ends = [], []
     for a, way in zip(accesses, ways, strict=True):
         inames = a.domain.inames
-        time: list[tuple[str, int]] = []
-        for position, iname in way:
-            time.append(("at", position) if iname is None else ("loop", inames.index(iname)))
-        # within one instance, the reads come before the write
-        time.append(("at", 1 if a.is_write else 0))
-        timed.append(TimedAccess(a.relation, a.is_write, a.is_write and kills(knl, a, accesses), tuple(time)))
-    for source, sink, relation in value_flow(timed):
-        yield source, sink, "flow", relation
+        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way)
+        # within one instance, the reads come before the write; between them the values end that it, or another of
+        # its complete set, replaces
+        timed.append(TimedAccess(a.relation, a.is_write, a.is_write and kills(knl, a, accesses),
+                                 (*time, ("at", 2 if a.is_write else 0))))
+        if a in complete:
+            ends.append(TimedAccess(a.relation, True, True, (*time, ("at", 1))))
+    for source, sink, relation in value_flow([*timed, *ends]):
+        if source < len(timed):
+            yield source, sink, "flow", relation
+
+
+def _firsts(sets: Sequence[Sequence[Access]]) -> tuple[Access, ...]:
+    return tuple(s[0] for s in sets)
 
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:

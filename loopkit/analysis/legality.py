@@ -16,7 +16,7 @@ from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import GroupTag
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, multiply, subtract
 from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
 from loopkit.poly.sets import InstanceSet, Map
@@ -80,12 +80,19 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
 
 def block_coordinates(knl: LoopKernel, statement_id: str) -> dict[int, Expression]:
     """For each grid axis that the statement is distributed over, what places it there."""
-    found: dict[int, list[str]] = {}
-    for x in knl.statement_by_id[statement_id].inames:
-        tag = knl.tags.get(x)
-        if isinstance(tag, GroupTag):
-            found.setdefault(tag.axis, []).append(x)
+    found = axis_inames(knl, knl.statement_by_id[statement_id].inames, GroupTag)
     return {axis: packed_coordinate(knl, inames) for axis, inames in found.items()}
+
+
+def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
+    """Which of *inames* lie on each axis of *kind*, outermost first."""
+    result: dict[int, tuple[str, ...]] = {}
+    for x in inames:
+        tag = knl.tags.get(x)
+        if isinstance(tag, kind):
+            assert isinstance(tag, GroupTag | LocalTag)
+            result[tag.axis] = (*result.get(tag.axis, ()), x)
+    return result
 
 
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:

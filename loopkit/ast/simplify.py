@@ -35,14 +35,25 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             known.pop(x, None)          # a constant of a loop's name is not meant again behind that loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
-            if isinstance(new, If) and isinstance(last, If) and new.condition == last.condition \
-                    and new.otherwise is None and last.otherwise is None \
-                    and not variables(last.condition) & assigned(last.then):
-                joined = simplified(Block((last.then, new.then)), known)
-                children[-1] = If(last.condition, joined, None, last.comment)
+            if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
+                children[-1] = one
             else:
                 children.append(new)
     return Block(tuple(children))
+
+
+def _joined(first: If, second: If, known: Names) -> If | None:
+    """Two neighbours as one ``if``: under one condition, or under a condition and its opposite."""
+    if second.otherwise is not None or variables(first.condition) & assigned(first.then):
+        return None
+    if second.condition == first.condition:
+        if first.otherwise is not None and variables(first.condition) & assigned(first.otherwise):
+            return None
+        then = simplified(Block((first.then, second.then)), known)
+        return If(first.condition, then, first.otherwise, first.comment)
+    if second.condition == p.LogicalNot(first.condition) and first.otherwise is None:
+        return If(first.condition, first.then, second.then, first.comment)
+    return None
 
 
 def without_unused_names(block: Block) -> Block:

@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import packed_coordinate, witness_at
+from loopkit.analysis.legality import axis_inames, packed_coordinate, witness_at
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -16,7 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
-from loopkit.lowering.storage import Storage, axis_inames
+from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     carried_at,

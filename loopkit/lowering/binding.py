@@ -12,7 +12,7 @@ from functools import reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import iname_extent, iname_points, iname_range
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_points, iname_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +20,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.schedule import Schedule, tree_lines
-from loopkit.lowering.storage import Storage, axis_inames
+from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.sets import InstanceSet, Set, at_least

@@ -15,7 +15,7 @@ from loopkit.lowering.crossing import crossing_pairs
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.program import build_program
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import Schedule, schedule
+from loopkit.lowering.schedule import Schedule, schedule, without_idle_auto
 from loopkit.lowering.storage import Storage, settle_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
@@ -92,7 +92,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     knl = infer_types(knl)
     if stop == "types":
         return knl
-    knl = write_out_reductions(without_dead_statements(knl))
+    knl = write_out_reductions(without_idle_auto(without_dead_statements(knl)))
     if stop == "reductions":
         return knl
     ordered, storages, launches = _placed(knl)

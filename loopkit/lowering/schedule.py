@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from loopkit.analysis.dependences import dependences
-from loopkit.analysis.legality import across_blocks
+from loopkit.analysis.dependences import dependences, unchanged_from
+from loopkit.analysis.legality import across_blocks, iname_range
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import IlpTag, InameTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, IlpTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 
 
@@ -48,6 +48,15 @@ def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -
             start = i
         launches[-1].append(child)
     return Schedule(knl, tuple(seq(*part) for part in launches))
+
+
+def without_idle_auto(knl: LoopKernel) -> LoopKernel:
+    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have but one thread to spread them over."""
+    if not any(isinstance(tag, AutoLocalTag) for tag in knl.tags.values()) \
+            or any(isinstance(tag, LocalTag) and iname_range(knl, x)[1] != 1 for x, tag in knl.tags.items()):
+        return knl
+    return knl.copy(tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)},
+                    carried=unchanged_from(knl))
 
 
 def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:

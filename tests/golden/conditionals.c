@@ -19,8 +19,7 @@ void conditionals(const float *restrict x, float *restrict y, const int n)
                 if (cond) {
                     // insn_0
                     y[32*i_outer + i_inner] = sqrtf(t);
-                }
-                if (!cond) {
+                } else {
                     // insn_2
                     y[32*i_outer + i_inner] = (32*i_outer + i_inner) % 3 == 0 ? t*t :
                             (float)((32*i_outer + i_inner) / 2);

@@ -47,6 +47,13 @@ def _copied_by_one_block(knl: Kernel) -> Kernel:
     return lk.add_prefetch(knl, "z", [], default_tag="for", fetch_outer_inames=[])
 
 
+def _copy_of_a_copy(tag: str) -> Callable[[Kernel], Kernel]:
+    def transformed(knl: Kernel) -> Kernel:
+        knl = lk.split_iname(knl, "i", 4, inner_tag=tag)
+        return lk.add_prefetch(lk.add_prefetch(knl, "x", ["i_inner"]), "x", [])
+    return transformed
+
+
 def _expanded_and_split(knl: Kernel) -> Kernel:
     knl = lk.set_temporary_address_space(knl, "acc_s", "global")
     return lk.tag_inames(lk.split_iname(knl, "k", 2), {"k_outer": "l.0"})
@@ -126,6 +133,10 @@ PROGRAMS = {
     "a copy in a block of one thread": Program(
         ["{[i]: 0<=i<1}", "{[q]: 0<=q<5}"], "for i\n c[i] = sum(q, x[q + i])\nend", {"c": (1,), "x": (5,)},
         lambda k: lk.add_prefetch(lk.tag_inames(k, "i:l.0"), "x", ["q"])),
+    "a copy of a copy, by the threads of a block": Program(
+        ["{[i]: 0<=i<n}"], "c[i] = x[i] + x[i + 1]", {"c": (7,), "x": (8,)}, _copy_of_a_copy("l.0"), {"n": 7}),
+    "a copy of a copy, without threads": Program(
+        ["{[i]: 0<=i<n}"], "c[i] = x[i] + x[i + 1]", {"c": (7,), "x": (8,)}, _copy_of_a_copy("for"), {"n": 7}),
     "two loops of one iname, one of them over tiles": Program(
         ["{[i]: 0<=i<n}", "[i] -> {[j]: i<=j<n}"], "for i\n for j\n  c[i, j] = x[j]\n end\n b[i] = c[i, i]\nend",
         {"b": (5,), "c": (5, 5), "x": (5,)}, lambda k: lk.split_iname(

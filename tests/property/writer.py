@@ -284,7 +284,7 @@ class Writer:
     def block(self, scope: Scope, depth: int, conditional: bool = False) -> list[Line]:
         lines: list[Line] = []
         for _ in range(self.number(1, 3)):
-            kind = self.word("assign", "for", "assign", "scalar", "for", "if", "update")
+            kind = self.word("assign", "for", "assign", "scalar", "for", "if", "update", "set")
             if kind == "for" and depth and self.may_open(scope):
                 lines.append(self.loop(scope, depth))
             elif kind == "if" and depth and scope.loops:
@@ -296,7 +296,9 @@ class Writer:
             elif kind == "update" and scope.scalars:
                 t = self.word(*scope.scalars)
                 value = both("(({} + {}) % 97)" if self.integers else "({} + {})", plain(t), self.read(scope))
-                lines.append(Line([f"{t} = {value.text}{self.options()}"], [f"{t} = {value.python}"]))
+                lines.append(self.setting(t, value))
+            elif kind == "set" and scope.scalars:
+                lines.append(self.setting(self.word(*scope.scalars), self.value(scope)))
             else:
                 lines.append(self.assignment(scope, conditional))
             if self.count >= 8:
@@ -311,14 +313,25 @@ class Writer:
 
     def branch(self, scope: Scope, depth: int) -> Line:
         condition = self.condition(scope)
-        text, python = self.joined(self.block(scope, depth - 1, True))
+        both_set = self.word(*scope.scalars) if scope.scalars and self.chance(30) else None
+        text, python = self.joined(self.branch_block(scope, depth, both_set))
         lines = [f"if {condition.text}", *indented(text)]
         code = [f"if {condition.python}:", *indented(python)]
-        if self.chance(40):
-            text, python = self.joined(self.block(scope, depth - 1, True))
+        if both_set is not None or self.chance(40):
+            text, python = self.joined(self.branch_block(scope, depth, both_set))
             lines += ["else", *indented(text)]
             code += ["else:", *indented(python)]
         return Line([*lines, "end"], code)
+
+    def branch_block(self, scope: Scope, depth: int, scalar: str | None) -> list[Line]:
+        """What stands in one branch; *scalar* gets a new value there."""
+        lines = self.block(scope, depth - 1, True)
+        if scalar is not None:
+            lines.insert(self.number(0, len(lines)), self.setting(scalar, self.value(scope)))
+        return lines
+
+    def setting(self, scalar: str, value: Both) -> Line:
+        return Line([f"{scalar} = {value.text}{self.options()}"], [f"{scalar} = {value.python}"])
 
     def joined(self, lines: Sequence[Line]) -> tuple[list[str], list[str]]:
         """The lines of a block; neighbours share the loops that no ``for`` names, where these are the same."""

@@ -127,8 +127,8 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
                                  lk.LimitError, {"what": "threads along z", "limit": 64, "required": 128}),
     "too many blocks along y": (lambda: lk.generate_code(lk.tag_inames(lk.fix_parameters(twice(), n=70000), "i:g.1")),
                                 lk.LimitError, {"what": "blocks along y", "limit": 65535, "required": 70000}),
-    "reduction over l.auto": (lambda: lk.lower(lk.tag_inames(lk.fix_parameters(matvec(), m=8), "k:l.auto")),
-                              lk.PreconditionError, {}),
+    "reduction over l.auto": (lambda: lk.lower(lk.tag_inames(lk.fix_parameters(matvec(), n=4, m=8),
+                                                             "i:l.0, k:l.auto")), lk.PreconditionError, {}),
     "an axis packed in two ways": (lambda: lk.lower(boxed("z[i] = x[i]\ny[i,j] = x[j]", "i:l.0, j:l.0", x=F32)),
                                    lk.PreconditionError, {}),
     "an axis packed in two other ways": (

@@ -1,0 +1,190 @@
+"""The proof that storage is right: in the order that runs, every read finds the value that it is meant to find."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access
+from loopkit.analysis.certainty import complete_writes, kills
+from loopkit.analysis.dependences import Dependence
+from loopkit.analysis.legality import across_blocks, axis_inames, packed_coordinate
+from loopkit.analysis.order import loops_of
+from loopkit.errors import StorageError, instance_text
+from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
+from loopkit.kernel.tree import Path, meeting
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import cells, differing, injective_given, restrict, same_element, smallest_pair
+from loopkit.poly.sets import InstanceSet, Map
+
+
+def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
+           places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> None:
+    """:raises StorageError: in the order that runs, some read would find another value."""
+    if _evidently_right(knl, accesses, flows, places, space, lead):
+        return
+    if space is AddressSpace.GLOBAL:
+        _require_one_block_a_cell(knl, t, accesses, places, lead)
+    # an update keeps the value that its reduction's init began
+    updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
+    axes = _axes(knl, accesses, space)
+    lookers, timed = [], []
+    for a in accesses:
+        if a.is_write and a.statement in updates:
+            continue
+        lookers.append(a)
+        timed.append(_timed(knl, a, places, axes, lead, a.is_write and kills(knl, a, accesses)))
+    # where writes leave no case out, the first of them ends the old value
+    ends = [replace(_timed(knl, s[0], places, axes, lead, True), time=_time(s[0], places, _END))
+            for s in complete_writes(knl, accesses)
+            if _in_one_iteration(places[s[0].statement], places[s[-1].statement])]
+    reads = _reads(lookers)
+    wanted = _by_pair((d.source, d.sink, d.relation.intersect_range(reads[d.sink].set))
+                      for d in flows if d.sink in reads)
+    found = _by_pair((lookers[i].statement, lookers[j].statement, relation)
+                     for i, j, relation in value_flow([*timed, *ends]) if i < len(timed))
+    for pair, relation in found.items():
+        wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
+        if not wrong.is_empty():
+            _refuse(knl, t, space, pair, wrong)
+    for pair, relation in wanted.items():
+        lost = relation.subtract(found[pair]) if pair in found else relation
+        if pair[0] not in updates and not lost.is_empty():
+            _refuse(knl, t, space, pair, lost)
+
+
+def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
+                              places: Mapping[str, tuple[int, Path]], lead: tuple[str, ...]) -> None:
+    """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
+    for a in accesses:
+        for b in accesses:
+            if not a.is_write or places[a.statement][0] != places[b.statement][0]:
+                continue
+            pairs = same_element(_global_cells(a, lead), _global_cells(b, lead))
+            apart = across_blocks(knl, Dependence("output" if b.is_write else "flow", t.name, a.statement, b.statement,
+                                                  pairs))
+            if apart is not None:
+                _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
+                        "writes" if b.is_write else "reads")
+
+
+def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
+    inames = a.domain.inames
+    if missing := [x for x in lead if x not in inames]:
+        raise _outside_of(a, missing[0])
+    return a.relation.flat_range_product(restrict(cells(inames, [p.Variable(x) for x in lead]), a.domain))
+
+
+def _outside_of(a: Access, iname: str) -> StorageError:
+    return StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{iname}' that keeps its values "
+                        "apart.", subject=a.array)
+
+
+def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
+    """For each statement the instances that read: a branch of an ``if`` may leave some out."""
+    result: dict[str, InstanceSet] = {}
+    for a in accesses:
+        if not a.is_write:
+            result[a.statement] = result[a.statement].union(a.domain) if a.statement in result else a.domain
+    return result
+
+
+def _by_pair(flows: Iterable[tuple[str, str, Map]]) -> dict[tuple[str, str], Map]:
+    """The relations of each pair of statements joined (two may meet through several references)."""
+    result: dict[tuple[str, str], Map] = {}
+    for source, sink, relation in flows:
+        pair = (source, sink)
+        result[pair] = result[pair].union(relation) if pair in result else relation
+    return result
+
+
+def _is_update(s: Statement) -> bool:
+    return s.reduction is not None and s.combine is not None
+
+
+def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,
+            then: str = "reads") -> None:
+    writer, reader = (knl.statement_by_id[s] for s in pair)
+    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
+    sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
+    raise StorageError(
+        f"The {space} cells of '{t.name}' cannot hold all values that are alive at once: the value that "
+        f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} {then} "
+        f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=t.name,
+        hint=f"privatize '{t.name}' over the loop between them, or keep the two in one loop")
+
+
+def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
+                     places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+    """One certain write in the readers' own iteration: no other value can come between."""
+    writers = {a.statement for a in accesses if a.is_write}
+    if len(writers) != 1 or not all(kills(knl, a, accesses) for a in accesses if a.is_write):
+        return False
+    writer = next(a for a in accesses if a.is_write)
+    launch, way = places[writer.statement]
+    loops = loops_of(way)
+    for d in flows:
+        if d.source != writer.statement or places[d.sink][0] != launch:
+            return False
+        where = meeting(way, places[d.sink][1])
+        equal = equal_inames(knl, d)
+        if not where.before or any(x not in equal or (x not in where.loops and x not in lead) for x in loops):
+            return False
+    if space is AddressSpace.PRIVATE:
+        return True
+    copies = [x for x in writer.domain.inames if isinstance(knl.tags.get(x), GroupTag)] \
+        if space is AddressSpace.LOCAL else []
+    given = [*loops, *copies, *lead]
+    return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
+
+
+def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> list[tuple[type[InameTag], int]]:
+    """The hardware axes along which the temporary has a copy at each place."""
+    kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.LOCAL: (GroupTag,),
+             AddressSpace.GLOBAL: ()}[space]
+    return [(kind, axis) for kind in kinds
+            for axis in sorted({x for a in accesses for x in axis_inames(knl, a.domain.inames, kind)})]
+
+
+def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
+           axes: Sequence[tuple[type[InameTag], int]], lead: tuple[str, ...], must: bool) -> TimedAccess:
+    """The access in the order that runs, to cells of all copies of the temporary."""
+    inames = a.domain.inames
+    if missing := [x for x in lead if x not in inames]:
+        raise _outside_of(a, missing[0])
+    coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
+    for kind, axis in axes:
+        own = axis_inames(knl, inames, kind).get(axis)
+        # a statement outside an axis runs at every place along it
+        coordinates.append(None if own is None else packed_coordinate(knl, own))
+    relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
+    return TimedAccess(relation, a.is_write, must, _time(a, places, _WRITE if a.is_write else _READ))
+
+
+#: What comes first in one instance.
+_READ, _END, _WRITE = range(3)
+
+
+def _time(a: Access, places: Mapping[str, tuple[int, Path]], part: int) -> tuple[tuple[str, int], ...]:
+    """When *part* of an instance of the access's statement runs."""
+    launch, way = places[a.statement]
+    steps = [("at", step.position) if step.iname is None else ("loop", a.domain.inames.index(step.iname))
+             for step in way]
+    return (("at", launch), *steps, ("at", part))
+
+
+def _in_one_iteration(first: tuple[int, Path], last: tuple[int, Path]) -> bool:
+    """Do two statements share all the sequential loops that they have?"""
+    loops = meeting(first[1], last[1]).loops
+    return first[0] == last[0] and loops_of(first[1]) == loops == loops_of(last[1])
+
+
+def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:
+    """The inames in which every value's writer and reader agree."""
+    a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
+    return [x for x in a if x in b and differing(d.relation, [(a.index(x), b.index(x))]) is None]

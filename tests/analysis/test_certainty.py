@@ -1,0 +1,91 @@
+"""Which writes under conditions end the values before them."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.analysis.dependences import dependences
+from loopkit.poly.relations import differing
+from tests.transform.same import assert_same
+
+#: Loops over i in which no value of t lives from one iteration to the next.
+ENDED = {
+    "both branches": "if x[i] > 0\n <> t = 2*x[i]\nelse\n t = 3\nend\ny[i] = t",
+    "three branches": "if x[i] > 0\n <> t = 2*x[i]\nelse\n if x[i] < -1\n  t = 3\n else\n  t = 5\n end\nend\ny[i] = t",
+    "a value before": "<> t = 1\nif x[i] > 0\n t = 2*t\nend\ny[i] = t",
+    "changed in one branch": "if x[i] > 0\n <> t = 2*x[i]\n t = t + 1\nelse\n t = 3\nend\ny[i] = t",
+    "read in its own branch": "if x[i] > 0\n <> t = 2*x[i]\n z[i] = t\nelse\n t = 3\n z[i] = t\nend\ny[i] = t",
+    "only in one branch": "if x[i] > 0\n <> t = 2*x[i]\n y[i] = t\nend",
+    "only in the other branch": "if x[i] > 0\n y[i] = 1\nelse\n <> t = 2*x[i]\n y[i] = t\nend",
+    "branches in the first branch":
+        "if x[i] > 0\n if x[i] > 1\n  <> t = 2\n else\n  t = 3\n end\nelse\n t = 5\nend\ny[i] = t",
+    "read further in": "if x[i] > 0\n <> t = 2\n if x[i] > 3\n  y[i] = t\n end\nend",
+    "a flag by hand": "<> flag = x[i] > 0\n<> t = 1 {if=flag}\nt = 2 {if=not flag}\ny[i] = t",
+}
+
+#: Loops in which one may.
+LIVING = {
+    "one branch": "if x[i] > 0\n <> t = 2*x[i]\nend\ny[i] = t",
+    "two of three branches": "if x[i] > 0\n <> t = 2*x[i]\nelse\n if x[i] < -1\n  t = 3\n end\nend\ny[i] = t",
+    "read before": "z[i] = t\nif x[i] > 0\n <> t = 2*x[i]\nelse\n t = 3\nend\ny[i] = t",
+    "read in the first write": "if x[i] > 0\n <> t = 2*t\nelse\n t = 3\nend\ny[i] = t",
+    "read in the second write": "if x[i] > 0\n <> t = 2\nelse\n t = 3*t\nend\ny[i] = t",
+    "read between": "<> flag = x[i] > 0\n<> t = 1 {if=flag}\nz[i] = t\nt = 2 {if=not flag}\ny[i] = t",
+    "read between, under another flag": "<> flag = x[i] > 0\n<> other = x[i] > 1\n<> t = 1 {if=flag}\n"
+                                        "z[i] = t {if=other}\nt = 2 {if=not flag}\ny[i] = t",
+    "a flag that changes": "<> flag = x[i] > 0\n<> t = 1 {if=flag}\nflag = x[i] > 1\nt = 2 {if=not flag}\ny[i] = t",
+    "two flags": "<> flag = x[i] > 0\n<> other = x[i] > 1\n<> t = 1 {if=flag}\nt = 2 {if=not other}\ny[i] = t",
+}
+
+
+def kernel(body: str) -> lk.LoopKernel:
+    arrays = [lk.GlobalArg(name, np.float64) for name in "xyz" if f"{name}[" in body]
+    return lk.make_kernel("{[i]: 0<=i<n}", f"for i\n{body}\nend", [*arrays, "..."])
+
+
+def lives_on(knl: lk.LoopKernel) -> bool:
+    """Does a value of t flow from one iteration of i to a later one?"""
+    loops = {s.id: s.inames.index("i") for s in knl.statements if "i" in s.inames}
+    return any(d.array == "t" and d.source in loops and d.sink in loops
+               and differing(d.relation, [(loops[d.source], loops[d.sink])]) is not None for d in dependences(knl))
+
+
+@pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
+def test_no_old_value_lives_on(body: str) -> None:
+    knl = kernel(body)
+    assert not lives_on(knl)
+    mapped = lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    str(lk.generate_code(mapped, target="cuda"))
+    assert_same(knl, mapped, n=11)
+
+
+@pytest.mark.parametrize("body", LIVING.values(), ids=LIVING.keys())
+def test_an_old_value_may_live_on(body: str) -> None:
+    assert lives_on(kernel(body))
+
+
+@pytest.mark.parametrize("subscript", ["[i]", "[0]"])
+def test_cells_of_an_array(subscript: str) -> None:
+    knl = kernel(f"if x[i] > 0\n <> t{subscript} = 2*x[i]\nelse\n t{subscript} = 3\nend\ny[i] = t{subscript}")
+    assert not lives_on(knl)
+
+
+def test_another_cell_is_not_ended() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", """
+        for i
+            if x[i] > 0
+                <> t[i] = 2*x[i]
+            else
+                t[i+1] = 3
+            end
+            y[i] = t[i]
+        end
+        """, [lk.GlobalArg("x", np.float64), "..."])
+    assert lives_on(knl)
+
+
+def test_an_else_is_printed_as_one() -> None:
+    code = str(lk.generate_code(kernel(ENDED["both branches"]), target="c"))
+    assert "} else {" in code
+    assert "if (!" not in code
