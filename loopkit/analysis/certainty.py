@@ -1,12 +1,11 @@
-"""Which writes to a temporary certainly happen, and so hide what was there before.
+"""Which writes to a temporary under conditions hide what was there before.
 
 A write under a condition may leave the old value. It hides it all the same from readers that are under that condition
 too; and of two writes under a condition and its opposite one happens.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
 
 import pymbolic.primitives as p
@@ -16,59 +15,60 @@ from loopkit.analysis.accesses import Access, data_params
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import meeting
+from loopkit.poly.flow import OneOf
 
 
-def kills(knl: LoopKernel, write: Access, accesses: Sequence[Access]) -> bool:
-    """Does *write* hide earlier values from the reads among *accesses*, all to one temporary?
-
-    A certain write does. So does one under flags that every reader is under too, where each flag is set once in the
-    iteration before: whoever reads runs only where the write has happened.
-    """
-    if not write.affine or write.certain:
-        return write.affine
-    flags = _flags(knl, write)
-    return bool(flags) and all(_under(knl, knl.statement_by_id[a.statement], flags)
-                               for a in accesses if not a.is_write)
+def certain_write(access: Access) -> bool:
+    """Does *access* replace what was in the cell, whatever the data?"""
+    return access.is_write and access.affine and access.certain
 
 
-def complete_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[tuple[Access, ...], ...]:
-    """Sets of writes under conditions that leave no case out, each in textual order.
-
-    Of a set one happens in every iteration, so at its first write the old value ends for all who read behind that:
-    whoever reads between its writes is under the flags of one that stands before.
-    """
-    uncertain = [a for a in accesses if a.is_write and a.affine and not a.certain]
-    if len(uncertain) < 2:
+def sure_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[OneOf, ...]:
+    """Of which writes under conditions among *accesses*, all to one temporary, one has happened where a read comes."""
+    uncertain = {i: flags for i, a in enumerate(accesses) if a.is_write and a.affine and not a.certain
+                 and (flags := _flags(knl, a))}
+    if not uncertain:
         return ()
-    open_sets = [_Set(flags, (a,)) for a in uncertain if (flags := _flags(knl, a))]
-    found: list[tuple[Access, ...]] = []
-    while (joined := next(_joined(knl, open_sets), None)) is not None:
+    return (*_implied(knl, accesses, uncertain), *_exhaustive(knl, accesses, uncertain))
+
+
+Flags = frozenset[Expression]
+
+
+def _implied(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int, Flags]) -> Iterator[OneOf]:
+    """A write that happens in the same iterations as a read: both are under its flags."""
+    for i, flags in uncertain.items():
+        writer = knl.statement_by_id[accesses[i].statement]
+        shared = [x for x in writer.inames if any(x in _set_in(knl, flag) for flag in flags)]
+        for j, read in enumerate(accesses):
+            reader = knl.statement_by_id[read.statement]
+            if not read.is_write and _under(knl, reader, flags):
+                yield OneOf((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
+
+
+def _exhaustive(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int, Flags]) -> Iterator[OneOf]:
+    """Writes under conditions that leave no case out."""
+    waiting: list[_Set] = [((i,), flags) for i, flags in uncertain.items()]
+    while (joined := next(_joined(knl, accesses, waiting), None)) is not None:
         first, second, both = joined
-        open_sets = [s for s in open_sets if s is not first and s is not second]
-        if both.flags:
-            open_sets.append(both)
-        elif _hides(knl, both, accesses):
-            found.append(both.writes)
-    return tuple(found)
+        waiting = [s for s in waiting if s is not first and s is not second]
+        if both[1]:
+            waiting.append(both)
+        else:
+            yield OneOf(both[0])
 
 
-@dataclass(frozen=True)
-class _Set:
-    """Writes to one cell, in textual order, of which one happens wherever *flags* hold."""
-
-    flags: frozenset[Expression]
-    writes: tuple[Access, ...]
+#: Writes by index, of which one happens wherever the flags hold.
+_Set = tuple[tuple[int, ...], Flags]
 
 
-def _joined(knl: LoopKernel, sets: Sequence[_Set]) -> Iterator[tuple[_Set, _Set, _Set]]:
+def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -> Iterator[tuple[_Set, _Set, _Set]]:
     """Two of *sets* that differ in one flag, which one has and the other negates, and what they are together."""
     for a, b in combinations(sets, 2):
-        only_a, only_b = a.flags - b.flags, b.flags - a.flags
+        only_a, only_b = a[1] - b[1], b[1] - a[1]
         if len(only_a) == len(only_b) == 1 and _negated(*only_a) == next(iter(only_b)) \
-                and _same_cell(knl, a.writes[0], b.writes[0]):
-            places = {x.id: i for i, x in enumerate(knl.statements)}
-            writes = sorted((*a.writes, *b.writes), key=lambda w: places[w.statement])
-            yield a, b, _Set(a.flags & b.flags, tuple(writes))
+                and _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
+            yield a, b, ((*a[0], *b[0]), a[1] & b[1])
 
 
 def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
@@ -76,19 +76,6 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
     loops = knl.statement_by_id[a.statement].inames
     return a.domain is b.domain and a.subscripts == b.subscripts \
         and set(meeting(knl.paths[a.statement], knl.paths[b.statement]).loops) == set(loops)
-
-
-def _hides(knl: LoopKernel, whole: _Set, accesses: Sequence[Access]) -> bool:
-    """Is everyone who reads between the writes of *whole* under the flags of one that stands before?"""
-    first, last = (knl.paths[whole.writes[i].statement] for i in (0, -1))
-    for reader in {a.statement for a in accesses if not a.is_write}:
-        way = knl.paths[reader]
-        if not meeting(first, way).before or not (meeting(way, last).before or way == last):
-            continue
-        earlier = [w for w in whole.writes if meeting(knl.paths[w.statement], way).before]
-        if not any(_under(knl, knl.statement_by_id[reader], _flags(knl, w)) for w in earlier):
-            return False
-    return True
 
 
 # {{{ flags
@@ -145,6 +132,12 @@ def _writer(knl: LoopKernel, condition: Expression) -> Statement | None:
         return None
     writers = [s for s in knl.statements if s.written == condition.name]
     return writers[0] if len(writers) == 1 else None
+
+
+def _set_in(knl: LoopKernel, flag: Expression) -> tuple[str, ...]:
+    """The inames of the loops in each iteration of which *flag* is set."""
+    writer = _writer(knl, flag)
+    return () if writer is None else writer.inames
 
 
 def _negated(flag: Expression) -> Expression:

@@ -2,8 +2,9 @@
 
 Arguments are storage: flow, anti and output dependences between all pairs of references bind, whatever the
 values. Temporaries carry values: only the flow from the last write to each read binds; which cells hold the
-values is settled in lowering. The parts of one reduction have their own: init before every update before the
-final statement, and updates among themselves in any order.
+values is settled in lowering. Where data decides which of several writes is the last, their order binds too.
+The parts of one reduction have their own: init before every update before the final statement, and updates
+among themselves in any order.
 """
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
-from loopkit.analysis.certainty import complete_writes, kills
+from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
@@ -30,7 +31,8 @@ class Dependence:
     :ivar relation: source inames to sink inames, anonymous.
     :ivar exact: both accesses are affine and certain: every pair is a real one.
     :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
-    :ivar of_value: *array* is a temporary; the dependence is a value flow.
+    :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
+        may be the one that is read.
     """
 
     kind: str
@@ -95,7 +97,7 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         of_value = array in knl.temporaries
         key = (of_value, *_pattern(knl, accesses))
         if key not in patterns:
-            patterns[key] = list(_value_flow(knl, accesses) if of_value else _storage_order(knl, accesses))
+            patterns[key] = list(_value_order(knl, accesses) if of_value else _storage_order(knl, accesses))
         for source, sink, kind, relation in patterns[key]:
             a, b = accesses[source], accesses[sink]
             yield Dependence(kind, array, a.statement, b.statement, relation,
@@ -109,10 +111,9 @@ def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    complete = _firsts(complete_writes(knl, accesses))
-    return tuple((a.is_write, a.affine, a.certain, a.is_write and not a.certain and kills(knl, a, accesses),
-                  a in complete, id(a.domain), a.subscripts, way)
-                 for a, way in zip(accesses, ways, strict=True))
+    return (sure_writes(knl, accesses),
+            *((a.is_write, a.affine, a.certain, id(a.domain), a.subscripts, way)
+              for a, way in zip(accesses, ways, strict=True)))
 
 
 def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
@@ -144,28 +145,38 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tupl
                 yield i, j, kind, ordered
 
 
+def _value_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
+    """The last writes before each read; where these are several for one read, their order among themselves."""
+    flows = list(_value_flow(knl, accesses))
+    yield from flows
+    paths = reference_paths(knl)
+    for i, sink, _, first in flows:
+        for j, other, _, second in flows:
+            # of certain writes one alone is the last
+            if other != sink or (certain_write(accesses[i]) and certain_write(accesses[j])):
+                continue
+            a, b = accesses[i].statement, accesses[j].statement
+            where = meeting_of(paths, a, b)
+            if not where.loops and not where.before:
+                continue
+            pairs = first.apply_range(second.reverse())
+            ordered = in_time_order(pairs, shared_loops(knl, a, b, where.loops), where.before)
+            if not ordered.is_empty():
+                yield i, j, "output", ordered
+
+
 def _value_flow(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
     """The last write before each read."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    complete = _firsts(complete_writes(knl, accesses))
-    timed, ends = [], []
+    timed = []
     for a, way in zip(accesses, ways, strict=True):
         inames = a.domain.inames
         time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way)
-        # within one instance, the reads come before the write; between them the values end that it, or another of
-        # its complete set, replaces
-        timed.append(TimedAccess(a.relation, a.is_write, a.is_write and kills(knl, a, accesses),
-                                 (*time, ("at", 2 if a.is_write else 0))))
-        if a in complete:
-            ends.append(TimedAccess(a.relation, True, True, (*time, ("at", 1))))
-    for source, sink, relation in value_flow([*timed, *ends]):
-        if source < len(timed):
-            yield source, sink, "flow", relation
-
-
-def _firsts(sets: Sequence[Sequence[Access]]) -> tuple[Access, ...]:
-    return tuple(s[0] for s in sets)
+        # within one instance, the reads come before the write
+        timed.append(TimedAccess(a.relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
+    for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
+        yield source, sink, "flow", relation
 
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:

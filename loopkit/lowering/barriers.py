@@ -104,7 +104,8 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
                      ways: Mapping[str, Path]) -> Iterator[Hazard]:
     """Between accesses to cells of a shared or global temporary: all pairs, in the order that runs."""
     cache: dict[object, Map | None] = {}
-    values = {(d.source, d.sink) for d in dependences(knl) if d.of_value and d.array == storage.name}
+    values = {(d.source, d.sink) for d in dependences(knl)
+              if d.of_value and d.kind == "flow" and d.array == storage.name}
     for a in accesses:
         for b in accesses:
             if not (a.is_write or b.is_write):

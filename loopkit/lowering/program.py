@@ -106,7 +106,7 @@ def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
                 result.add(a.array)
     ways = paths(launch.tree)
     for d in dependences(knl):
-        if d.of_value and d.source in ways and d.sink in ways:
+        if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
             loops = meeting(ways[d.source], ways[d.sink]).loops
             if differing(d.relation, shared_loops(knl, d.source, d.sink, loops)) is not None:
                 result.add(d.array)

@@ -68,7 +68,7 @@ def settle_storage(schedule: Schedule) -> dict[str, Storage]:
             places[s] = (i, path)
     flows: dict[str, list[Dependence]] = {}
     for d in dependences(knl):
-        if d.of_value:
+        if d.of_value and d.kind == "flow":
             flows.setdefault(d.array, []).append(d)
     shapes = array_shapes(knl)
     result = {}

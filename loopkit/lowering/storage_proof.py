@@ -2,13 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
-from loopkit.analysis.certainty import complete_writes, kills
+from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Dependence
 from loopkit.analysis.legality import across_blocks, axis_inames, packed_coordinate
 from loopkit.analysis.order import loops_of
@@ -38,16 +37,12 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
         if a.is_write and a.statement in updates:
             continue
         lookers.append(a)
-        timed.append(_timed(knl, a, places, axes, lead, a.is_write and kills(knl, a, accesses)))
-    # where writes leave no case out, the first of them ends the old value
-    ends = [replace(_timed(knl, s[0], places, axes, lead, True), time=_time(s[0], places, _END))
-            for s in complete_writes(knl, accesses)
-            if _in_one_iteration(places[s[0].statement], places[s[-1].statement])]
+        timed.append(_timed(knl, a, places, axes, lead, certain_write(a)))
     reads = _reads(lookers)
     wanted = _by_pair((d.source, d.sink, d.relation.intersect_range(reads[d.sink].set))
                       for d in flows if d.sink in reads)
     found = _by_pair((lookers[i].statement, lookers[j].statement, relation)
-                     for i, j, relation in value_flow([*timed, *ends]) if i < len(timed))
+                     for i, j, relation in value_flow(timed, sure_writes(knl, lookers)))
     for pair, relation in found.items():
         wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
         if not wrong.is_empty():
@@ -121,9 +116,9 @@ def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tu
 
 def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
                      places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> bool:
-    """One certain write in the readers' own iteration: no other value can come between."""
+    """One write in the readers' own iteration: no other value can come between."""
     writers = {a.statement for a in accesses if a.is_write}
-    if len(writers) != 1 or not all(kills(knl, a, accesses) for a in accesses if a.is_write):
+    if len(writers) != 1 or not all(a.affine for a in accesses if a.is_write):
         return False
     writer = next(a for a in accesses if a.is_write)
     launch, way = places[writer.statement]
@@ -163,25 +158,9 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
         # a statement outside an axis runs at every place along it
         coordinates.append(None if own is None else packed_coordinate(knl, own))
     relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
-    return TimedAccess(relation, a.is_write, must, _time(a, places, _WRITE if a.is_write else _READ))
-
-
-#: What comes first in one instance.
-_READ, _END, _WRITE = range(3)
-
-
-def _time(a: Access, places: Mapping[str, tuple[int, Path]], part: int) -> tuple[tuple[str, int], ...]:
-    """When *part* of an instance of the access's statement runs."""
     launch, way = places[a.statement]
-    steps = [("at", step.position) if step.iname is None else ("loop", a.domain.inames.index(step.iname))
-             for step in way]
-    return (("at", launch), *steps, ("at", part))
-
-
-def _in_one_iteration(first: tuple[int, Path], last: tuple[int, Path]) -> bool:
-    """Do two statements share all the sequential loops that they have?"""
-    loops = meeting(first[1], last[1]).loops
-    return first[0] == last[0] and loops_of(first[1]) == loops == loops_of(last[1])
+    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname)) for step in way]
+    return TimedAccess(relation, a.is_write, must, (("at", launch), *steps, ("at", 1 if a.is_write else 0)))
 
 
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:

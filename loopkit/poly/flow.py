@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import islpy as isl
 
@@ -24,10 +25,26 @@ class TimedAccess:
     time: tuple[tuple[str, int], ...]      # ("at", position) or ("loop", dimension)
 
 
-def value_flow(accesses: Sequence[TimedAccess]) -> list[tuple[int, int, isl.Map]]:
+@dataclass(frozen=True)
+class OneOf:
+    """Writes to one cell, of which one has happened wherever a read comes behind them all.
+
+    The writes are of one instance space; they are indices among the accesses, as is the read.
+
+    :ivar read: ``None``: any read.
+    :ivar loops: the dimensions of the writes and the read in which their instances must agree for it.
+    """
+
+    writes: tuple[int, ...]
+    read: int | None = None
+    loops: tuple[tuple[int, int], ...] = ()
+
+
+def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) -> list[tuple[int, int, isl.Map]]:
     """The flow between *accesses* to one array, as (index of the write, index of the read, relation).
 
-    Each read gets the last write before it; writes that may not happen do not hide earlier ones.
+    Each read gets the last write before it. Writes that may not happen do not hide earlier ones, but for those that
+    *one_of* is sure of.
     """
     depth = max(len(a.time) for a in accesses)
     sinks = must = may = schedule = None
@@ -55,8 +72,30 @@ def value_flow(accesses: Sequence[TimedAccess]) -> list[tuple[int, int, isl.Map]
     result = []
     for m in found:
         source, sink = (int(m.get_tuple_name(t)[1:]) for t in (DIM.in_, DIM.out))
-        result.append((source, sink, anonymous(m)))
+        relation = anonymous(m)
+        for sure in one_of:
+            if sure.read in (None, sink):
+                relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
+        if not relation.is_empty():
+            result.append((source, sink, relation))
     return sorted(result, key=lambda r: r[:2])
+
+
+def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, sure: OneOf, depth: int) -> isl.Map:
+    """The pairs of *source* and *sink* between which all of the writes stand, in one instance of theirs."""
+    behind = reduce(isl.Map.intersect, (_before(accesses[source], accesses[w], depth) for w in sure.writes))
+    ahead = reduce(isl.Map.intersect, (_before(accesses[w], accesses[sink], depth) for w in sure.writes))
+    for a, b in sure.loops:
+        ahead = ahead.equate(DIM.in_, a, DIM.out, b)
+    return behind.apply_range(ahead)
+
+
+def _before(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
+    """The instances of two accesses that touch one element, the first one earlier."""
+    times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
+    earlier = isl.Map.lex_lt(times[0].get_space().range())
+    return first.relation.apply_range(second.relation.reverse()).intersect(
+        times[0].apply_range(earlier).apply_range(times[1].reverse()))
 
 
 def anonymous(relation: isl.Map) -> isl.Map:

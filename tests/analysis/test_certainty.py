@@ -1,12 +1,17 @@
 """Which writes under conditions end the values before them."""
 from __future__ import annotations
 
+from dataclasses import replace
+
+import islpy as isl
 import numpy as np
+import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
 from loopkit.poly.relations import differing
+from loopkit.poly.sets import fix_params
 from tests.transform.same import assert_same
 
 #: Loops over i in which no value of t lives from one iteration to the next.
@@ -83,6 +88,53 @@ def test_another_cell_is_not_ended() -> None:
         end
         """, [lk.GlobalArg("x", np.float64), "..."])
     assert lives_on(knl)
+
+
+def flows(knl: lk.LoopKernel, kind: str, source: str, sink: str) -> str:
+    found = [d.relation for d in dependences(knl) if (d.kind, d.array, d.source, d.sink) == (kind, "t", source, sink)]
+    assert len(found) <= 1
+    return str(fix_params(found[0], {"n": 4})) if found else ""
+
+
+def test_a_flag_is_sure_of_the_cell_of_its_own_iteration_only() -> None:
+    """t[i] is written where flag[i] holds, t[n-1-i] is read there: it was written where flag[n-1-i] held."""
+    knl = lk.make_kernel("{[i,k]: 0<=i,k<n}", """
+        for k
+            <> t[k] = 7 {id=init}
+        end
+        for i
+            <> flag = x[i] > 2
+            t[i] = x[i] {id=write, if=flag}
+            y[i] = t[n-1-i] {id=read, if=flag}
+        end
+        """, [lk.GlobalArg("x,y", np.float64), "..."])
+    every = isl.Map("{ [k] -> [i = 3 - k] : 0 <= k < 4 }")
+    assert isl.Map(flows(knl, "flow", "init", "read")).is_equal(every)
+    own = knl.copy(statements=tuple(
+        replace(s, expression=p.Subscript(p.Variable("t"), p.Variable("i"))) if s.id == "read" else s
+        for s in knl.statements), carried=None)
+    assert flows(own, "flow", "init", "read") == ""
+
+
+def last_write(text: str) -> lk.LoopKernel:
+    return lk.make_kernel("{[i,j]: 0<=i,j<n}", f"<> t = 0\n<> u[0] = 0\nfor i, j\n{text}\nend\ny[0] = t + u[0]",
+                          [lk.GlobalArg("x", np.float64, shape=("n", "n")), lk.GlobalArg("y", np.float64),
+                           lk.GlobalArg("idx", np.int32, shape=("n",)),
+                           lk.TemporaryVariable("u", np.float64, shape=(1,)), "..."])
+
+
+@pytest.mark.parametrize("text", [
+    "t = x[i,j] {if=x[i,j] > 2}", "if x[i,j] > 2\n t = 1\nelse\n u[0] = i\nend", "u[idx[i]] = x[i,j]"])
+def test_the_order_of_writes_of_which_any_may_be_the_last_binds(text: str) -> None:
+    """Which of them is read is for the data to say, and so their order must stay."""
+    knl = last_write(text)
+    with pytest.raises(lk.UndecidedError):
+        lk.interchange(knl, "i", "j")
+    with pytest.raises(lk.LoopkitError):
+        lk.lower(lk.tag_inames(lk.fix_parameters(knl, n=4), "i:l.0"))
+    with pytest.raises(lk.LoopkitError):
+        lk.lower(lk.tag_inames(knl, "j:g.0"))
+    assert_same(knl, lk.split_iname(knl, "j", 2), n=5, idx=np.zeros(5, np.int32))
 
 
 def test_an_else_is_printed_as_one() -> None:

@@ -239,11 +239,14 @@ class Writer:
         else:
             name, target = "argument", self.target(scope)
         value = self.value(scope)
+        written_before = name in self.temporaries
         if name in TEMPORARIES:
             self.temporaries[name] = None
         if self.chance(15):
             value = both("(({} + {}) % 97)" if self.integers else "({} + {})", target, value)
-        condition = self.condition(scope) if name not in TEMPORARIES and self.chance(12) else None
+        condition = self.condition(scope) if self.chance(25 if written_before else 12) else None
+        if name in TEMPORARIES and not written_before:
+            condition = None
         text = f"{target.text} = {value.text}{self.options(condition, extra)}"
         python = [f"{target.python} = {value.python}"]
         if condition is not None:
@@ -296,9 +299,9 @@ class Writer:
             elif kind == "update" and scope.scalars:
                 t = self.word(*scope.scalars)
                 value = both("(({} + {}) % 97)" if self.integers else "({} + {})", plain(t), self.read(scope))
-                lines.append(self.setting(t, value))
+                lines.append(self.setting(scope, t, value))
             elif kind == "set" and scope.scalars:
-                lines.append(self.setting(self.word(*scope.scalars), self.value(scope)))
+                lines.append(self.setting(scope, self.word(*scope.scalars), self.value(scope)))
             else:
                 lines.append(self.assignment(scope, conditional))
             if self.count >= 8:
@@ -327,11 +330,16 @@ class Writer:
         """What stands in one branch; *scalar* gets a new value there."""
         lines = self.block(scope, depth - 1, True)
         if scalar is not None:
-            lines.insert(self.number(0, len(lines)), self.setting(scalar, self.value(scope)))
+            lines.insert(self.number(0, len(lines)), self.setting(scope, scalar, self.value(scope)))
         return lines
 
-    def setting(self, scalar: str, value: Both) -> Line:
-        return Line([f"{scalar} = {value.text}{self.options()}"], [f"{scalar} = {value.python}"])
+    def setting(self, scope: Scope, scalar: str, value: Both) -> Line:
+        """A new value of a scalar temporary, at times under a condition."""
+        condition = self.condition(scope) if self.chance(20) else None
+        python = [f"{scalar} = {value.python}"]
+        if condition is not None:
+            python = [f"if {condition.python}:", f"    {python[0]}"]
+        return Line([f"{scalar} = {value.text}{self.options(condition)}"], python)
 
     def joined(self, lines: Sequence[Line]) -> tuple[list[str], list[str]]:
         """The lines of a block; neighbours share the loops that no ``for`` names, where these are the same."""
