@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, multiply, subtract
@@ -64,7 +64,7 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     """The pairs of *d* that run in different blocks; ``None`` if there are none."""
-    source, sink = (block_coordinates(knl, s) for s in (d.source, d.sink))
+    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
     axes = sorted({*source, *sink})
     if d.of_value:
         # a value computed outside an axis is replicated in every block along it
@@ -74,14 +74,9 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart = d.relation.subtract(equal_coordinates(a, [source[x] for x in axes], b, [sink[x] for x in axes]))
+    places = [pair for x in axes for pair in places_on_axis(knl, source[x], sink[x])]
+    apart = d.relation.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
-
-
-def block_coordinates(knl: LoopKernel, statement_id: str) -> dict[int, Expression]:
-    """For each grid axis that the statement is distributed over, what places it there."""
-    found = axis_inames(knl, knl.statement_by_id[statement_id].inames, GroupTag)
-    return {axis: packed_coordinate(knl, inames) for axis, inames in found.items()}
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
@@ -95,11 +90,33 @@ def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) ->
     return result
 
 
+def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]]:
+    """Coordinates that tell the places on one axis apart, for several statements: one of each in a tuple.
+
+    :arg packings: the inames of each statement on the axis, outermost first.
+    :raises PreconditionError: the statements pack different inames, whose extents depend on sizes.
+    """
+    if all(iname_range(knl, x)[1] for inames in packings for x in inames[1:]):
+        return [tuple(packed_coordinate(knl, inames) for inames in packings)]
+    # the packed number is no affine form, but the same inames in the same order are told apart one by one
+    for inames in packings[1:]:
+        if tuple(inames) != tuple(packings[0]):
+            raise PreconditionError(
+                f"{' and '.join(inames)} share a hardware axis with {' and '.join(packings[0])} of another statement, "
+                "in extents that depend on sizes.", subject=inames[0],
+                hint="use another axis for one of them, or fix the parameters")
+    return [(p.Variable(x),)*len(packings) for x in packings[0]]
+
+
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
-    """Several inames on one axis in mixed radix; a single one counted from its minimum."""
+    """Several inames on one axis in mixed radix; a single one counted from its minimum.
+
+    The extents of all but the first must be constant.
+    """
     result: Expression = 0
-    for x in inames:
+    for i, x in enumerate(inames):
         low, extent = iname_range(knl, x)
+        assert extent or not i
         index = subtract(p.Variable(x), low)
         result = index if len(inames) == 1 else add(multiply(extent, result), index)
     return result

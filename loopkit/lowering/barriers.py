@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import axis_inames, packed_coordinate, witness_at
+from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
 from loopkit.errors import IllegalTransformError, InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -161,18 +161,17 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
     a, b = launch.statements[source], launch.statements[sink]
     x, y = a.statement.inames, b.statement.inames
-    blocks = [(ca, cb) for ca, cb in _coordinates(knl, x, y, GroupTag) if ca is not None and cb is not None]
+    first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
+    blocks = [pair for axis in first.keys() & second.keys() for pair in places_on_axis(knl, first[axis], second[axis])]
     if blocks:
         pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
     if a.auto or b.auto:
         same = None                      # any thread may run them
     else:
-        threads = _coordinates(knl, x, y, LocalTag)
         known: list[tuple[Expression, Expression]] = []
         same = pairs
-        for axis, (ca, cb) in zip(_axis_names(knl, x, y), threads, strict=True):
-            ca = 0 if ca is None and axis in a.alone_on else ca
-            cb = 0 if cb is None and axis in b.alone_on else cb
+        for axis in _axis_names(knl, x, y):
+            ca, cb = _along(knl, a, axis), _along(knl, b, axis)
             if ca is None or cb is None:
                 same = None              # replicated along the axis on one side: met on every thread
                 break
@@ -201,29 +200,27 @@ def _in_warp(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map
 
 def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Expression | None:
     """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
-    own = {f"l.{axis}": inames for axis, inames in axis_inames(knl, bound.statement.inames, LocalTag).items()}
     result: Expression = 0
     stride = 1
     for axis, extent in zip(BLOCK, launch.block, strict=True):
-        if axis in own:
-            result = add(result, multiply(stride, packed_coordinate(knl, own[axis])))
-        elif extent > 1 and axis not in bound.alone_on:
+        along = _along(knl, bound, axis) if extent > 1 else 0
+        if along is None:
             return None
+        result = add(result, multiply(stride, along))
         stride *= extent
     return None if bound.auto else result
 
 
+def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
+    """Where along an axis of the block an instance runs; ``None``: everywhere."""
+    own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
+    if own is not None:
+        return packed_coordinate(knl, own)
+    return 0 if axis in bound.alone_on else None
+
+
 def _axis_names(knl: LoopKernel, x: Sequence[str], y: Sequence[str]) -> list[str]:
     return [f"l.{i}" for i in sorted({*axis_inames(knl, x, LocalTag), *axis_inames(knl, y, LocalTag)})]
-
-
-def _coordinates(knl: LoopKernel, x: Sequence[str], y: Sequence[str], kind: type[GroupTag | LocalTag]
-                 ) -> list[tuple[Expression | None, Expression | None]]:
-    """For each axis that one of two statements lies on, the coordinate of each there, or ``None``."""
-    first, second = axis_inames(knl, x, kind), axis_inames(knl, y, kind)
-    return [(packed_coordinate(knl, first[axis]) if axis in first else None,
-             packed_coordinate(knl, second[axis]) if axis in second else None)
-            for axis in sorted({*first, *second})]
 
 # }}}
 

@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Dependence
-from loopkit.analysis.legality import across_blocks, axis_inames, packed_coordinate
+from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -138,25 +138,33 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
 
 
-def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> list[tuple[type[InameTag], int]]:
-    """The hardware axes along which the temporary has a copy at each place."""
+Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
+
+
+def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> list[Axis]:
+    """The hardware axes along which the temporary has a copy at each place, with the packings of the accesses."""
     kinds = {AddressSpace.PRIVATE: (GroupTag, LocalTag), AddressSpace.LOCAL: (GroupTag,),
              AddressSpace.GLOBAL: ()}[space]
-    return [(kind, axis) for kind in kinds
-            for axis in sorted({x for a in accesses for x in axis_inames(knl, a.domain.inames, kind)})]
+    found: dict[tuple[type[InameTag], int], dict[tuple[str, ...], None]] = {}
+    for kind in kinds:
+        for a in accesses:
+            for axis, inames in sorted(axis_inames(knl, a.domain.inames, kind).items()):
+                found.setdefault((kind, axis), {})[inames] = None
+    return [(kind, axis, tuple(packings)) for (kind, axis), packings in found.items()]
 
 
 def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
-           axes: Sequence[tuple[type[InameTag], int]], lead: tuple[str, ...], must: bool) -> TimedAccess:
+           axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
     """The access in the order that runs, to cells of all copies of the temporary."""
     inames = a.domain.inames
     if missing := [x for x in lead if x not in inames]:
         raise _outside_of(a, missing[0])
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
-    for kind, axis in axes:
+    for kind, axis, packings in axes:
         own = axis_inames(knl, inames, kind).get(axis)
         # a statement outside an axis runs at every place along it
-        coordinates.append(None if own is None else packed_coordinate(knl, own))
+        coordinates += [None if own is None else place[packings.index(own)]
+                        for place in places_on_axis(knl, *packings)]
     relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
     launch, way = places[a.statement]
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname)) for step in way]

@@ -1,6 +1,7 @@
 """tag_inames, untag_inames, unroll."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -91,3 +92,39 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
     assert {f: getattr(caught.value, f) for f in fields} == fields
     if error is lk.PreconditionError:
         assert caught.value.hint is not None
+
+
+# {{{ several inames of parametric extent on one axis
+
+def packed(text: str, *arrays: str) -> lk.LoopKernel:
+    return lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", text, [*(lk.GlobalArg(a, np.float64) for a in arrays), "..."])
+
+
+def test_they_are_told_apart_one_by_one() -> None:
+    knl = packed("y[i,j] = x[i,j] + x[0,j]", "x", "y")
+    assert_same(knl, lk.tag_inames(knl, "i:g.0, j:g.0"), n=3, m=4)
+    knl = packed("<> t = 2*x[i,j]\ny[i,j] = t*t", "x", "y")
+    assert_same(knl, lk.tag_inames(knl, "i:g.0, j:g.0"), n=3, m=4)
+
+
+@pytest.mark.parametrize("text", ["y[j] = x[i,j]", "y[i] = x[i,j]", "y[i] = y[i] + x[i,j]", "y[i+j] = x[i,j]"])
+def test_what_different_blocks_write_is_refused(text: str) -> None:
+    with pytest.raises(lk.IllegalTransformError):
+        lk.tag_inames(packed(text, "x", "y"), "i:g.0, j:g.0")
+
+
+def test_blocks_that_write_one_cell_of_a_temporary_are_refused() -> None:
+    knl = packed("<> u[j] = x[i,j]\nz[0] = u[2]", "x", "z")
+    with pytest.raises(lk.LoopkitError):
+        lk.lower(lk.tag_inames(knl, "i:g.0, j:g.0"))
+
+
+def test_different_packings_of_one_axis_are_refused_if_the_extents_are_parametric() -> None:
+    knl = lk.make_kernel(["{[i,j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<n}"], "y[i,j] = x[i]\nz[k] = y[k,0]",
+                         [*(lk.GlobalArg(a, np.float64) for a in "xyz"), "..."])
+    with pytest.raises(lk.PreconditionError, match="share a hardware axis"):
+        lk.lower(lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0"))
+    fixed = lk.fix_parameters(knl, m=4)
+    assert_same(fixed, lk.tag_inames(fixed, "i:g.0, j:g.0, k:g.0"), n=3)
+
+# }}}
