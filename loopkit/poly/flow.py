@@ -1,7 +1,7 @@
 """Value-based dataflow between accesses, by isl's ``compute_flow``."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -47,6 +47,28 @@ def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) ->
     *one_of* is sure of.
     """
     depth = max(len(a.time) for a in accesses)
+    try:
+        found = _computed(accesses, depth)
+    except isl.Error as err:
+        if "maximal number of operations" in str(err):
+            raise
+        # isl's algorithm fails on some sets with integer divisions
+        found = list(_pairwise(accesses, depth))
+    result = []
+    for source, sink, relation in found:
+        for sure in one_of:
+            if sure.read in (None, sink):
+                relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
+        if not relation.is_empty():
+            result.append((source, sink, relation))
+    return sorted(result, key=lambda r: r[:2])
+
+
+Flow = tuple[int, int, isl.Map]
+
+
+def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
+    """The flow by isl's own algorithm."""
     sinks = must = may = schedule = None
     for i, access in enumerate(accesses):
         relation = access.relation.set_tuple_name(DIM.in_, f"A{i}").set_tuple_name(DIM.out, "X")
@@ -67,18 +89,21 @@ def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) ->
     if may is not None:
         info = info.set_may_source(may)
     flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
-    found: list[isl.Map] = []
-    flow.foreach_map(found.append)
-    result = []
-    for m in found:
-        source, sink = (int(m.get_tuple_name(t)[1:]) for t in (DIM.in_, DIM.out))
-        relation = anonymous(m)
-        for sure in one_of:
-            if sure.read in (None, sink):
-                relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
-        if not relation.is_empty():
-            result.append((source, sink, relation))
-    return sorted(result, key=lambda r: r[:2])
+    maps: list[isl.Map] = []
+    flow.foreach_map(maps.append)
+    return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
+
+
+def _pairwise(accesses: Sequence[TimedAccess], depth: int) -> Iterator[Flow]:
+    """The same by its definition: a write before a read, without a certain write between them."""
+    certain = [OneOf((i,)) for i, a in enumerate(accesses) if a.is_write and a.must]
+    for source, first in enumerate(accesses):
+        for sink, second in enumerate(accesses):
+            if first.is_write and not second.is_write:
+                relation = _before(first, second, depth)
+                for sure in certain:
+                    relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
+                yield source, sink, relation
 
 
 def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, sure: OneOf, depth: int) -> isl.Map:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from random import Random
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -334,6 +335,44 @@ def test_a_certain_write_hides_earlier_ones_an_uncertain_one_does_not() -> None:
     assert [(a, b) for a, b, _ in value_flow(accesses)] == [(1, 2)]
     accesses[1] = write("{ [] -> [0] }", ("at", 1), must=False)
     assert [(a, b) for a, b, _ in value_flow(accesses)] == [(0, 2), (1, 2)]
+
+
+def random_accesses(random: Random) -> list[TimedAccess]:
+    """Accesses of a nest of two loops to some cells, with their positions in it."""
+    cells = ["[0]", "[i]", "[j]", "[i + j]", "[i + 1]", "[2*i]", "[i - j]"]
+    conditions = ["", " and i mod 2 = 0", " and j <= i", " and (i + j) mod 3 = 1", " and exists e: j = 2*e + 1"]
+    result = []
+    for position in range(random.randint(2, 5)):
+        points = f"0 <= i < n and 0 <= j < 4{random.choice(conditions)}"
+        relation = f"[n] -> {{ [i, j] -> {random.choice(cells)} : {points} }}"
+        if position == 0 or random.random() < 0.5:
+            result.append(write(relation, ("loop", 0), ("loop", 1), ("at", position), must=random.random() < 0.6))
+        else:
+            result.append(read(relation, ("loop", 0), ("loop", 1), ("at", position)))
+    return result
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_flow_by_definition_is_what_isl_computes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """isl's algorithm fails on some sets with integer divisions; then pairs are taken one by one."""
+    accesses = random_accesses(Random(seed))
+    expected = {(a, b): relation for a, b, relation in value_flow(accesses)}
+
+    def fails(*_: object) -> None:
+        raise isl.Error("affine expression involves some of the domain dimensions")
+    monkeypatch.setattr("loopkit.poly.flow._computed", fails)
+    found = {(a, b): relation for a, b, relation in value_flow(accesses)}
+    assert found.keys() == expected.keys()
+    for pair, relation in found.items():
+        assert relation.is_equal(expected[pair]), pair
+
+
+def test_a_budget_that_is_spent_is_no_reason_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> None:
+        raise isl.Error("maximal number of operations exceeded")
+    monkeypatch.setattr("loopkit.poly.flow._computed", fails)
+    with pytest.raises(isl.Error):
+        value_flow(random_accesses(Random(0)))
 
 
 def test_flow_between_iterations() -> None:

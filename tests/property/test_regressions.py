@@ -142,6 +142,18 @@ PROGRAMS = {
         {"b": (5,), "c": (5, 5), "x": (5,)}, lambda k: lk.split_iname(
             lk.interchange(lk.split_iname(k, "j", 3, inner_tag="l.0"), "i", "j_outer"), "j_outer", 3, inner_tag="l.0"),
         {"n": 5}),
+    "a flow that isl's algorithm fails on": Program(
+        ["{[i]: 0<=i<n and i mod 2 = 0}", "[i] -> {[j]: 0<=j<=i}", "[i] -> {[k]: 0<=k<=i}"], """
+        <> t = x[1]
+        for i
+            for k
+                t = t + x[i]
+                c[k, j] = 2 {inames=j}
+            end
+            t = x[i + 1]
+        end
+        c[0, 0] = t
+        """, {"c": (5, 5), "x": (6,)}, lambda k: lk.split_iname(k, "j", 2, inner_tag="l.0"), {"n": 5}),
     "loops that count by twos": Program(
         ["{[i]: 0<=i<n}", "{[j]: 0<=j<n and j mod 2 = 0}"], """
         for i
