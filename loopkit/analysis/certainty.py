@@ -49,8 +49,9 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int
 def _exhaustive(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int, Flags]) -> Iterator[OneOf]:
     """Writes under conditions that leave no case out."""
     waiting: list[_Set] = [((i,), flags) for i, flags in uncertain.items()]
-    while (joined := next(_joined(knl, accesses, waiting), None)) is not None:
-        first, second, both = joined
+    while joined := list(_joined(knl, accesses, waiting)):
+        # the fewest conditions first: they join further
+        first, second, both = min(joined, key=lambda j: len(j[2][1]))
         waiting = [s for s in waiting if s is not first and s is not second]
         if both[1]:
             waiting.append(both)
@@ -63,12 +64,12 @@ _Set = tuple[tuple[int, ...], Flags]
 
 
 def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -> Iterator[tuple[_Set, _Set, _Set]]:
-    """Two of *sets* that differ in one flag, which one has and the other negates, and what they are together."""
+    """Two of *sets*, one under a flag and the other under its opposite, and what they are together."""
     for a, b in combinations(sets, 2):
-        only_a, only_b = a[1] - b[1], b[1] - a[1]
-        if len(only_a) == len(only_b) == 1 and _negated(*only_a) == next(iter(only_b)) \
-                and _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
-            yield a, b, ((*a[0], *b[0]), a[1] & b[1])
+        if _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
+            for flag in a[1]:
+                if _negated(flag) in b[1]:
+                    yield a, b, ((*a[0], *b[0]), (a[1] - {flag}) | (b[1] - {_negated(flag)}))
 
 
 def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
@@ -83,7 +84,7 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
 def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
     """The conditions of *write*, if all are flags or opposites of flags; else nothing."""
     statement = knl.statement_by_id[write.statement]
-    conditions = _conditions(knl, statement)
+    conditions = frozenset(c for predicate in statement.predicates for c in _conjuncts(predicate))
     if data_params(knl, statement.domain) or not all(_is_flag(knl, c, statement) for c in conditions):
         return frozenset()
     return conditions
@@ -121,7 +122,8 @@ def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
     if writer is None or data_params(knl, writer.domain) or not set(writer.predicates) <= set(user.predicates):
         return False
     where = meeting(knl.paths[writer.id], knl.paths[user.id])
-    return where.before and set(writer.inames) <= set(where.loops)
+    return where.before and set(writer.inames) <= set(where.loops) \
+        and (user.domain is writer.domain or user.domain.onto(writer.inames).is_subset(writer.domain))
 
 
 def _writer(knl: LoopKernel, condition: Expression) -> Statement | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
@@ -158,9 +158,13 @@ def iname_points(knl: LoopKernel, iname: str) -> InstanceSet:
 
 
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
-    """The instance sets, each once, of the statements that have *iname* and run at all."""
+    """The instance sets, each once, of the statements that have *iname* and run at all.
+
+    Bounds that are read from memory say nothing of what a launch may have.
+    """
     found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
-    return [d for d in found.values() if not d.is_empty()]
+    return [d.without_params(data) if (data := data_params(knl, d)) else d
+            for d in found.values() if not d.is_empty()]
 
 
 # {{{ raising

@@ -56,45 +56,73 @@ def _joined(first: If, second: If, known: Names) -> If | None:
     return None
 
 
+def with_regions_apart(block: Block) -> Block:
+    """*block* with braces in the regions whose constants would meet another of their name.
+
+    A target may print regions one after another in one scope.
+    """
+    own: set[str] = set()
+    children: list[Node] = []
+    for node in block.children:
+        match node:
+            case Define():
+                own.add(node.name)
+            case For():
+                node = replace(node, body=with_regions_apart(node.body))
+            case If():
+                otherwise = node.otherwise if node.otherwise is None else with_regions_apart(node.otherwise)
+                node = replace(node, then=with_regions_apart(node.then), otherwise=otherwise)
+            case Block():
+                node = with_regions_apart(node)
+            case Region():
+                defined = {c.name for c in node.body.children if isinstance(c, Define)}
+                if defined & own:
+                    node = Region(Block((node.body,)))
+                own |= defined
+            case _:
+                pass
+        children.append(node)
+    return Block(tuple(children))
+
+
 def without_unused_names(block: Block) -> Block:
     """*block* without constants that nothing behind them mentions."""
-    return _used(block, frozenset())[0]
+    return _used(block)[0]
 
 
-def _used(block: Block, behind: frozenset[str]) -> tuple[Block, frozenset[str]]:
-    """*block* without unused constants, and the names that it mentions; *behind*: those that are mentioned later."""
+def _used(block: Block) -> tuple[Block, frozenset[str]]:
+    """*block* without unused constants, and the names that it mentions."""
     kept: list[Node] = []
     names: set[str] = set()
     for node in reversed(block.children):
         if isinstance(node, Define):
-            if node.name not in names and node.name not in behind:
+            if node.name not in names:
                 continue
             names |= variables(node.value)
         else:
-            node, own = _used_in(node, behind | names)
+            node, own = _used_in(node)
             names |= own
         kept.append(node)
     return Block(tuple(reversed(kept))), frozenset(names)
 
 
-def _used_in(node: Node, behind: frozenset[str]) -> tuple[Node, frozenset[str]]:
+def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
     match node:
         case For():
-            body, names = _used(node.body, frozenset())
+            body, names = _used(node.body)
             return replace(node, body=body), names | variables(node.start) | variables(node.stop)
         case If():
-            then, names = _used(node.then, frozenset())
+            then, names = _used(node.then)
             names |= variables(node.condition)
             if node.otherwise is None:
                 return replace(node, then=then), names
-            otherwise, others = _used(node.otherwise, frozenset())
+            otherwise, others = _used(node.otherwise)
             return replace(node, then=then, otherwise=otherwise), names | others
         case Region():
-            # its constants are seen by the regions behind it where the region is printed without braces
-            body, names = _used(node.body, behind)
+            body, names = _used(node.body)
             return Region(body), names
         case Block():
-            return _used(node, frozenset())
+            return _used(node)
         case Assign():
             return node, variables(node.target) | variables(node.value)
         case _:

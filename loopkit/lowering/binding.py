@@ -12,6 +12,7 @@ from functools import reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_points, iname_range
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
@@ -163,7 +164,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], uses: 
             and not all(sizes.is_subset(iname_points(knl, x).set.params()) for x in inames)]
     if not idle:
         return extents, sizes
-    domains = {id(s.domain): s.domain.set.params() for s in statements}
+    domains = {id(s.domain): analysis_domain(knl, s).set.params() for s in statements}
     runs = reduce(Set.union, domains.values())
     if sizes.is_subset(runs):
         return extents, sizes

@@ -8,7 +8,7 @@ from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import iname_points
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Block, Function, If, Program
-from loopkit.ast.simplify import simplified, without_unused_names
+from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -32,7 +32,7 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     body = simplified(_versions(knl, launch, storages, level))
     if knl.options.textual_unroll:
         body = simplified(Block((written_out(body),)))
-    body = without_unused_names(body)
+    body = with_regions_apart(without_unused_names(body))
     arrays = tuple(_arrays(knl, launch, storages))
     function = Function(launch.name, launch.extents, launch.coordinates, arrays, body)
     kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}

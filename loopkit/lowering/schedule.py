@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loopkit.analysis.dependences import dependences, unchanged_from
-from loopkit.analysis.legality import across_blocks, iname_range
+from loopkit.analysis.legality import across_blocks, iname_range, violations
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, IlpTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
@@ -51,12 +51,16 @@ def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -
 
 
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:
-    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have but one thread to spread them over."""
+    """*knl* with ``l.auto`` inames as ordinary loops, if its blocks have but one thread to spread them over.
+
+    As parallel inames they may stand where loops may not; then they stay, and become loops around single statements.
+    """
     if not any(isinstance(tag, AutoLocalTag) for tag in knl.tags.values()) \
             or any(isinstance(tag, LocalTag) and iname_range(knl, x)[1] != 1 for x, tag in knl.tags.items()):
         return knl
-    return knl.copy(tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)},
-                    carried=unchanged_from(knl))
+    loops = knl.copy(tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)},
+                     carried=unchanged_from(knl))
+    return loops if next(violations(loops), None) is None else knl
 
 
 def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:

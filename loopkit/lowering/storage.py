@@ -178,9 +178,8 @@ def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, tuple[in
         return AddressSpace.GLOBAL
     if not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
-    uses_threads = any(isinstance(tag, LocalTag) for tag in knl.tags.values())
     a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    if uses_threads and any(isinstance(knl.tags.get(x), AutoLocalTag) for x in (*a.inames, *b.inames)):
+    if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in (*a.inames, *b.inames)):
         return AddressSpace.LOCAL
     return AddressSpace.PRIVATE if _together(knl, d, LocalTag) else AddressSpace.LOCAL
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 import islpy as isl
@@ -249,6 +250,10 @@ class _Conversion:
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
 
+    @cached_property
+    def inames(self) -> frozenset[str]:
+        return frozenset(x for loops in self.loops.values() for x in loops)
+
     def node(self, node: isl.AstNode, names: Mapping[str, str]) -> Node:
         """*node*; *names* gives the variable for each of isl's iterators."""
         kind = _kind(node)
@@ -265,7 +270,7 @@ class _Conversion:
         if kind == _AST.user:
             call = node.user_get_expr()
             leaf = _identifier(call.get_op_arg(0))
-            values = tuple(_named(call.get_op_arg(i), names) for i in range(1, call.get_op_n_arg()))
+            values = tuple(self._value(call.get_op_arg(1 + i), i, names) for i in range(call.get_op_n_arg() - 1))
             return CallNode(leaf.replace("__", "."), values)
         raise ValueError(f"isl AST node {kind}")
 
@@ -274,11 +279,19 @@ class _Conversion:
         level = int(iterator.removeprefix(_ITERATOR))
         calls = list(_calls(node.for_get_body()))
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
-        if not all(_is_iterator(call.get_op_arg(1 + level), iterator) for call in calls):
+        step = int(node.for_get_inc().get_val().to_python())
+        if step > 1 and not all(_is_iterator(call.get_op_arg(1 + level), iterator) for call in calls):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
-        return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner),
-                       int(node.for_get_inc().get_val().to_python()), self.node(node.for_get_body(), inner))
+        return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner), step,
+                       self.node(node.for_get_body(), inner))
+
+    def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, str]) -> Expression:
+        """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
+        variable = names.get(f"{_ITERATOR}{level}")
+        if variable is None or variable not in self.inames:
+            return _named(expr, names)
+        return p.Variable(variable)
 
 
 def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:

@@ -47,13 +47,16 @@ def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) ->
     *one_of* is sure of.
     """
     depth = max(len(a.time) for a in accesses)
+    certain = [i for i, a in enumerate(accesses) if a.is_write and a.must]
     try:
         found = _computed(accesses, depth)
     except isl.Error as err:
         if "maximal number of operations" in str(err):
             raise
         # isl's algorithm fails on some sets with integer divisions
-        found = list(_pairwise(accesses, depth))
+        found = list(_pairwise(accesses, certain, certain, depth))
+    # given sources that may not happen, isl's algorithm crashes on some sets with integer divisions
+    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], certain, depth)
     result = []
     for source, sink, relation in found:
         for sure in one_of:
@@ -68,41 +71,40 @@ Flow = tuple[int, int, isl.Map]
 
 
 def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
-    """The flow by isl's own algorithm."""
-    sinks = must = may = schedule = None
+    """The flow from certain writes, by isl's own algorithm."""
+    sinks = must = schedule = None
     for i, access in enumerate(accesses):
+        if access.is_write and not access.must:
+            continue
         relation = access.relation.set_tuple_name(DIM.in_, f"A{i}").set_tuple_name(DIM.out, "X")
         as_union = isl.UnionMap.from_map(relation)
         if not access.is_write:
             sinks = as_union if sinks is None else sinks.union(as_union)
-        elif access.must:
-            must = as_union if must is None else must.union(as_union)
         else:
-            may = as_union if may is None else may.union(as_union)
+            must = as_union if must is None else must.union(as_union)
         times = isl.UnionMap.from_map(_time_map(relation, access.time, depth))
         schedule = times if schedule is None else schedule.union(times)
-    if schedule is None or sinks is None or (must is None and may is None):
+    if schedule is None or sinks is None or must is None:
         return []
-    info = isl.UnionAccessInfo.from_sink(sinks)
-    if must is not None:
-        info = info.set_must_source(must)
-    if may is not None:
-        info = info.set_may_source(may)
+    info = isl.UnionAccessInfo.from_sink(sinks).set_must_source(must)
     flow = info.set_schedule_map(schedule).compute_flow().get_may_dependence()
     maps: list[isl.Map] = []
     flow.foreach_map(maps.append)
     return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
 
 
-def _pairwise(accesses: Sequence[TimedAccess], depth: int) -> Iterator[Flow]:
-    """The same by its definition: a write before a read, without a certain write between them."""
-    certain = [OneOf((i,)) for i, a in enumerate(accesses) if a.is_write and a.must]
-    for source, first in enumerate(accesses):
-        for sink, second in enumerate(accesses):
-            if first.is_write and not second.is_write:
-                relation = _before(first, second, depth)
-                for sure in certain:
-                    relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
+def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], certain: Sequence[int], depth: int
+              ) -> Iterator[Flow]:
+    """The flow from *sources* by its definition: a write before a read, without a certain write between them."""
+    for source in sources:
+        for sink, read in enumerate(accesses):
+            if read.is_write:
+                continue
+            relation = _before(accesses[source], read, depth)
+            for write in certain:
+                if not relation.is_empty():
+                    relation = relation.subtract(_hidden(accesses, source, sink, OneOf((write,)), depth))
+            if not relation.is_empty():
                 yield source, sink, relation
 
 

@@ -26,6 +26,8 @@ ENDED = {
     "branches in the first branch":
         "if x[i] > 0\n if x[i] > 1\n  <> t = 2\n else\n  t = 3\n end\nelse\n t = 5\nend\ny[i] = t",
     "read further in": "if x[i] > 0\n <> t = 2\n if x[i] > 3\n  y[i] = t\n end\nend",
+    "two flags in one condition":
+        "<> p = x[i] > 0\n<> q = x[i] > 1\nif p and q\n <> t = 2\nelse\n t = 3\nend\ny[i] = t",
     "a flag by hand": "<> flag = x[i] > 0\n<> t = 1 {if=flag}\nt = 2 {if=not flag}\ny[i] = t",
 }
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import execute
 
@@ -78,6 +79,27 @@ def test_two_statements_on_one_axis(first: str, second: str) -> None:
             want = [DOMAINS[domain](i - CENTRE, n, m) for i in range(2*CENTRE)]
             np.testing.assert_array_equal(got[name], want, err_msg=f"{name}, n={n}, m={m}\n{lk.lower(knl)}")
         assert got["w"] == [1]
+
+
+def test_what_is_read_from_memory_is_no_condition_of_a_grid() -> None:
+    """A launch knows sizes only: bounds in memory may not even be computed yet."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n and m>=1}", "[hi] -> {[j]: 0<=j<hi}"], """
+        <> hi = e[0]
+        for i
+            a[i] = x[i]
+        end
+        for i
+            for j
+                y[i] = y[i] + a[n-1-i]
+            end
+        end
+        """, [lk.GlobalArg("e", np.int32), *(lk.GlobalArg(a, np.float64) for a in "axy"), "..."])
+    knl = lk.tag_inames(knl, "i:g.0")
+    for launch in lk.generate_code(knl, target="cuda").kernels:
+        assert not any("hi" in variables(extent) for extent in launch.grid)
+    for bound in (0, 2):
+        got = cells(knl, 4, 2, e=np.array([bound], np.int32), a=np.zeros(4), x=np.arange(4.), y=np.arange(4.))
+        np.testing.assert_array_equal(got["y"], np.arange(4.) + bound*np.arange(4.)[::-1])
 
 
 def test_a_grid_says_when_it_has_blocks() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import product
 from random import Random
 
 import islpy as isl
@@ -352,25 +353,63 @@ def random_accesses(random: Random) -> list[TimedAccess]:
     return result
 
 
-@pytest.mark.parametrize("seed", range(40))
-def test_flow_by_definition_is_what_isl_computes(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """isl's algorithm fails on some sets with integer divisions; then pairs are taken one by one."""
-    accesses = random_accesses(Random(seed))
-    expected = {(a, b): relation for a, b, relation in value_flow(accesses)}
+Pairs = set[tuple[tuple[int, ...], ...]]
 
-    def fails(*_: object) -> None:
-        raise isl.Error("affine expression involves some of the domain dimensions")
-    monkeypatch.setattr("loopkit.poly.flow._computed", fails)
-    found = {(a, b): relation for a, b, relation in value_flow(accesses)}
-    assert found.keys() == expected.keys()
-    for pair, relation in found.items():
-        assert relation.is_equal(expected[pair]), pair
+
+def pairs_of(relation: isl.Map, n: int) -> Pairs:
+    """The pairs of *relation* at the size *n*."""
+    found: Pairs = set()
+    inner = relation.dim(isl.dim_type.in_)
+
+    def add(point: isl.Point) -> None:
+        values = [int(point.get_coordinate_val(isl.dim_type.set, i).to_python())
+                  for i in range(inner + relation.dim(isl.dim_type.out))]
+        found.add((tuple(values[:inner]), tuple(values[inner:])))
+    fix_params(relation, {"n": n}).wrap().foreach_point(add)
+    return found
+
+
+def flow_by_running(accesses: list[TimedAccess], n: int) -> dict[tuple[int, int], Pairs]:
+    """The last certain write before each read, and what may have come behind it."""
+    touched = [pairs_of(access.relation, n) for access in accesses]
+    last: dict[tuple[int, ...], list[tuple[int, tuple[int, ...]]]] = {}
+    result: dict[tuple[int, int], Pairs] = {}
+    for point in product(range(n), range(4)):
+        for number, access in enumerate(accesses):
+            for cell in {c for at, c in touched[number] if at == point}:
+                if not access.is_write:
+                    for source, at in last.get(cell, []):
+                        result.setdefault((source, number), set()).add((at, point))
+                elif access.must:
+                    last[cell] = [(number, point)]
+                else:
+                    last.setdefault(cell, []).append((number, point))
+    return result
+
+
+@pytest.mark.parametrize("by_definition", [False, True])
+@pytest.mark.parametrize("seed", range(12))
+def test_flow_is_what_running_shows(seed: int, by_definition: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By isl's algorithm; and, as it fails on some sets with integer divisions, by the definition."""
+    accesses = random_accesses(Random(seed))
+    if by_definition:
+        monkeypatch.setattr("loopkit.poly.flow._computed", Failing("affine expression involves some of the dimensions"))
+    found = {(source, sink): pairs_of(relation, 3) for source, sink, relation in value_flow(accesses)}
+    assert {pair: points for pair, points in found.items() if points} == flow_by_running(accesses, 3)
+
+
+class Failing:
+    """Stands in for a function of isl."""
+
+    def __init__(self, message: str) -> None:
+        self.message = message
+
+    def __call__(self, *_: object) -> None:
+        raise isl.Error(self.message)
 
 
 def test_a_budget_that_is_spent_is_no_reason_to_try_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(*_: object) -> None:
-        raise isl.Error("maximal number of operations exceeded")
-    monkeypatch.setattr("loopkit.poly.flow._computed", fails)
+    monkeypatch.setattr("loopkit.poly.flow._computed", Failing("maximal number of operations exceeded"))
     with pytest.raises(isl.Error):
         value_flow(random_accesses(Random(0)))
 

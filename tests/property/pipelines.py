@@ -49,8 +49,11 @@ class Drawer:
         return STEPS[self.one(list(STEPS))](self)
 
     def mapping(self) -> Step:
-        """A loop onto the threads of a block, or the blocks and threads of a grid."""
+        """A loop onto the threads of a block, or the blocks and threads of a grid; at times all at once."""
         iname, axis = self.one(self.untagged), self.one("001")
+        if self.chance(15):
+            tags = {x: self.one(("l.0", "l.auto", "l.0", "l.1", "g.0")) for x in self.some(self.untagged, 3)}
+            return Step("tag_inames", (tags,))
         if any(None in s.domain.constant_range(iname) for s in self.knl.statements if iname in s.inames):
             outer = (("outer_tag", f"g.{axis}"),) if self.chance(60) else ()
             return Step("split_iname", (iname, self.one((2, 3, 4))), (*outer, ("inner_tag", f"l.{axis}")))

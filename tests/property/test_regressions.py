@@ -142,6 +142,50 @@ PROGRAMS = {
         {"b": (5,), "c": (5, 5), "x": (5,)}, lambda k: lk.split_iname(
             lk.interchange(lk.split_iname(k, "j", 3, inner_tag="l.0"), "i", "j_outer"), "j_outer", 3, inner_tag="l.0"),
         {"n": 5}),
+    "l.auto where a loop may not stand": Program(
+        ["{[i,j]: 1<=i<6 and 0<=j<5}"], "a[i,j] = a[i-1,j+1] + 1", {"a": (6, 6)},
+        lambda k: lk.interchange(lk.tag_inames(k, "j:l.auto"), "i", "j")),
+    "a flag that an old one says nothing of": Program(
+        ["{[i]: 0<=i<n}"], """
+        <> t = 0
+        for i
+            <> f = x[i] > 3
+            if i % 2 == 0
+                <> g = f and x[i] > 0
+            end
+            t = x[i] {if=f}
+            c[i] = t {if=g}
+        end
+        """, {"c": (8,), "x": (8,)}, lambda k: lk.split_iname(k, "i", 2, inner_tag="l.0"), {"n": 8}, lk.LoopkitError),
+    "constants of one name in two regions": Program(
+        ["{[i]: 0<=i<8}", "{[j]: 0<=j<8}", "{[q]: 0<=q<8}"], """
+        for i, q
+            b[i] = x[q] {if=q==7-i}
+        end
+        for j, q
+            c[j] = b[q] {if=q==7-j}
+        end
+        """, {"b": (8,), "c": (8,), "x": (8,)}, lambda k: lk.tag_inames(k, "i:l.0, j:l.0")),
+    "rounds of one name in two regions": Program(
+        ["{[i]: 0<=i<8}", "{[j]: 0<=j<8}"],
+        "for j\n a[j] = x[j]\nend\nfor i\n b[i] = x[i]\nend\nfor i\n c[i] = b[7-i]\nend",
+        {"a": (8,), "b": (8,), "c": (8,), "x": (8,)}, lambda k: lk.tag_inames(k, "i:l.auto, j:l.0")),
+    "writes under conditions and strides": Program(
+        ["{[i]: 0<=i<8}", "{[j]: 0<=j<8}", "[i] -> {[k]: 0<=k<i mod 4}"], """
+        for j
+            <> t[j] = 7
+        end
+        for i
+            for k
+                t[i] = x[i] + 1 {if=x[i] > 3}
+            end
+            b[i] = t[i]
+            if i % 4 == 3
+                t[i] = x[i] + 3 {if=x[i] > 3}
+            end
+            c[i] = t[i]
+        end
+        """, {"b": (8,), "c": (8,), "x": (8,)}, lambda k: lk.split_iname(k, "i", 2, outer_tag="l.0")),
     "a flow that isl's algorithm fails on": Program(
         ["{[i]: 0<=i<n and i mod 2 = 0}", "[i] -> {[j]: 0<=j<=i}", "[i] -> {[k]: 0<=k<=i}"], """
         <> t = x[1]
