@@ -113,13 +113,17 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
     The extents of all but the first must be constant.
     """
-    result: Expression = 0
-    for i, x in enumerate(inames):
-        low, extent = iname_range(knl, x)
-        assert extent or not i
-        index = subtract(p.Variable(x), low)
-        result = index if len(inames) == 1 else add(multiply(extent, result), index)
-    return result
+    memo: dict[tuple[str, ...], Expression] = knl.memo.setdefault("packed_coordinate", {})
+    key = tuple(inames)
+    if key not in memo:
+        result: Expression = 0
+        for i, x in enumerate(inames):
+            low, extent = iname_range(knl, x)
+            assert extent or not i
+            index = subtract(p.Variable(x), low)
+            result = index if len(inames) == 1 else add(multiply(extent, result), index)
+        memo[key] = result
+    return memo[key]
 
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
@@ -142,19 +146,24 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     """How many values of *iname* there are, from its minimum on, as an expression in the parameters."""
-    low, extent = iname_range(knl, iname)
-    if extent:
-        return extent
-    return subtract(add(iname_points(knl, iname).upper_bound(iname, knl.assumptions), 1), low)
+    memo: dict[str, Expression] = knl.memo.setdefault("iname_extent", {})
+    if iname not in memo:
+        low, extent = iname_range(knl, iname)
+        memo[iname] = extent or subtract(add(iname_points(knl, iname).upper_bound(iname, knl.assumptions), 1), low)
+    return memo[iname]
 
 
 def iname_points(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all of its statements."""
-    result: InstanceSet | None = None
-    for d in _domains_of(knl, iname):
-        points = d.onto((iname,))
-        result = points if result is None else result.union(points)
-    return result if result is not None else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
+    memo: dict[str, InstanceSet] = knl.memo.setdefault("iname_points", {})
+    if iname not in memo:
+        result: InstanceSet | None = None
+        for d in _domains_of(knl, iname):
+            points = d.onto((iname,))
+            result = points if result is None else result.union(points)
+        memo[iname] = result if result is not None else InstanceSet.universe((iname,)).where(
+            ("==", p.Variable(iname)))
+    return memo[iname]
 
 
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:

@@ -5,7 +5,7 @@ at every place along it where its target has separate copies, and at coordinate 
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -28,6 +28,9 @@ from loopkit.poly.sets import InstanceSet, Set, at_least
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
+
+#: An axis and the inames that lie on it in some statement, outermost first.
+OnAxis = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -113,20 +116,20 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
     extents: dict[str, Expression] = {}
     coordinates: dict[str, Expression] = {}
     packings: dict[str, tuple[str, ...]] = {}
-    for use in uses.values():
-        for axis, inames in use.items():
-            if _require_one_packing(packings, inames):
-                coordinates.update(_unpacked(knl, axis, inames))
-            extent = _packed_extent(knl, inames)
-            extents[axis] = _larger(extents.get(axis), extent)
+    on_axes = tuple(dict.fromkeys(item for use in uses.values() for item in use.items()))
+    for axis, inames in on_axes:
+        if _require_one_packing(packings, inames):
+            coordinates.update(_unpacked(knl, axis, inames))
+        extents[axis] = _larger(extents.get(axis), _packed_extent(knl, inames))
     for axis in extents:
         users = [s for s in statements if axis in uses[s.id]]
         if len(users) < len(statements) and not all(_never_empty(knl, s) for s in users):
             extents[axis] = _larger(1, extents[axis])        # the others run on coordinate 0 all the same
-    ranges = {x: _thread_range(knl, x, use, axis, extents) for use in uses.values()
-              for axis, inames in use.items() if axis.startswith("l") for x in inames}
-    extents, sizes = _without_idle_grids(knl, statements, uses.values(), extents)
-    block_ranges, whole = _over_blocks(knl, uses.values(), extents, sizes)
+    ranges = {x: _thread_range(knl, x, inames, axis, extents) for axis, inames in on_axes if axis in BLOCK
+              for x in inames}
+    on_grid = [(axis, inames) for axis, inames in on_axes if axis in GRID]
+    extents, sizes = _without_idle_grids(knl, statements, on_grid, extents)
+    block_ranges, whole = _over_blocks(knl, on_grid, extents, sizes)
     if all(extents.get(axis, 1) == 1 for axis in BLOCK):
         tree = _auto_loops_sequential(knl, tree, statements)
     ways = paths(tree)
@@ -148,7 +151,7 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
     return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole)
 
 
-def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], uses: Iterable[Mapping[str, tuple[str, ...]]],
+def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
                         extents: dict[str, Expression]) -> tuple[dict[str, Expression], Set]:
     """*extents*, one of them zero where no statement runs at all, and the sizes for which there are blocks.
 
@@ -160,7 +163,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], uses: 
         some = at_least(extents.get(axis, 1), 1)
         if some is not None:
             sizes = sizes.intersect(some)
-    idle = [axis for use in uses for axis, inames in use.items() if _follows(knl, axis, inames, extents)
+    idle = [axis for axis, inames in on_grid if _follows(knl, axis, inames, extents)
             and not all(sizes.is_subset(iname_points(knl, x).set.params()) for x in inames)]
     if not idle:
         return extents, sizes
@@ -175,33 +178,28 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], uses: 
 
 
 def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mapping[str, Expression]) -> bool:
-    """Is *axis* one of the grid that is as long as *inames* need wherever it has blocks, for all sizes?"""
+    """Is *axis* of the grid as long as *inames* need wherever it has blocks, in sizes?"""
     extent = extents[axis]
-    return axis in GRID and not isinstance(extent, int) \
+    return not isinstance(extent, int) \
         and _packed_extent(knl, inames) == (extent.then if isinstance(extent, p.If) else extent)
 
 
-def _over_blocks(knl: LoopKernel, uses: Iterable[Mapping[str, tuple[str, ...]]], extents: Mapping[str, Expression],
-                 sizes: Set) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
+def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
+                 ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
     """What values the ``g`` inames have over the blocks: constant ranges, and those that occur in every block.
 
     :arg sizes: those for which there are blocks.
     """
     ranges: dict[str, tuple[int, int]] = {}
     whole: set[str] = set()
-    for use in uses:
-        for axis, inames in use.items():
-            if not axis.startswith("g"):
-                continue
-            follows = _follows(knl, axis, inames, extents)
-            for x in inames:
-                if x in ranges or x in whole:
-                    continue
-                if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
-                        and isinstance(iname_range(knl, x)[0], int):
-                    ranges[x] = _thread_range(knl, x, use, axis, extents)
-                elif follows and sizes.is_subset(iname_points(knl, x).set.params()):
-                    whole.add(x)
+    for axis, inames in on_grid:
+        follows = _follows(knl, axis, inames, extents)
+        for x in inames:
+            if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
+                    and isinstance(iname_range(knl, x)[0], int):
+                ranges[x] = _thread_range(knl, x, inames, axis, extents)
+            elif follows and sizes.is_subset(iname_points(knl, x).set.params()):
+                whole.add(x)
     return ranges, frozenset(whole)
 
 
@@ -289,12 +287,11 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
     return a if b in children else p.Max((*children, b))
 
 
-def _thread_range(knl: LoopKernel, iname: str, use: Mapping[str, tuple[str, ...]], axis: str,
+def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: str,
                   extents: Mapping[str, Expression]) -> tuple[int, int]:
     """What values *iname* has over the threads of the block, where the axis may be longer than it needs."""
     low, extent = iname_range(knl, iname)
     assert isinstance(low, int)
-    inames = use[axis]
     if iname != inames[0]:
         return low, low + extent - 1
     inner = _packed_extent(knl, inames[1:])
