@@ -67,7 +67,7 @@ def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -
     """Two of *sets*, one under a flag and the other under its opposite, and what they are together."""
     for a, b in combinations(sets, 2):
         if _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
-            for flag in a[1]:
+            for flag in sorted(a[1], key=str):
                 if _negated(flag) in b[1]:
                     yield a, b, ((*a[0], *b[0]), (a[1] - {flag}) | (b[1] - {_negated(flag)}))
 
