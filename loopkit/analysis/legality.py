@@ -17,7 +17,7 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
-from loopkit.poly.affine import add, multiply, subtract
+from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -96,16 +96,17 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
     :arg packings: the inames of each statement on the axis, outermost first.
     :raises PreconditionError: the statements pack different inames, whose extents depend on sizes.
     """
+    if all(tuple(inames) == tuple(packings[0]) for inames in packings[1:]):
+        return [(p.Variable(x),)*len(packings) for x in packings[0]]
+    # the number of a place, if it is an affine form in the inames
     if all(iname_range(knl, x)[1] for inames in packings for x in inames[1:]):
-        return [tuple(packed_coordinate(knl, inames) for inames in packings)]
-    # the packed number is no affine form, but the same inames in the same order are told apart one by one
-    for inames in packings[1:]:
-        if tuple(inames) != tuple(packings[0]):
-            raise PreconditionError(
-                f"{' and '.join(inames)} share a hardware axis with {' and '.join(packings[0])} of another statement, "
-                "in extents that depend on sizes.", subject=inames[0],
-                hint="use another axis for one of them, or fix the parameters")
-    return [(p.Variable(x),)*len(packings) for x in packings[0]]
+        numbers = tuple(packed_coordinate(knl, inames) for inames in packings)
+        if all(affine_difference(number, number) is not None for number in numbers):
+            return [numbers]
+    first, other = packings[0], next(x for x in packings[1:] if tuple(x) != tuple(packings[0]))
+    raise PreconditionError(
+        f"{' and '.join(other)} share a hardware axis with {' and '.join(first)} of another statement, in bounds that "
+        "depend on sizes.", subject=other[0], hint="use another axis for one of them, or fix the parameters")
 
 
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:

@@ -96,6 +96,7 @@ class LoopKernel:
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
+                          *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])
 
     def statement(self, statement_id: str) -> Statement:

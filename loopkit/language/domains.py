@@ -51,6 +51,10 @@ def read_domain(source: Source, text: str, start: int) -> Domain:
         points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{shape['body']}}}")
     except ValueError:
         raise find_fault(source, text, start) from None
+    for name in parameters:
+        fault = names.fault(name)
+        if fault is not None:
+            raise source.error(start + _place(shape, name), f"The size '{name}' {fault}.", "another name")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
         raise source.error(start + _place(shape, open_iname), f"The iname '{open_iname}' has no end.",

@@ -86,7 +86,8 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
     mentions.add_rules({r.rule.name: r for r in (*rules.values(), *written_out.values())})
     maker = StatementMaker(
         program.source, domains, mentions, number_statements(program),
-        affine_names=_affine_names(domains, data.arguments, temporaries), rules_written_out=written_out,
+        affine_names=_affine_names(domains, data.arguments, temporaries), rules={**rules, **written_out},
+        rules_written_out=written_out,
         taken={*(a.name for a in data.arguments), *temporaries, *domains.order, *domains.inline_inames, *rules,
                *written_out, name})
     tree = maker.make(program.body)

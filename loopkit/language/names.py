@@ -11,6 +11,9 @@ from loopkit.expr.nodes import REDUCTIONS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
+#: Axes of the grid and the block, and loops, as the code that is generated calls them.
+_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+")
+
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
 register restrict return short signed sizeof static struct switch typedef union unsigned void volatile while
@@ -43,6 +46,8 @@ def fault(name: str) -> str | None:
         return "is a reserved word of the kernel language, C or CUDA"
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
         return "begins with underscores as only the compiler's own names may"
+    if _GENERATED.fullmatch(name):
+        return "is what the generated code calls an axis or a loop of its own"
     if name in FUNCTIONS or name in REDUCTIONS:
         return "is a function of the kernel language"
     if name in DTYPE_NAMES:

@@ -73,7 +73,8 @@ class StatementMaker:
     """Makes the statements of one kernel.
 
     :ivar affine_names: names that may stand in the conditions of an instance set.
-    :ivar rules_written_out: rules that are replaced by their bodies.
+    :ivar rules_written_out: rules that are replaced by their bodies; in conditions and subscripts that are written,
+        *rules*: all of them are.
     :ivar taken: every variable name in use.
     """
 
@@ -82,6 +83,7 @@ class StatementMaker:
     mentions: Mentions
     ids: Ids
     affine_names: frozenset[str]
+    rules: dict[str, Rule]
     rules_written_out: dict[str, Rule]
     taken: set[str]
     statements: list[Statement] = field(default_factory=list)
@@ -151,7 +153,7 @@ class StatementMaker:
     # {{{ conditions
 
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
-        condition = write_out(self.source, node.condition, self.rules_written_out, node.start)
+        condition = write_out(self.source, node.condition, self.rules, node.start)
         affine, others = split(condition, self.affine_names)
         context = replace(context, mentions=context.mentions | self.mentions.free(condition))
         if not others:
@@ -210,10 +212,13 @@ class StatementMaker:
         inames = self._nest(self._mentioned(node), context)
         conditions, predicates = context.conditions, context.predicates
         if node.options.condition is not None:
-            affine, others = split(self._written_out(node.options.condition, node), self.affine_names)
+            condition = write_out(self.source, node.options.condition, self.rules, node.start)
+            affine, others = split(condition, self.affine_names)
             conditions, predicates = conditions + affine, predicates + others
         place = Place(self.ids.of(node), inames, conditions, predicates)
-        return self._add(place, node.assignee, self._written_out(node.expression, node), context, node.start,
+        assignee = write_out(self.source, node.assignee, self.rules, node.start)
+        assert isinstance(assignee, p.Variable | p.Subscript)
+        return self._add(place, assignee, self._written_out(node.expression, node), context, node.start,
                          node.uses, node)
 
     def _add(self, place: Place, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,

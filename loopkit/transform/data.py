@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import iname_range
-from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, Witness
+from loopkit.errors import IllegalTransformError, PreconditionError, Witness
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -80,10 +80,6 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
     if old_name not in kernel.argument_by_name:
         raise unknown("argument", old_name, kernel.argument_by_name)
     require_fresh(kernel, new_name, "argument")
-    for rule in kernel.substitutions.values():
-        if new_name in rule.arguments:
-            raise NameConflictError(f"'{new_name}' is an argument of the substitution rule '{rule.name}'.",
-                                    subject=new_name, hint="choose another name")
     if isinstance(kernel.argument_by_name[old_name], ValueArg) and any(
             old_name in s.domain.params for s in kernel.statements):
         kernel = _renamed_parameter(kernel, old_name, new_name)
@@ -146,6 +142,14 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
     for x in inames:
         require_iname(kernel, x)
     names = _privatized_names(kernel, inames, only_var_names)
+    for rule in kernel.substitutions.values():
+        if used := variables(rule.expr) & names:
+            raise PreconditionError(f"'{min(used)}' is used by the substitution rule '{rule.name}'.", subject=min(used),
+                                    hint=f"expand_subst(knl, '{rule.name}') first")
+    for s in kernel.statements:
+        if bounding := names & set(s.domain.params):
+            raise PreconditionError(f"'{min(bounding)}' bounds a loop of '{s.id}' and cannot have cells.",
+                                    subject=min(bounding), hint="name the temporaries to privatize: only_var_names=")
     _require_not_carried(kernel, inames, names)
     lead: list[Expression] = []
     extents: list[int] = []
@@ -230,9 +234,14 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """
     values: dict[str, int] = {}
     for name, value in value_dict.items():
-        if not isinstance(kernel.argument_by_name.get(name), ValueArg):
+        arg = kernel.argument_by_name.get(name)
+        if not isinstance(arg, ValueArg):
             raise unknown("value argument", name,
                           [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
+        if arg.dtype is not None and arg.dtype not in (np.dtype(np.int32), np.dtype(np.int64)):
+            raise PreconditionError(
+                f"'{name}' is {arg.dtype}: only sizes can be fixed, a literal would compute in another dtype.",
+                subject=name, hint="pass it to each call")
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise PreconditionError(f"'{name}' can be fixed to an integer, not to {value!r}.", subject=name)
         values[name] = int(value)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain
+from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
@@ -264,6 +264,13 @@ def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Depen
     return replace(d, relation=d.relation.intersect(pairs))
 
 
+def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
+    """What a reader goes on reading by itself: the copy serves its expression alone."""
+    subscripts = s.assignee.index_tuple if isinstance(s.assignee, p.Subscript) else ()
+    others = (expand_rules(e, kernel.substitutions) for e in (*s.predicates, *subscripts))
+    return frozenset(s.domain.params).union(*map(variables, others))
+
+
 def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, readers: Sequence[Statement],
                        moves: Mapping[str, Sequence[Map]]) -> Callable[[], tuple[Dependence, ...]]:
     """What bound the readers binds the copy instead; and the copy's values flow to the readers."""
@@ -278,13 +285,14 @@ def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, re
                 union = own if union is None else union.union(own)
             assert union is not None
             relations[s.id] = union
+        elsewhere = {s.id: _read_elsewhere(kernel, s) for s in readers}
         result: list[Dependence] = []
         for d in dependences(kernel):
             reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
             if reader not in relations or d.array not in value_names:
                 result.append(d)
                 continue
-            if request.moves_only != d.array:
+            if request.moves_only != d.array or d.array in elsewhere[reader]:
                 result.append(d)
             if d.kind == "flow":
                 moved = replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id)

@@ -12,6 +12,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
+from loopkit.language.names import fault
 from loopkit.poly.limits import bounded
 
 P = ParamSpec("P")
@@ -44,9 +45,12 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
 
 
 def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
-    """:raises NameConflictError: *name* is taken, or no name."""
+    """:raises NameConflictError: *name* is taken, or nothing may be called so."""
     if not isinstance(name, str) or not name.isidentifier():
         raise PreconditionError(f"{name!r} cannot be the name of an {what}.", subject=str(name))
+    reason = fault(name)
+    if reason is not None:
+        raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
     if name in kernel.all_names:
         raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,
                                 hint="choose another name, or rename the one that has it")

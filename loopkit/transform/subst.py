@@ -11,6 +11,7 @@ from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.nodes import TypeCast
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -128,5 +129,7 @@ def _head(expr: Expression) -> object:
             return expr.operator
         case p.Call():
             return expr.function
+        case TypeCast():
+            return expr.dtype
         case _:
             return None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import loopkit as lk
 from loopkit.errors import LoopkitError, NameConflictError, ParseError, PreconditionError, UnknownNameError
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.language.make import make_kernel
@@ -149,6 +150,7 @@ DOMAINS: Mapping[str, tuple[str | list[str], tuple[type[LoopkitError], dict[str,
     "unknown function": ("{[i]: 0<=i<sqrt(n)}", at(1, 12, "one of ceil, ceild, floor, floord, max, min")),
     "read from an array": ("{[i]: 0<=i<rowptr[3]}", at(1, 12, "a name")),
     "no upper bound": ("{[j,i]: 0<=j<n and 0<=i}", at(1, 5, "a lower and an upper bound for 'i'")),
+    "name of an axis in the code": ("{[i]: 0<=i<l0_}", at(1, 12, "another name")),
     "reserved name": ("{[for]: 0<=for<n}", at(1, 3, "another name")),
     "domains in a circle": (["{[i]: 0<=i<j}", "{[j]: 0<=j<i}"], at(1, 1, "bounds in inames of other domains")),
 }
@@ -220,3 +222,18 @@ def _refused(error: type[LoopkitError], fields: dict[str, object], domains: str 
     assert caught.value.message.endswith(".")
     assert "%s" not in str(caught.value)
     return caught.value
+
+
+@pytest.mark.parametrize("name", ["l0_", "g2_", "g__1", "_loop3"])
+def test_names_that_the_generated_code_uses_are_nobody_s(name: str) -> None:
+    """A size of such a name was hidden by a loop of the host's code."""
+    plain = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
+    for call in (lambda: lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = x[i] + {name}"),
+                 lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", [lk.GlobalArg(name), "..."]),
+                 lambda: lk.make_kernel("{[i]: 0<=i<n}", f"<> {name} = x[i]\ny[i] = {name}"),
+                 lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", name=name),
+                 lambda: lk.rename_argument(plain, "x", name), lambda: lk.rename_iname(plain, "i", name),
+                 lambda: lk.split_iname(plain, "i", 4, inner_iname=name),
+                 lambda: lk.add_prefetch(plain, "x", [], temporary_name=name)):
+        with pytest.raises(lk.LoopkitError, match="generated code"):
+            call()

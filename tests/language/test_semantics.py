@@ -5,8 +5,10 @@ from typing import Any
 
 import hypothesis.strategies as st
 import islpy as isl
+import numpy as np
 from hypothesis import given, settings
 
+import loopkit as lk
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from loopkit.language.make import make_kernel
@@ -137,3 +139,20 @@ def test_blocks_run_as_in_python(data: st.DataObject) -> None:
     assert in_loopkit(knl) == in_python(lines)
 
 # }}}
+
+
+def test_rules_in_conditions_and_in_subscripts_that_are_written() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", """
+        f(s) := 2*x[s]
+        g(s) := s + 1
+        y[g(i)] = f(i) {if=f(i) > 5}
+        if f(i) < 3
+            z[i] = 1
+        end
+        w[i] = 1 {if=g(i) > 2}
+        """, [*(lk.GlobalArg(a, np.float64) for a in "xyzw"), "..."])
+    x = np.arange(5.)
+    out = knl(x=x, y=np.zeros(6), z=np.zeros(5), w=np.zeros(5))
+    np.testing.assert_array_equal(out["y"][1:], np.where(2*x > 5, 2*x, 0))
+    np.testing.assert_array_equal(out["z"], 2*x < 3)
+    np.testing.assert_array_equal(out["w"], np.arange(5) > 1)

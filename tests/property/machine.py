@@ -183,10 +183,10 @@ class _Text:
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not a.shared]
-        lines = ["def run(_memory, _place, _own, _g, _l):"]
-        lines += [f"    {_axis(a)} = {'_g' if a in GRID else '_l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
-        lines += [f"    {a.name} = _own({a.name!r})" for a in own if a.across_regions]
-        lines += [f"    {a} = _memory[{a!r}]" for a in sorted(self.arrays - {a.name for a in own})]
+        lines = ["def run(__memory, __place, __own, __g, __l):"]
+        lines += [f"    {_axis(a)} = {'__g' if a in GRID else '__l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
+        lines += [f"    {a.name} = __own({a.name!r})" for a in own if a.across_regions]
+        lines += [f"    {a} = __memory[{a!r}]" for a in sorted(self.arrays - {a.name for a in own})]
         lines += [f"    {x} = {self.text(e)}" for x, e in self.function.coordinates.items()]
         lines += self._block(self.function.body, 1)
         return "\n".join([*lines, "    return", "    yield"])
@@ -202,7 +202,7 @@ class _Text:
         pad = "    "*depth
         match node:
             case Assign():
-                return [f"{pad}_place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
+                return [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
                 return [head, *self._block(node.body, depth + 1)]
@@ -217,7 +217,7 @@ class _Text:
                 self.syncs.append(node)
                 return [f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
             case Region():
-                fresh = [f"{pad}{a.name} = _own({a.name!r})" for a in self.function.arrays
+                fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
                          if not a.shared and not a.across_regions]
                 return [*fresh, *self._block(node.body, depth)]
             case Block():
@@ -271,7 +271,8 @@ class _Text:
 
 
 def _axis(name: str) -> str:
-    return name.replace(".", "_")
+    """The name of an axis: one that nothing of a kernel may have."""
+    return f"__{name.replace('.', '_')}" if "." in name else name
 
 # }}}
 

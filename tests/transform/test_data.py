@@ -58,7 +58,7 @@ def test_rename_of_an_array() -> None:
 
 
 def test_rename_of_an_output() -> None:
-    assert_same(matmul(), lk.rename_argument(matmul(), "c", "product"), called={"c": "product"}, n=2, m=3, l=4)
+    assert_same(matmul(), lk.rename_argument(matmul(), "c", "result"), called={"c": "result"}, n=2, m=3, l=4)
 
 
 def test_rename_of_a_size() -> None:
@@ -243,3 +243,24 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
         call()                                                     # type: ignore[operator]
     assert type(caught.value) is error, caught.value
     assert {f: getattr(caught.value, f) for f in fields} == fields
+
+
+def test_privatize_refuses_what_it_cannot_index() -> None:
+    rule = lk.make_kernel("{[i]: 0<=i<4}", "f(s) := t*s\n<> t = x[i]\n y[i] = f(2)")
+    with pytest.raises(lk.PreconditionError, match="substitution rule"):
+        lk.privatize(rule, "i")
+    assert "t[i]*2" in lk.privatize(lk.expand_subst(rule), "i").statements_text
+    bound = lk.make_kernel(["{[i]: 0<=i<4}", "[i,h] -> {[j]: 0<=j<h}"],
+                           "for i\n <> h = e[i]\n for j\n  y[i,j] = 1\n end\nend",
+                           [lk.GlobalArg("e", np.int32), lk.GlobalArg("y", np.float64, shape=(4, 9)), "..."])
+    with pytest.raises(lk.PreconditionError, match="bounds a loop"):
+        lk.privatize(bound, "i")
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8, np.bool_])
+def test_only_sizes_are_fixed(dtype: type) -> None:
+    """A literal has no dtype: a*a would overflow as an int that was right as a float64."""
+    knl = lk.make_kernel("{[i]: 0<=i<4}", "y[i] = (a*a)*x[i]", [
+        lk.GlobalArg("x", np.float64), lk.GlobalArg("y", np.float64), lk.ValueArg("a", dtype)])
+    with pytest.raises(lk.PreconditionError, match="only sizes"):
+        lk.fix_parameters(knl, a=1)

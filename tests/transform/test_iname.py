@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -117,8 +118,8 @@ def test_join_runs_through_all_points() -> None:
 def test_join_of_three_with_offsets() -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i,j,k]: 2<=i<n and 1<=j<4 and -2<=k<3}", "y[i,j,k+2] = x[i] + j*k"),
                           {"x": F32})
-    knl = step(plain, lk.join_inames, ["i", "j", "k"], "all")
-    assert knl.inames == ("all",)
+    knl = step(plain, lk.join_inames, ["i", "j", "k"], "ijk")
+    assert knl.inames == ("ijk",)
     for n in (2, 3, 6):
         assert_same(plain, knl, n=n)
 
@@ -259,3 +260,20 @@ def test_refused(name: str) -> None:
         call()                                                     # type: ignore[operator]
     assert type(caught.value) is error, caught.value
     assert {field: getattr(caught.value, field) for field in fields} == fields
+
+
+def test_the_argument_of_a_rule_is_no_new_iname() -> None:
+    """It would take the iname's place in the rule's body."""
+    knl = lk.make_kernel("{[i,j]: 0<=i<4 and 0<=j<2}", "f(s) := x[s+i+j]\ny[i,j] = f(2)")
+    for call in (lambda: lk.rename_iname(knl, "i", "s"), lambda: lk.split_iname(knl, "i", 2, inner_iname="s"),
+                 lambda: lk.join_inames(knl, ["i", "j"], "s")):
+        with pytest.raises(lk.NameConflictError):
+            call()
+
+
+def test_bounds_of_two_sizes_on_the_grid() -> None:
+    knl = lk.make_kernel("{[q,i]: 0<=q<3 and m<=i<n and p<=i}", "for q, i\n a[i] = a[i] + q\nend",
+                         [lk.GlobalArg("a", np.float64, shape=(6,)), "..."], assumptions="0<=m and 0<=p and n<=6")
+    mapped = lk.tag_inames(knl, "i:g.0")
+    for sizes in ((0, 0, 6), (2, 1, 6), (1, 3, 5), (4, 0, 2)):
+        assert_same(knl, mapped, **dict(zip("mpn", sizes, strict=True)))

@@ -1,6 +1,7 @@
 """add_prefetch, precompute, extract_subst, expand_subst."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -289,3 +290,36 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
         call()                                                     # type: ignore[operator]
     assert type(caught.value) is error, caught.value
     assert {f: getattr(caught.value, f) for f in fields} == fields
+
+
+# {{{ what the copy does not serve
+
+def test_a_reader_that_goes_on_reading_keeps_its_dependences() -> None:
+    """The copy serves the expression; the condition reads the array still."""
+    knl = lk.make_kernel("{[i,j]: 1<=i<8 and 0<=j<7}", """
+        for i, j
+            y[i,j] = b[i,j] {if=b[i-1,j+1] > 3}
+            b[i,j] = x[i,j]
+        end
+        """, [lk.GlobalArg(a, np.float64, shape=(8, 8)) for a in "bxy"])
+    fetched = lk.add_prefetch(knl, "b", [], default_tag=None)
+    assert_same(knl, fetched)
+    for kernel in (knl, fetched):
+        with pytest.raises(lk.UndecidedError):
+            lk.interchange(kernel, "i", "j")
+
+
+def test_a_read_in_a_condition_still_ends_the_launch() -> None:
+    knl = lk.make_kernel("{[i]: 1<=i<8}", """
+        for i
+            t[i] = x[i]
+        end
+        for i
+            y[i] = t[i] {if=t[i] + t[8-i] > 3}
+        end
+        """, [*(lk.GlobalArg(a, np.float64, shape=(8,)) for a in "txy"), "..."])
+    fetched = lk.tag_inames(lk.add_prefetch(knl, "t", [], default_tag=None), "i:g.0")
+    assert len(lk.generate_code(fetched).kernels) == 2
+    assert_same(knl, fetched)
+
+# }}}
