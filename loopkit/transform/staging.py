@@ -205,8 +205,8 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
                uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
                ) -> LoopKernel:
     copy_id = request.statement_id or kernel.fresh_name(f"{request.temporary}_rule")
-    moves = {s.id: [subscript_relation(s.inames, (*(p.Variable(x) for x in outer), *box.offsets(args)))
-                    for args in uses[s.id]] for s in readers}
+    moves = {s.id: [_where_read(kernel, request, s, args, subscript_relation(
+        s.inames, (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]] for s in readers}
     target = p.Variable(request.temporary)
     copy = Statement(
         copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
@@ -233,6 +233,15 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         carried=_moved_dependences(kernel, request, copy, readers, moves))
     require_legal(result, request.step)
     return result
+
+
+def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
+    """*move* at the instances that read at *args*: a branch of an ``if`` may leave some out."""
+    points: InstanceSet | None = None
+    for a in accesses_of(kernel, s):
+        if not a.is_write and a.array == request.moves_only and a.subscripts == args:
+            points = a.domain if points is None else points.union(a.domain)
+    return move if points is None else restrict(move, points)
 
 
 def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Statement],

@@ -323,3 +323,12 @@ def test_a_read_in_a_condition_still_ends_the_launch() -> None:
     assert_same(knl, fetched)
 
 # }}}
+
+
+def test_a_copy_has_what_the_branches_read() -> None:
+    """At the ends of the array a branch does not read, and neither may the copy."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i>0, x[i-1], 0) + if(i<n-1, x[i+1], 0)",
+                         [lk.GlobalArg("x", np.float64), lk.GlobalArg("y", np.float64), "..."])
+    mapped = lk.add_prefetch(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"), "x", ["i_inner"])
+    for n in (1, 2, 4, 5, 9, 12):
+        assert_same(knl, mapped, n=n)
