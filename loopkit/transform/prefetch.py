@@ -9,6 +9,8 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import dependences
+from loopkit.errors import PreconditionError
+from loopkit.expr.dtypes import WEAK_INT, Type, Weak, type_of, weak
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -87,7 +89,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :raises UnknownNameError: no such rule, or an iname that no use has.
-    :raises PreconditionError: nothing uses the rule, an argument is not affine, or the box has no constant size.
+    :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
+        rule's values have no dtype of their own.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -102,6 +105,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     if subst_use not in kernel.substitutions:
         raise unknown("substitution rule", subst_use, kernel.substitutions)
     rule = kernel.substitutions[subst_use]
+    _require_own_dtype(kernel, rule)
     through = {name: r for name, r in kernel.substitutions.items()
                if name != subst_use and _reaches(kernel, name, subst_use)}
     if through:
@@ -127,6 +131,20 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         return result
     return result.copy(carried=result.carried,
                        substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+
+
+def _require_own_dtype(kernel: LoopKernel, rule: SubstitutionRule) -> None:
+    """:raises PreconditionError: the rule's values take the dtype of what is around them, and a cell cannot."""
+    def lookup(name: str) -> Type | None:
+        if name in kernel.array_args or name in kernel.temporaries:
+            return kernel.array_args[name].dtype if name in kernel.array_args else kernel.temporaries[name].dtype
+        argument = kernel.argument_by_name.get(name)
+        return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
+    if isinstance(type_of(expand_rules(rule.expr, kernel.substitutions), lookup), Weak):
+        raise PreconditionError(
+            f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take that of what "
+            "is around them.", subject=rule.name,
+            hint="give them one with cast(int64, ...) in the rule")
 
 
 # {{{ substitution rules in the way

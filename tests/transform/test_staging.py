@@ -332,3 +332,13 @@ def test_a_copy_has_what_the_branches_read() -> None:
     mapped = lk.add_prefetch(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"), "x", ["i_inner"])
     for n in (1, 2, 4, 5, 9, 12):
         assert_same(knl, mapped, n=n)
+
+
+def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
+    """In y's int64 the product is right; a cell of int32 would overflow."""
+    text = "f(s) := {}\ny[i] = f(i+7)*100000"
+    data = [lk.GlobalArg("y", np.int64), "..."]
+    with pytest.raises(lk.PreconditionError, match="no dtype of their own"):
+        lk.precompute(lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data), "f", "i")
+    knl = lk.make_kernel("{[i]: 0<=i<8}", text.format("cast(int64, s)*100000"), data)
+    assert_same(knl, lk.precompute(knl, "f", "i"))
