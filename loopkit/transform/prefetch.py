@@ -142,8 +142,8 @@ def _require_own_dtype(kernel: LoopKernel, rule: SubstitutionRule) -> None:
         return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
     if isinstance(type_of(expand_rules(rule.expr, kernel.substitutions), lookup), Weak):
         raise PreconditionError(
-            f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take that of what "
-            "is around them.", subject=rule.name,
+            f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take "
+            "that of what is around them.", subject=rule.name,
             hint="give them one with cast(int64, ...) in the rule")
 
 
