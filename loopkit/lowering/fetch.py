@@ -47,7 +47,7 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
     here: list[Node] = []
     last = dims[-1]
     if axes and axes[0][0] == "l.0" and last.extent == axes[0][1]:
-        here.append(Define(last.iname, add(p.Variable("l.0"), last.low)))
+        here.append(Define(last.iname, add(_thread_id(axes[0]), last.low)))
         axes, dims = axes[1:], dims[:-1]
     threads = prod(extent for _, extent in axes)
     return _rounds(dims, threads, _thread_id(*axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)

@@ -142,6 +142,9 @@ PROGRAMS = {
         {"b": (5,), "c": (5, 5), "x": (5,)}, lambda k: lk.split_iname(
             lk.interchange(lk.split_iname(k, "j", 3, inner_tag="l.0"), "i", "j_outer"), "j_outer", 3, inner_tag="l.0"),
         {"n": 5}),
+    "a box of one point beside an axis that nobody uses": Program(
+        ["{[i,j]: 0<=i<1 and 0<=j<3}"], "c[i,j] = x[j] + i", {"c": (1, 3), "x": (3,)},
+        lambda k: lk.tag_inames(k, "i:l.auto, j:l.1")),
     "l.auto where a loop may not stand": Program(
         ["{[i,j]: 1<=i<6 and 0<=j<5}"], "a[i,j] = a[i-1,j+1] + 1", {"a": (6, 6)},
         lambda k: lk.interchange(lk.tag_inames(k, "j:l.auto"), "i", "j")),
