@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
@@ -15,36 +15,45 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     """Check the names and the barriers of *function*.
 
     :arg outside: names that a caller gives a value: arguments and global temporaries.
-    :arg divergent: names that may differ between the threads of a block, apart from what is computed from them.
+    :arg divergent: names that may differ between the threads of a block; what is computed from them may too.
     :raises InternalError: a name is used where it has no value, is defined twice in one scope or by itself, hides the
         variable of a loop around it; or a barrier is under a condition that may differ between threads, or in a
         region.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
-    _Check(function.name, frozenset(divergent)).block(
-        function.body, _Scope(frozenset({*outside, *arrays, *axes, *function.coordinates})))
+    _Check(function.name).block(
+        function.body, _Scope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
 
 
 @dataclass(frozen=True)
 class _Scope:
     """What holds at a place.
 
-    :ivar names: those that have a value.
+    :ivar names: those that have a value; *divergent*: those that may differ between threads.
     :ivar loops: the variables of the loops around it.
     :ivar uniform: do all threads of the block come here?
     """
 
     names: frozenset[str]
+    divergent: frozenset[str]
     loops: frozenset[str] = frozenset()
     uniform: bool = True
     in_region: bool = False
+
+    def agree(self, *expressions: Expression) -> bool:
+        """Have all threads of the block the same values of *expressions*?"""
+        return not any(variables(e) & self.divergent for e in expressions)
+
+    def naming(self, name: str, *values: Expression) -> _Scope:
+        """The scope behind a definition of *name* by *values*."""
+        divergent = self.divergent - {name} if self.agree(*values) else self.divergent | {name}
+        return replace(self, names=self.names | {name}, divergent=divergent)
 
 
 @dataclass(frozen=True)
 class _Check:
     function: str
-    divergent: frozenset[str]
 
     def block(self, block: Block, scope: _Scope) -> None:
         """Check what is in braces of its own."""
@@ -54,7 +63,7 @@ class _Check:
         for node in block.children:
             if isinstance(node, Define):
                 self._define(node, scope, own)
-                scope = _Scope(scope.names | {node.name}, scope.loops, scope.uniform, scope.in_region)
+                scope = scope.naming(node.name, node.value)
             else:
                 self._node(node, scope, own)
 
@@ -78,19 +87,18 @@ class _Check:
                 self._use(node.stop, scope)
                 if node.iname in scope.loops:
                     raise self._fault(f"a loop over '{node.iname}' stands in another one")
-                uniform = scope.uniform and self._uniform(node.start) and self._uniform(node.stop)
-                self.block(node.body, _Scope(scope.names | {node.iname}, scope.loops | {node.iname}, uniform,
-                                             scope.in_region))
+                uniform = scope.uniform and scope.agree(node.start, node.stop)
+                self.block(node.body, replace(scope.naming(node.iname, node.start, node.stop),
+                                              loops=scope.loops | {node.iname}, uniform=uniform))
             case If():
                 self._use(node.condition, scope)
-                inside = _Scope(scope.names, scope.loops, scope.uniform and self._uniform(node.condition),
-                                scope.in_region)
+                inside = replace(scope, uniform=scope.uniform and scope.agree(node.condition))
                 self.block(node.then, inside)
                 if node.otherwise is not None:
                     self.block(node.otherwise, inside)
             case Region():
                 # one target prints regions in braces of their own and another does not: right in both
-                self._nodes(node.body, _Scope(scope.names, scope.loops, scope.uniform, True), own)
+                self._nodes(node.body, replace(scope, in_region=True), own)
             case Sync():
                 if not scope.uniform or scope.in_region:
                     raise self._fault("a barrier stands where not all threads of a block come")
@@ -103,9 +111,6 @@ class _Check:
         missing = variables(expr) - scope.names
         if missing:
             raise self._fault(f"'{min(missing)}' has no value in '{expr}'")
-
-    def _uniform(self, expr: Expression) -> bool:
-        return not variables(expr) & self.divergent
 
     def _fault(self, what: str) -> InternalError:
         return InternalError(f"In the loop program of '{self.function}' {what}.")

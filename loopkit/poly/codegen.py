@@ -14,7 +14,7 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
+from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, names_in
 from loopkit.poly.sets import InstanceSet, param_name
 
 # {{{ what goes in: the order, by names of leaves
@@ -280,7 +280,9 @@ class _Conversion:
         calls = list(_calls(node.for_get_body()))
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
         step = int(node.for_get_inc().get_val().to_python())
-        if step > 1 and not all(_is_iterator(call.get_op_arg(1 + level), iterator) for call in calls):
+        # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
+        if any(not _is_iterator(value, iterator) and (step > 1 or iterator in names_in(from_ast_expr(value)))
+               for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
         return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner), step,

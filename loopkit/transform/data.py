@@ -226,7 +226,8 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """Replace size parameters by integers; they are no arguments any more.
 
     :raises UnknownNameError: a name that is no value argument.
-    :raises PreconditionError: a value that is no integer, or that the assumptions exclude.
+    :raises PreconditionError: an argument that is no size (its dtype is not int32 or int64), or a value that is no
+        integer or that the assumptions exclude.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> print(lk.fix_parameters(knl, n=64).domains_text)

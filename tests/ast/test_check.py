@@ -42,6 +42,8 @@ RIGHT = {
     "a loop over the name of a constant": (Define("i", 3), write(AT), loop("i", write(AT))),
     "a constant from the loop around it": (loop("i", Define("j", AT + 1), write(NEXT)),),
     "an axis": (Region(Block((write(p.Variable("l.0")),))),),
+    "a barrier under a name that is uniform here": (
+        when(above(N, 1), Region(Block((Define("i", LANE),)))), Define("i", N), when(above(AT, 3), SYNC)),
     "a barrier in a uniform loop": (loop("i", Region(Block((write(AT),))), SYNC),),
 }
 
@@ -62,6 +64,8 @@ WRONG = {
     "a constant of itself": ((Define("i", 0), when(above(N, 0), Define("i", AT + 1))), "'i' is defined by itself"),
     "one loop in another": ((loop("i", loop("i", write(AT))),), "a loop over 'i' stands in another one"),
     "a barrier for some threads": ((when(above(LANE, 3), SYNC),), "a barrier stands where not all"),
+    "a barrier for some threads, by another name": (
+        (Define("i", LANE + 1), when(above(AT, 3), SYNC)), "a barrier stands where not all"),
     "a barrier in a loop of some threads": (
         (For("i", 0, LANE, 1, Block((SYNC,))),), "a barrier stands where not all"),
     "a barrier in a region": ((Region(Block((SYNC,))),), "a barrier stands where not all"),

@@ -60,16 +60,21 @@ def test_a_chain_takes_one_between_two_stages() -> None:
     assert_same(chain(), knl, n=2)
 
 
-def test_two_values_share_a_barrier() -> None:
-    plain = make("{[i,j]: 0<=i,j<64}", """
+def two_values(subscript: str) -> lk.LoopKernel:
+    """Of the second, the reader takes the element at *subscript*."""
+    return make("{[i,j]: 0<=i,j<64}", f"""
         for i
-            <> t[i] = x[i] {id=a}
-            <> u[i] = 2*x[i] {id=b}
+            <> t[i] = x[i] {{id=a}}
+            <> u[i] = 2*x[i] {{id=b}}
         end
         for j
-            y[j] = t[63-j] + u[63-j] {id=c}
+            y[j] = t[63-j] + u[{subscript}] {{id=c}}
         end
         """, x=F32)
+
+
+def test_two_values_share_a_barrier() -> None:
+    plain = two_values("63-j")
     knl = lk.tag_inames(plain, "i:l.0, j:l.0")
     assert reasons(knl) == [("t: a writes, c reads", "u: b writes, c reads")]
     assert_same(plain, knl)
@@ -218,16 +223,7 @@ def test_rows_of_a_block_lie_along_the_first_axis(tags: str, title: str) -> None
 
 
 def test_one_barrier_of_the_block_serves_a_warp_too() -> None:
-    plain = make("{[i,j]: 0<=i,j<64}", """
-        for i
-            <> t[i] = x[i] {id=a}
-            <> u[i] = 2*x[i] {id=b}
-        end
-        for j
-            y[j] = t[63-j] + u[32*(j//32) + 31 - j % 32] {id=c}
-        end
-        """, x=F32)
-    knl = lk.tag_inames(plain, "i:l.0, j:l.0")
+    knl = lk.tag_inames(two_values("32*(j//32) + 31 - j % 32"), "i:l.0, j:l.0")
     assert placed(knl) == ["a\nb\nbarrier\nc"]
     assert reasons(knl) == [("t: a writes, c reads", "u: b writes, c reads")]
 
