@@ -1,13 +1,33 @@
-"""Compiled objects on disk: written atomically, checked when read, shared by many processes."""
+"""Compiled objects on disk: written atomically, checked when read, shared by many processes.
+
+An entry is an object and a record, which are the files whose names begin with its key:
+
+- ``KEY.DIGEST.so`` (or another suffix): the object, DIGEST being the hash of its bytes. Two writers of one key whose
+  compilers give different bytes write two files, and neither a file nor a path ever changes its meaning: what a
+  process has mapped stays as it is when the entry is rebuilt or evicted.
+- ``KEY.loopkit-record``: a line with the hash of the rest, then JSON: facts about the object, and its DIGEST.
+
+*Crashes.* A file is written under another name and then renamed, so that a reader sees all of it or nothing, also
+where the writer is killed. When the machine itself goes down, a renamed file may come back empty or full of zeros, as
+nothing is synchronised to the disk. That is on purpose: every byte that is used was compared with a hash before, so
+such an entry is compiled again, which costs less than making every entry wait for the disk.
+
+*Trust.* What is loaded from here runs as the user, and a hash beside an object proves nothing about who wrote both.
+So directories and files are used only where they belong to the user or root and nobody else may write to them.
+"""
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import json
 import os
+import re
+import stat
+import sys
 import tempfile
 import time
 import warnings
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,82 +36,169 @@ import platformdirs
 
 #: How large a cache may become before the entries that were used longest ago go, in bytes.
 DEFAULT_LIMIT = 1 << 30
-_STALE_SECONDS = 3600.0
-_warned: set[str] = set()
+#: Clocks that disagree by less count as one; writing a file takes less.
+_HOUR = 3600.0
+_RECORD = ".loopkit-record"
+_TEMPORARY = ".loopkit-"
+#: Only such names are counted and evicted: the directory may be one where the user keeps other files.
+_OURS = re.compile(rf"{re.escape(_TEMPORARY)}\w+|[^.]+(?:{re.escape(_RECORD)}|\.[0-9a-f]{{64}}\.\w+)")
+_warned: set[Path] = set()
 
 
 def cache_directory() -> Path:
-    """``$LOOPKIT_CACHE_DIR``, else the user's cache directory of the platform."""
+    """``$LOOPKIT_CACHE_DIR``, else the user's cache directory of the platform.
+
+    Absolute, as the loader searches its own places for a name without a directory.
+    """
     chosen = os.environ.get("LOOPKIT_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("loopkit"))
+    return Path(chosen or platformdirs.user_cache_dir("loopkit")).absolute()
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is kept under a key. Content and facts belong together, whatever became of the files since.
+
+    :ivar path: where the content was read from; another process may evict it at any time.
+    """
+
+    path: Path
+    content: bytes
+    facts: dict[str, object]
 
 
 @dataclass(frozen=True)
 class DiskCache:
-    """Binary objects by key.
+    """Binary objects by key. A key is a file name without dots.
 
-    The object lies under the hash of its own bytes and the record, a JSON file under the key, names it, so
-    that two writers of one key whose compilers give different bytes cannot leave a record beside the other's object.
+    Nothing here raises: what is missing, damaged or not to be trusted is not there, and a directory that cannot be
+    used costs one warning for each process.
 
-    :ivar directory: made when first written to.
-    :ivar limit: size bound in bytes.
+    :ivar directory: made, for the user alone, when first written to.
+    :ivar limit: size bound in bytes; it may be exceeded by a few hundredths, and by one entry that is larger.
     """
 
     directory: Path
     limit: int = DEFAULT_LIMIT
 
-    def get(self, key: str, suffix: str = ".so") -> Path | None:
-        """The file of *key*, its bytes checked against the record; ``None`` where there is no sound entry."""
-        record = self.directory / f"{key}.json"
-        try:
-            digest = json.loads(record.read_bytes())["sha256"]
-            path = self.directory / f"{digest}{suffix}"
-            if _digest(path.read_bytes()) != digest:
-                return None
-        except (OSError, ValueError, KeyError, TypeError):
+    def lookup(self, key: str, suffix: str) -> Entry | None:
+        """The entry of *key*, whole and sound, else ``None``."""
+        record = self._record(key)
+        if record is None:
             return None
-        for used in (record, path):
-            with contextlib.suppress(OSError):
-                os.utime(used)
-        return path
+        facts, digest = record
+        path = self.directory / f"{key}.{digest}{suffix}"
+        try:
+            content = _read(path)
+        except OSError:
+            return None
+        if _digest(content) != digest:
+            return None
+        # the record's time of modification is the entry's last use: times of access are off on many file systems
+        with contextlib.suppress(OSError):
+            os.utime(self.directory / f"{key}{_RECORD}")
+        return Entry(path, content, facts)
 
-    def put(self, key: str, content: bytes, facts: dict[str, object], suffix: str = ".so") -> Path | None:
-        """Store *content* with a record of *facts*; ``None``, after one warning, where that is impossible."""
+    def put(self, key: str, content: bytes, facts: dict[str, object], suffix: str) -> Path | None:
+        """Store *content* and *facts*, which JSON can express; ``None`` where that is impossible."""
         digest = _digest(content)
-        path = self.directory / f"{digest}{suffix}"
-        try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(path, content)
-            text = json.dumps({**facts, "sha256": digest, "bytes": len(content)}, indent=1, sort_keys=True)
-            _write(self.directory / f"{key}.json", text.encode())
-            self._evict(keep=digest)
-        except OSError as err:
-            _warn_once(self.directory, err)
-            return None
-        return path
+        path = self.directory / f"{key}.{digest}{suffix}"
+        # the record comes last: it names what is there already
+        stored = self._store({path: content, self.directory / f"{key}{_RECORD}": _record_text(facts, digest)})
+        return path if stored else None
 
     def get_record(self, key: str) -> dict[str, object] | None:
-        """A record without an object (facts about a compiler, say)."""
-        try:
-            record = json.loads((self.directory / f"{key}.json").read_bytes())
-        except (OSError, ValueError):
-            return None
-        return record if isinstance(record, dict) else None
+        """The facts of *key*, with an object or without."""
+        record = self._record(key)
+        return None if record is None else record[0]
 
     def put_record(self, key: str, facts: dict[str, object]) -> None:
-        """Store a record without an object; a cache that cannot be written is no error."""
-        with contextlib.suppress(OSError):
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _write(self.directory / f"{key}.json", json.dumps(facts, indent=1, sort_keys=True).encode())
+        """Store facts without an object (about a compiler, say)."""
+        self._store({self.directory / f"{key}{_RECORD}": _record_text(facts, None)})
 
     def size(self) -> tuple[int, int]:
         """Number of files and bytes in them."""
-        sizes = [s.st_size for _, s in self._files()]
+        sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
+
+    def _record(self, key: str) -> tuple[dict[str, object], str | None] | None:
+        if not self._trusted():
+            return None
+        try:
+            digest, _, text = _read(self.directory / f"{key}{_RECORD}").partition(b"\n")
+            # compared first, so that the parser sees nothing but what _record_text has written
+            record = json.loads(text) if _digest(text).encode() == digest else None
+        except (OSError, ValueError):
+            return None
+        match record:
+            case {"facts": dict(facts), "object": str() | None as named}:
+                return facts, named
+            case _:
+                return None
+
+    def _store(self, files: dict[Path, bytes]) -> bool:
+        needed = sum(map(len, files.values()))
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self._trusted():
+                return False
+            if self._is_time_to_look(files, needed):
+                self._make_room(needed)
+            for path, content in files.items():
+                _write(path, content)
+        except OSError as err:
+            _warn_once(self.directory, f"cannot be written ({err.strerror or err}); compiled kernels are not kept.")
+            return False
+        return True
+
+    def _trusted(self) -> bool:
+        """Whether all that is in the directory can be the user's (or root's) doing only."""
+        try:
+            status = self.directory.stat()
+        except OSError:
+            return True                # nothing can be read from it, and writing will say what is wrong
+        if _is_private(status):
+            return True
+        _warn_once(self.directory, "belongs to another user or can be written to by others (mode "
+                                   f"{stat.S_IMODE(status.st_mode):o}, owner {status.st_uid}); compiled kernels are "
+                                   "neither taken from it nor kept. 'chmod go-w' mends that for a directory of yours.")
+        return False
+
+    def _is_time_to_look(self, files: dict[Path, bytes], needed: int) -> bool:
+        """By chance, on average once for each 64th of the bound that is written, by whichever process.
+
+        Listing a gigabyte of small objects takes several times as long as compiling one. The hash of what is
+        written serves as the die, so that no process has to know about the others and every run is like the last.
+        """
+        thrown = int(_digest(b"".join(files.values()))[:8], 16) / (1 << 32)
+        return thrown * self.limit < 64 * needed
+
+    def _make_room(self, needed: int) -> None:
+        """Remove what killed writers left, then the entries unused for longest, until *needed* more bytes fit."""
+        now = time.time()
+        entries: defaultdict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
+        for path, status in self._files():
+            if not path.name.startswith(_TEMPORARY):
+                entries[path.name.partition(".")[0]].append((path, status))
+            elif abs(now - status.st_mtime) > _HOUR:
+                _remove(path)
+
+        def last_use(files: list[tuple[Path, os.stat_result]]) -> int:
+            used = max(files, key=lambda file: file[1].st_mtime_ns)[1]
+            # a time in the future is a wrong clock's: were it believed, that entry would outlive all new ones
+            return used.st_mtime_ns if used.st_mtime < now + _HOUR else 0
+
+        excess = needed - self.limit + sum(status.st_size for files in entries.values() for _, status in files)
+        for files in sorted(entries.values(), key=last_use):
+            if excess <= 0:
+                break
+            for path, status in files:
+                _remove(path)
+                excess -= status.st_size
 
     def _files(self) -> Iterator[tuple[Path, os.stat_result]]:
         try:
-            entries = list(os.scandir(self.directory))
+            with os.scandir(self.directory) as found:
+                entries = [entry for entry in found if _OURS.fullmatch(entry.name)]
         except OSError:
             return
         for entry in entries:
@@ -100,30 +207,14 @@ class DiskCache:
                 if entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
 
-    def _evict(self, keep: str) -> None:
-        """Remove what writers that were killed left, then the longest unused files above the bound."""
-        files = []
-        now = time.time()
-        for path, stat in self._files():
-            if path.name.startswith(_TEMPORARY):
-                if now - stat.st_mtime > _STALE_SECONDS:
-                    path.unlink(missing_ok=True)
-            elif path.suffix in (".so", ".json", ".cubin"):
-                files.append((stat.st_mtime, stat.st_size, path))
-        excess = sum(size for _, size, _ in files) - self.limit
-        for _, size, path in sorted(files):
-            if excess <= 0:
-                break
-            if path.stem != keep:
-                path.unlink(missing_ok=True)
-                excess -= size
 
-
-_TEMPORARY = ".writing-"
+def _record_text(facts: dict[str, object], digest: str | None) -> bytes:
+    text = json.dumps({"facts": facts, "object": digest}, indent=1, sort_keys=True).encode()
+    return _digest(text).encode() + b"\n" + text
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write *path* so that a reader sees all of it or nothing."""
+    """Write *path*, for the user alone, so that a reader sees all of it or nothing."""
     handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
     temporary = Path(name)
     try:
@@ -134,12 +225,40 @@ def _write(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def _read(path: Path) -> bytes:
+    """The bytes of a file that only the user (or root) can have written.
+
+    :raises OSError: it is anything else. Links, pipes and devices may lead anywhere, block, or never end.
+    """
+    with open(path, "rb", opener=_open_directly) as file:
+        status = os.fstat(file.fileno())
+        if not (stat.S_ISREG(status.st_mode) and _is_private(status)):
+            raise PermissionError(f"'{path}' is not to be trusted")
+        return file.read()
+
+
+def _open_directly(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+
+
+def _is_private(status: os.stat_result) -> bool:
+    if sys.platform == "win32":        # which has neither owners by number nor these bits
+        return True
+    return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def _remove(path: Path) -> None:
+    # another process may have been faster; what cannot be removed stays
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _warn_once(directory: Path, err: OSError) -> None:
-    if str(directory) not in _warned:
-        _warned.add(str(directory))
-        warnings.warn(f"the cache directory '{directory}' cannot be written ({err.strerror or err}); compiled kernels "
-                      "are not kept. LOOPKIT_CACHE_DIR chooses another place.", RuntimeWarning, stacklevel=2)
+def _warn_once(directory: Path, what: str) -> None:
+    if directory not in _warned:
+        _warned.add(directory)
+        warnings.warn(f"the cache directory '{directory}' {what} LOOPKIT_CACHE_DIR chooses another place.",
+                      RuntimeWarning, stacklevel=2)

@@ -1,6 +1,7 @@
 """Shared objects: compiled or taken from the cache, and loaded."""
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
@@ -26,13 +27,16 @@ def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCa
     if known is not None:
         return known
     dump(source, kernel, ".c")
-    path = cache.get(key)
-    library = None if path is None else _open(path)
+    library = _load_kept(key, cache)
     if library is None:
         content = compiler.compile(source, kernel)
         path = cache.put(key, content, {"kernel": kernel, "compiler": list(compiler.command),
-                                        "version": compiler.version, "flags": list(compiler.flags)})
-        library = (None if path is None else _open(path)) or _open_privately(content, kernel)
+                                        "version": compiler.version, "flags": list(compiler.flags)}, ".so")
+        try:
+            library = _open(path, content)
+        except OSError as err:
+            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.",
+                                log=str(err)) from None
     return _libraries.setdefault(key, library)
 
 
@@ -51,23 +55,31 @@ def dump(source: str, kernel: str, suffix: str) -> None:
         (place / f"{kernel}-{digest}{suffix}").write_text(source)
 
 
-def _open(path: Path) -> ctypes.CDLL | None:
+def _load_kept(key: str, cache: DiskCache) -> ctypes.CDLL | None:
+    entry = cache.lookup(key, ".so")
+    if entry is None:
+        return None
     try:
-        return ctypes.CDLL(str(path))
+        return _open(entry.path, entry.content)
     except OSError:
-        # taken away by another process since it was checked, or a directory from which nothing may be executed
+        # sound, but not for this machine (a library that it needs is missing): compile it here
         return None
 
 
-def _open_privately(content: bytes, kernel: str) -> ctypes.CDLL:
-    """Load an object that is not kept: its file goes as soon as it is mapped."""
-    with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
-        path = Path(place, "kernel.so")
-        path.write_bytes(content)
-        try:
+def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
+    """Map the object *content*, from *path* if it is still there.
+
+    :raises OSError: the loader refuses it.
+    """
+    if path is not None:
+        # evicted a moment ago by another process, or in a directory from which nothing may be executed
+        with contextlib.suppress(OSError):
             return ctypes.CDLL(str(path))
-        except OSError as err:
-            raise CompilerError(f"The compiled object of kernel '{kernel}' cannot be loaded.", log=str(err)) from None
+    # a file of its own, which goes as soon as it is mapped
+    with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
+        private = Path(place, "kernel.so")
+        private.write_bytes(content)
+        return ctypes.CDLL(str(private))
 
 
 @lru_cache(maxsize=1)

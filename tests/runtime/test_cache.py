@@ -1,19 +1,18 @@
 """The disk cache: shared, damaged, full of leftovers, or not writable at all."""
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
+import shutil
+import stat
 import time
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from loopkit.runtime import cache as cache_module
 from loopkit.runtime import library
-from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.cache import DiskCache, Entry, cache_directory
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 
 SOURCE = "int answer(void) { return 42; }\n"
@@ -56,16 +55,62 @@ def test_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert cache_directory().name == "loopkit"
 
 
+def test_relative_directory(compiler: HostCompiler, counted: list[str], tmp_path: Path,
+                            monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOOPKIT_CACHE_DIR", ".")
+    cache = DiskCache(cache_directory())
+    monkeypatch.chdir("/")
+    assert [load(compiler, cache) for _ in range(2)] == [42] * 2
+    assert counted == ["answer"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_compiles_once(compiler: HostCompiler, counted: list[str], tmp_path: Path) -> None:
     cache = DiskCache(tmp_path / "new" / "cache")
     assert [load(compiler, cache) for _ in range(3)] == [42] * 3
     assert counted == ["answer"]
-    record = json.loads(next(cache.directory.glob("*.json")).read_text())
-    assert record["kernel"] == "answer"
-    assert record["flags"] == list(compiler.flags)
+    entry = cache.lookup(library.object_key(SOURCE, compiler), ".so")
+    assert entry is not None
+    assert entry.facts == {"kernel": "answer", "compiler": list(compiler.command), "version": compiler.version,
+                           "flags": list(compiler.flags)}
+    assert entry.path.read_bytes() == entry.content
     files, size = cache.size()
     assert files == 2
-    assert size > record["bytes"]
+    assert size > len(entry.content)
+
+
+def test_for_the_user_alone(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    assert cache.put("key", b"x", {}, ".so") is not None
+    assert stat.S_IMODE(cache.directory.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(file.stat().st_mode) for file in cache.directory.iterdir()} == {0o600}
+
+
+def test_entry(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    facts: dict[str, object] = {"registers": 32, "spills": None, "name": "\u00e4\n", "share": 0.1}
+    assert cache.lookup("key", ".cubin") is None
+    assert cache.get_record("key") is None
+    path = cache.put("key", b"content", facts, ".cubin")
+    assert path is not None
+    assert cache.lookup("key", ".cubin") == Entry(path, b"content", facts)
+    assert cache.get_record("key") == facts
+    assert cache.lookup("key", ".so") is None
+    assert cache.lookup("other", ".cubin") is None
+    cache.put_record("key", {"alone": True})           # facts without an object
+    assert cache.get_record("key") == {"alone": True}
+    assert cache.lookup("key", ".cubin") is None
+
+
+def test_two_writers_with_different_bytes(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    first = cache.put("key", b"one", {"n": 1}, ".so")
+    second = cache.put("key", b"two", {"n": 2}, ".so")
+    assert second is not None
+    assert cache.lookup("key", ".so") == Entry(second, b"two", {"n": 2})
+    assert first is not None
+    assert first.read_bytes() == b"one"                # someone may be about to load it
 
 
 def test_in_memory(compiler: HostCompiler, counted: list[str], tmp_path: Path) -> None:
@@ -82,40 +127,121 @@ def test_key_depends_on_all_that_matters(compiler: HostCompiler) -> None:
     assert len(keys) == 4
 
 
-@pytest.mark.parametrize("damage", [
-    lambda so, record: so.write_bytes(so.read_bytes()[:100]),
-    lambda so, record: so.write_bytes(b"\0" + so.read_bytes()[1:]),
-    lambda so, record: so.unlink(),
-    lambda so, record: record.unlink(),
-    lambda so, record: record.write_text(""),
-    lambda so, record: record.write_text("[1, 2]"),
-    lambda so, record: record.write_bytes(b"\xff\xfe{}"),
-    lambda so, record: record.write_text('{"sha256": "../../etc/passwd"}'),
-])
-def test_damaged_entry_is_rebuilt(compiler: HostCompiler, counted: list[str], tmp_path: Path, damage: object) -> None:
-    assert callable(damage)
+def linked(path: Path) -> None:
+    path.rename(path.with_name("moved"))
+    path.symlink_to("moved")
+
+
+def endless(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def forged(path: Path) -> None:
+    """Its checksum is right, and it names an object elsewhere."""
+    path.write_bytes(cache_module._record_text({}, "/../../etc/passwd"))
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[:70]),
+    "flipped": lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"),
+    "empty": lambda path: path.write_bytes(b""),
+    "zeros": lambda path: path.write_bytes(bytes(len(path.read_bytes()))),
+    "garbage": lambda path: path.write_bytes(b"[" * 100_000),
+    "gone": lambda path: path.unlink(),
+    "linked": linked, "endless": endless, "pipe": pipe}
+
+
+@pytest.mark.parametrize(("file", "damage"), [
+    *[pytest.param(f, d, id=f"{f}-{name}") for f in ("object", "record") for name, d in DAMAGES.items()],
+    pytest.param("record", forged, id="record-forged"),
+    pytest.param("record", lambda path: path.write_bytes(cache_module._record_text({}, None)), id="record-alone")])
+def test_damaged_entry_is_rebuilt(compiler: HostCompiler, counted: list[str], tmp_path: Path, file: str,
+                                  damage: Callable[[Path], object]) -> None:
     cache = DiskCache(tmp_path)
     load(compiler, cache)
     # another inode, as the file that is mapped into this process must not change
     so = next(tmp_path.glob("*.so"))
     content = so.read_bytes()
     so.unlink()
+    so.touch(mode=0o600)
     so.write_bytes(content)
-    damage(so, next(tmp_path.glob("*.json")))
+    damage(so if file == "object" else next(tmp_path.glob("*-record")))
     assert load(compiler, cache) == 42
     assert counted == ["answer"] * 2
     assert load(compiler, cache) == 42
     assert counted == ["answer"] * 2
 
 
-def test_what_a_killed_writer_left_is_ignored_and_cleared(compiler: HostCompiler, tmp_path: Path) -> None:
-    old, new = tmp_path / ".writing-old", tmp_path / ".writing-new"
-    for leftover in (old, new):
+def test_facts_are_checked_too(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    cache.put("key", b"x", {"registers": 32}, ".cubin")
+    record, = tmp_path.glob("*-record")
+    record.write_bytes(record.read_bytes().replace(b"32", b"33"))
+    assert cache.get_record("key") is None
+    assert cache.lookup("key", ".cubin") is None
+
+
+@pytest.mark.parametrize("damage", [linked, endless, pipe])
+def test_only_plain_files_are_read(tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    path = tmp_path / "file"
+    path.touch(mode=0o600)
+    assert cache_module._read(path) == b""
+    damage(path)
+    with pytest.raises(OSError, match=r"trusted|symbolic"):
+        cache_module._read(path)
+
+
+def test_directories_where_files_should_be(compiler: HostCompiler, tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path)
+    load(compiler, cache)
+    for path in list(tmp_path.iterdir()):
+        path.unlink()
+        path.mkdir()
+    with pytest.warns(RuntimeWarning, match="Is a directory"):
+        assert load(compiler, cache) == 42
+    assert load(compiler, cache) == 42
+
+
+def test_what_a_killed_writer_left_is_ignored_and_cleared(tmp_path: Path) -> None:
+    old, new, ahead = (tmp_path / f"{cache_module._TEMPORARY}{name}" for name in ("old", "new", "ahead"))
+    for leftover, shift in ((old, -7200), (new, 0), (ahead, 7200)):
         leftover.write_bytes(b"half a file")
-    os.utime(old, (time.time() - 7200,) * 2)
-    assert load(compiler, DiskCache(tmp_path)) == 42
+        os.utime(leftover, (time.time() + shift,) * 2)
+    DiskCache(tmp_path, limit=1000).put("key", b"x" * 500, {}, ".so")
     assert not old.exists()
-    assert new.exists()
+    assert new.exists()                                # its writer may be at work
+    assert not ahead.exists()
+
+
+def test_object_that_the_loader_refuses_is_compiled_again(compiler: HostCompiler, counted: list[str],
+                                                          tmp_path: Path) -> None:
+    """Made where libraries were installed that are missing here."""
+    cache = DiskCache(tmp_path)
+    cache.put(library.object_key(SOURCE, compiler), b"sound, but no object", {}, ".so")
+    assert [load(compiler, cache) for _ in range(2)] == [42] * 2
+    assert counted == ["answer"]
+
+
+def test_evicted_between_lookup_and_load(compiler: HostCompiler, counted: list[str], tmp_path: Path,
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(tmp_path)
+    load(compiler, cache)
+    original = DiskCache.lookup
+
+    def then_evicted(self: DiskCache, key: str, suffix: str) -> Entry | None:
+        entry = original(self, key, suffix)
+        assert entry is not None
+        entry.path.unlink()
+        return entry
+    monkeypatch.setattr(DiskCache, "lookup", then_evicted)
+    assert load(compiler, cache) == 42
+    assert counted == ["answer"]
 
 
 def test_directory_that_is_a_file(compiler: HostCompiler, tmp_path: Path) -> None:
@@ -143,50 +269,148 @@ def test_failed_write_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyP
         raise OSError(28, "No space left on device")
     monkeypatch.setattr(Path, "replace", full)
     with pytest.warns(RuntimeWarning):
-        assert DiskCache(tmp_path).put("key", b"x", {}) is None
+        assert DiskCache(tmp_path).put("key", b"x", {}, ".so") is None
     assert not list(tmp_path.iterdir())
 
 
+def test_directory_that_vanishes(compiler: HostCompiler, counted: list[str], tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path / "cache")
+    load(compiler, cache)
+    shutil.rmtree(cache.directory)
+    assert [load(compiler, cache) for _ in range(2)] == [42] * 2
+    assert counted == ["answer"] * 2
+
+
+# {{{ trust
+
+def given_away(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let *path* be another user's."""
+    if os.geteuid() == 0:
+        os.chown(path, 12345, -1)
+    else:
+        me = os.geteuid()
+        monkeypatch.setattr(cache_module.os, "geteuid", lambda: me + 1)
+
+
+@pytest.mark.parametrize("mode", [0o720, 0o702, 0o1777, 0o700])
+def test_directory_that_others_can_write_to(compiler: HostCompiler, counted: list[str], tmp_path: Path, mode: int,
+                                            monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(tmp_path)
+    load(compiler, cache)
+    before = sorted(tmp_path.iterdir())
+    tmp_path.chmod(mode)
+    if mode == 0o700:
+        given_away(tmp_path, monkeypatch)
+    with pytest.warns(RuntimeWarning, match="another user or can be written to by others") as warned:
+        assert [load(compiler, cache) for _ in range(2)] == [42] * 2
+    assert len(warned) == 1
+    assert counted == ["answer"] * 3                   # neither taken from there nor kept
+    assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("spoil", ["chmod", "chown"])
+def test_file_that_others_can_write_to(tmp_path: Path, spoil: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Left from a time when the directory was open."""
+    cache = DiskCache(tmp_path)
+    path = cache.put("key", b"x", {}, ".so")
+    assert path is not None
+    if spoil == "chmod":
+        path.chmod(0o622)
+    else:
+        monkeypatch.setattr(DiskCache, "_trusted", lambda self: True)
+        given_away(path, monkeypatch)
+    assert cache.lookup("key", ".so") is None
+
+
+# }}}
+
+# {{{ eviction
+
+def aged(cache: DiskCache, key: str, seconds: float) -> None:
+    for file in cache.directory.glob(f"{key}.*"):
+        os.utime(file, (time.time() - seconds,) * 2)
+
+
+def keys(cache: DiskCache) -> str:
+    """Those of which anything is there, each with all that belongs to it."""
+    there = {file.name.partition(".")[0] for file in cache.directory.iterdir()}
+    assert all(cache.lookup(key, ".so") is not None for key in there)
+    return "".join(sorted(there))
+
+
 def test_longest_unused_go_first(tmp_path: Path) -> None:
-    cache = DiskCache(tmp_path, limit=3500)
-    for i, key in enumerate(("a", "b", "c")):
-        path = cache.put(key, key.encode() * 1000, {})
-        assert path is not None
-        for file in (path, tmp_path / f"{key}.json"):
-            os.utime(file, (1000 + i, 1000 + i))
-    assert cache.get("a") is not None                 # used now: "b" is the one to go
-    cache.put("d", b"d" * 1000, {})
-    assert [key for key in "abcd" if cache.get(key) is not None] == ["a", "c", "d"]
-    assert cache.size()[1] <= 3500
+    cache = DiskCache(tmp_path, limit=3600)
+    for i, key in enumerate("abc"):
+        cache.put(key, key.encode() * 1000, {}, ".so")
+        aged(cache, key, 100 - i)
+    assert cache.lookup("a", ".so") is not None        # used now: "b" is the one to go
+    cache.put("d", b"d" * 1000, {}, ".so")
+    assert keys(cache) == "acd"
+    assert cache.size()[1] <= 3600
+
+
+def test_time_in_the_future_is_no_use(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=3600)
+    for key, age in (("a", 10.0), ("b", -1e6), ("c", -60.0)):
+        cache.put(key, key.encode() * 1000, {}, ".so")
+        aged(cache, key, age)
+    cache.put("d", b"d" * 1000, {}, ".so")
+    assert keys(cache) == "acd"                        # c: clocks of two machines, not quite alike
+
+
+def test_objects_and_records_go_together(tmp_path: Path) -> None:
+    """Whether one entry has two objects, or a record or an object is all that is left of it."""
+    cache = DiskCache(tmp_path, limit=5000)
+    for content in (b"one", b"two"):
+        cache.put("a", content * 300, {}, ".so")
+    for key in "bc":
+        cache.put(key, key.encode() * 900, {}, ".so")
+    next(tmp_path.glob("b.*.so")).unlink()
+    next(tmp_path.glob("c.*-record")).unlink()
+    for key in "abc":
+        aged(cache, key, 100)
+    cache.put("d", b"d" * 4500, {}, ".so")
+    assert keys(cache) == "d"
+
+
+def test_same_bytes_under_two_keys(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=2500)
+    cache.put("a", b"x" * 1000, {}, ".so")
+    aged(cache, "a", 100)
+    cache.put("b", b"x" * 1000, {}, ".so")
+    cache.put("c", b"y" * 1000, {}, ".so")
+    assert keys(cache) == "bc"
 
 
 def test_entry_larger_than_the_bound_is_kept_while_it_is_new(tmp_path: Path) -> None:
     cache = DiskCache(tmp_path, limit=10)
-    path = cache.put("key", b"x" * 100, {})
-    assert path is not None
-    assert path.exists()
+    for key in "ab":
+        cache.put(key, key.encode() * 100, {}, ".so")
+        assert keys(cache) == key
 
 
-def test_eight_processes_on_a_cold_cache(tmp_path: Path) -> None:
-    program = (
-        "import sys, pathlib\n"
-        "from loopkit.runtime.cache import DiskCache\n"
-        "from loopkit.runtime.compiler import find_compiler\n"
-        "import loopkit.runtime.library as library\n"
-        "cache = DiskCache(pathlib.Path(sys.argv[1]))\n"
-        f"print(library.load_library({SOURCE!r}, 'answer', find_compiler(None, cache), cache).answer())\n")
+def test_files_of_others_stay(tmp_path: Path) -> None:
+    cache = DiskCache(tmp_path, limit=10)
+    others = [tmp_path / name for name in ("data.json", "lib.so", "a.b.so", ".writing", "notes", f"{'0' * 64}.so")]
+    for file in others:
+        file.write_bytes(b"x" * 100)
+        os.utime(file, (0, 0))
+    cache.put("a", b"a" * 100, {}, ".so")
+    cache.put("b", b"b" * 100, {}, ".so")
+    assert all(file.exists() for file in others)
+    assert cache.size()[0] == 2
 
-    def run(_: int) -> subprocess.CompletedProcess[str]:
-        return subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True,
-                              check=False, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
-    with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(run, range(8)))
-    assert [d.stdout for d in done] == ["42\n"] * 8, done[0].stderr
-    names = [p.name for p in tmp_path.iterdir()]
-    assert not [x for x in names if x.startswith(".writing")]
-    key = next(x for x in names if x.endswith(".json") and not x.startswith("compiler-"))
-    assert DiskCache(tmp_path).get(key.removesuffix(".json")) is not None
 
+def test_bound_is_looked_after_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[int] = []
+    monkeypatch.setattr(DiskCache, "_make_room", lambda self, needed: looks.append(needed))
+    cache = DiskCache(tmp_path, limit=64 * 10_000)
+    for i in range(500):                               # 1.1 kilobytes each: one of about nine
+        cache.put(f"key{i}", str(i).encode() * (1000 // len(str(i))), {}, ".so")
+    assert 30 < len(looks) < 90
+
+
+# }}}
 
 def test_dump(compiler: HostCompiler, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOPKIT_DUMP", str(tmp_path / "dump"))

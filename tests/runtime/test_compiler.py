@@ -71,11 +71,13 @@ def test_what_was_found_out_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         raise AssertionError("tried again")
     monkeypatch.setattr(compiler_module, "_works", fail)
     assert find_compiler(None, cache) == first
-    record, = tmp_path.glob("compiler-*.json")
-    record.write_text('{"openmp": 3}')                 # damaged: found out again
-    compiler_module._find.cache_clear()
-    with pytest.raises(AssertionError, match="tried again"):
-        find_compiler(None, cache)
+    record, = tmp_path.glob("compiler-*")
+    key = record.name.partition(".")[0]
+    for spoil in (lambda: record.write_text('{"openmp": 3}'), lambda: cache.put_record(key, {"openmp": 3})):
+        spoil()                                        # found out again
+        compiler_module._find.cache_clear()
+        with pytest.raises(AssertionError, match="tried again"):
+            find_compiler(None, cache)
 
 
 def test_rejected_text() -> None:
