@@ -235,6 +235,34 @@ class DeviceError(LoopkitError):
     """A GPU, its driver or a library for it that is missing or fails."""
 
 
+class LaunchError(DeviceError):
+    """A launch that failed, on its own account or because an earlier one had broken the context.
+
+    :ivar kernel: the kernel.
+    :ivar launch: the generated function.
+    :ivar grid: blocks along x, y, z; *block*: threads along x, y, z.
+    :ivar arguments: one line for each argument of the launch.
+    :ivar sticky: the context is lost, and with it everything that lies on the GPU.
+    """
+
+    def __init__(self, message: str, *, kernel: str, launch: str, grid: Sequence[int], block: Sequence[int],
+                 arguments: Sequence[str], sticky: bool, hint: str | None = None) -> None:
+        self.kernel = kernel
+        self.launch = launch
+        self.grid = tuple(grid)
+        self.block = tuple(block)
+        self.arguments = tuple(arguments)
+        self.sticky = sticky
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return (f"grid {_by(self.grid)}, block {_by(self.block)}", *self.arguments)
+
+
+def _by(extents: Sequence[int]) -> str:
+    return " x ".join(map(str, extents))
+
+
 class EquivalenceError(LoopkitError):
     """Two kernels whose results differ by more than the bound.
 

@@ -6,7 +6,7 @@ through plain tuples and closures.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,8 +21,10 @@ from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.overlap import internal_overlap, require_disjoint
 from loopkit.runtime.scalars import converter
+from loopkit.runtime.views import Array, ArrayLike
 
-Array = np.ndarray[Any, np.dtype[Any]]
+#: Makes an output that the caller did not pass, given its shape and dtype.
+Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
 
 _LIMIT_32 = 2**31
 # bits of ndarray.flags.num: one attribute instead of three
@@ -68,12 +70,14 @@ class Bound:
     :ivar arrays: every array argument, allocated outputs included.
     :ivar values: every value argument as a Python number.
     :ivar strided: the arrays that do not lie in C order with exactly their shape.
+    :ivar longer: those of them that are longer than they need be along an axis behind the first.
     :ivar wide: an array (or a size) needs 64-bit indices.
     """
 
-    arrays: dict[str, Array]
+    arrays: dict[str, ArrayLike]
     values: dict[str, Any]
     strided: frozenset[str]
+    longer: frozenset[str]
     wide: bool
 
 
@@ -101,13 +105,14 @@ class CallPlan:
                         for i, axis in enumerate(plan.axes) if axis.parameter == name)
             for name, _, _ in self.values}
 
-    def bind(self, given: Mapping[str, object]) -> Bound:
+    def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> Bound:
         """Check *given*, solve for the sizes and allocate the outputs that are not there.
 
+        :arg given: array arguments as :class:`ArrayLike`, values as they came.
         :raises CallError: something does not fit.
         """
         require_known(self.kernel, self.names, given)
-        arrays: dict[str, Array] = {}
+        arrays: dict[str, ArrayLike] = {}
         contiguous: dict[str, bool] = {}
         for plan in self.arrays:
             array = given.get(plan.name)
@@ -119,37 +124,43 @@ class CallPlan:
         text = self.violated(values)
         if text is not None:
             raise _violates(self.kernel, text, values)
-        return self._fit(arrays, contiguous, values)
+        return self._fit(arrays, contiguous, values, allocate)
 
-    def _solve(self, given: Mapping[str, object], arrays: Mapping[str, Array]) -> dict[str, Any]:
+    def _solve(self, given: Mapping[str, object], arrays: Mapping[str, ArrayLike]) -> dict[str, Any]:
         values: dict[str, Any] = {}
         for name, convert, _ in self.values:
             value = given.get(name)
             values[name] = convert(solve(name, self.solvable[name], arrays) if value is None else value)
         return values
 
-    def _fit(self, arrays: dict[str, Array], contiguous: Mapping[str, bool], values: dict[str, Any]) -> Bound:
+    def _fit(self, arrays: dict[str, ArrayLike], contiguous: Mapping[str, bool], values: dict[str, Any],
+             allocate: Allocate) -> Bound:
         wide = False
         strided: list[str] = []
+        longer: list[str] = []
         given = len(arrays)
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
             if array is None:
-                array = arrays[plan.name] = _allocate(plan, extents, arrays)
+                array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
             elif plan.written and given > 1:
                 require_disjoint(plan.name, array, arrays)
             # the extent of the first axis does not enter the address of an element
-            if _fits(plan, array.shape, extents, values) and contiguous.get(plan.name, True):
+            fits = _fits(plan, array.shape, extents, values)
+            if fits and contiguous.get(plan.name, True):
                 wide = wide or array.size >= _LIMIT_32
             else:
                 strided.append(plan.name)
+                if not fits:
+                    longer.append(plan.name)
                 wide = wide or _span(plan, array) >= _LIMIT_32
         if not wide:
             for name, _, dtype in self.values:
                 if dtype is None and not -_LIMIT_32 <= values[name] < _LIMIT_32:
                     wide = True
-        return Bound(arrays, values, frozenset(strided) if strided else _NONE, wide)
+        return Bound(arrays, values, frozenset(strided) if strided else _NONE,
+                     frozenset(longer) if longer else _NONE, wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
@@ -162,20 +173,7 @@ def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
     raise CallError(f"'{name}' is not an argument of kernel '{kernel}'.", argument=name, hint=hint)
 
 
-def require_array(name: str, given: object) -> Array:
-    """:raises CallError: *given* is no numpy array."""
-    if type(given) is np.ndarray:
-        return given
-    if isinstance(given, np.ma.MaskedArray):
-        raise CallError(f"'{name}' is a masked array, whose mask the kernel would ignore.", argument=name,
-                        hint=f"pass {name}.filled(...)")
-    if isinstance(given, np.ndarray):
-        return given
-    raise CallError(f"'{name}' must be a numpy array, not {type(given).__name__}.", argument=name,
-                    hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
-
-
-def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, Array]) -> int:
+def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayLike]) -> int:
     """The size *name* from the axes whose extent it is, plus a constant.
 
     Inferred extents are lower bounds, so a stencil's output may be as long as its input although it
@@ -223,12 +221,11 @@ def _axis(extent: Expression | None) -> Axis:
     return Axis(extent, evaluator(extent), parameter, constant)
 
 
-def _checked(plan: ArrayPlan, given: object) -> tuple[Array, bool]:
-    """*given* as an array of the right kind, and whether it is C-contiguous."""
-    array = require_array(plan.name, given)
+def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
+    """*array*, and whether it is C-contiguous; :raises CallError: it is not of the right kind."""
     name = plan.name
     if array.dtype != plan.dtype:
-        raise _wrong_dtype(name, array.dtype, plan.dtype)
+        raise _wrong_dtype(name, array, plan.dtype)
     if array.ndim != len(plan.axes):
         raise CallError(f"'{name}' must have {_dimensions(len(plan.axes))}, not {array.ndim} (its shape is "
                         f"{array.shape}).", argument=name)
@@ -266,18 +263,19 @@ def _fits(plan: ArrayPlan, shape: tuple[int, ...], extents: list[int | None], va
     return same
 
 
-def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, Array]) -> Array:
+def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, ArrayLike], allocate: Allocate
+              ) -> ArrayLike:
     if plan.like is not None and plan.like in arrays and not plan.exact:
         model = arrays[plan.like].shape
         if len(model) == len(extents) and all(e is None or m >= e for m, e in zip(model, extents, strict=True)):
-            return np.zeros(model, plan.dtype)
+            return allocate(model, plan.dtype)
     if None in extents:
         raise CallError(f"'{plan.name}' is missing: how long its axis {extents.index(None)} must be depends on data.",
                         argument=plan.name, hint=f"pass {plan.name}=np.zeros(...), large enough, or declare its shape")
-    return np.zeros([max(e or 0, 0) for e in extents], plan.dtype)
+    return allocate(tuple(max(e or 0, 0) for e in extents), plan.dtype)
 
 
-def _span(plan: ArrayPlan, array: Array) -> int:
+def _span(plan: ArrayPlan, array: ArrayLike) -> int:
     """How far apart the elements of *array* lie, in elements."""
     reach: int = sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     return reach // plan.dtype.itemsize + 1
@@ -292,12 +290,14 @@ def _missing(plan: ArrayPlan) -> CallError:
     return CallError(f"'{plan.name}' is missing.", argument=plan.name, hint=f"pass {plan.name}=...")
 
 
-def _wrong_dtype(name: str, given: np.dtype[Any], wanted: np.dtype[Any]) -> CallError:
+def _wrong_dtype(name: str, array: ArrayLike, wanted: np.dtype[Any]) -> CallError:
+    given = array.dtype
     if given.newbyteorder("=") == wanted:
         return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
                          hint=f"pass {name}.astype(np.{wanted.name})")
+    way = f"pass {name}.astype(np.{wanted.name})" if isinstance(array, np.ndarray) else "convert it first"
     return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
-                     hint=f"pass {name}.astype(np.{wanted.name}); a call never casts")
+                     hint=f"{way}; a call never casts")
 
 
 def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int, values: Mapping[str, Any]

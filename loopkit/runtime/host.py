@@ -42,6 +42,11 @@ class HostProgram:
         for function, getters in self._calls:
             function(*[get(bound, scratch) for get in getters])
 
+    def fixed(self, bound: Bound, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
+        """The launches with their arguments worked out; the arrays must live as long as they do."""
+        return tuple(partial(function, *[get(bound, scratch) for get in getters])
+                     for function, getters in self._calls)
+
 
 class HostBackend:
     """Compiles with the host's C compiler, keeps the objects on disk, and loads them.
@@ -53,8 +58,94 @@ class HostBackend:
         self.cache = DiskCache(cache_directory())
         self.compiler = find_compiler(compiler, self.cache)
 
-    def load(self, code: GeneratedCode, kernel: str) -> HostProgram:
+    def load(self, code: GeneratedCode, kernel: str) -> Program:
         return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels)
+
+
+class HostRunner:
+    """Runs one kernel on the host."""
+
+    def __init__(self, knl: LoopKernel, target: CTarget, backend: HostBackend | None = None) -> None:
+        self.kernels = TypedKernels(knl)
+        self.target = target
+        self._names = frozenset(a.name for a in knl.arguments if isinstance(a, GlobalArg))
+        self._backend = backend if backend is not None else HostBackend()
+        self._programs: dict[Text, Program] = {}
+
+    def call(self, given: Mapping[str, Any]) -> Outputs:
+        call = self._prepare(given)
+        call.program.run(call.bound, call.scratch)
+        return call.outputs
+
+    def bind(self, given: Mapping[str, Any]) -> BoundHostCall:
+        return BoundHostCall(self._prepare(given))
+
+    def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+        """By the host's clock; arrays that the kernel writes are copied first and left as they are."""
+        sets = [self._prepare(copies) for copies in self._copies(given, request)]
+        times: list[float] = []
+        for call in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
+            call.program.run(call.bound, call.scratch)
+        end = time.perf_counter() + request.duration
+        for call in itertools.cycle(sets):
+            start = time.perf_counter()
+            call.program.run(call.bound, call.scratch)
+            times.append(time.perf_counter() - start)
+            if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
+                break
+        return Timing.of(times, request)
+
+    def _copies(self, given: Mapping[str, Any], request: TimingRequest) -> list[dict[str, Any]]:
+        arrays = {k: host_view(k, v) for k, v in given.items() if k in self._names and v is not None}
+        written = self.kernels.kernel.written_names
+        first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
+        number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
+        return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
+
+    def _prepare(self, given: Mapping[str, Any]) -> _HostCall:
+        views = {k: x if type(x) is np.ndarray or x is None or k not in self._names else host_view(k, x)
+                 for k, x in given.items()}
+        typed = self.kernels.of(views)
+        bound = typed.plan.bind(views)
+        text = typed.fitting(self.target, bound, bound.strided)
+        program = self._programs.get(text)
+        if program is None:
+            program = self._programs[text] = self._backend.load(text.code, self.kernels.kernel.name)
+        fields = typed.plan.outputs
+        return _HostCall(program, bound, text.scratch.allocate(bound.values),
+                         Outputs(fields, [given[x] if given.get(x) is not None else self._made(given, bound.arrays[x])
+                                          for x in fields]))
+
+    def _made(self, given: Mapping[str, Any], array: ArrayLike) -> Any:
+        """An output that the call allocated, in the kind of the first array that is not numpy's."""
+        for name in given.keys() & self._names:
+            kind = general_kind(given[name])
+            if kind is not None and kind is not NUMPY:
+                return kind.adopt(array)
+        return array
+
+
+@dataclass(frozen=True)
+class _HostCall:
+    """A checked call."""
+
+    program: Program
+    bound: Bound
+    scratch: dict[str, Array]
+    outputs: Outputs
+
+
+class BoundHostCall:
+    """A call on the host with all arguments fixed; made by :meth:`CompiledKernel.bind`."""
+
+    def __init__(self, call: _HostCall) -> None:
+        self._call = call                              # keeps the arrays alive
+        self._launches = call.program.fixed(call.bound, call.scratch)
+
+    def __call__(self) -> Outputs:
+        for launch in self._launches:
+            launch()
+        return self._call.outputs
 
 
 def _function(library: ctypes.CDLL, launch: Launch) -> Any:

@@ -1,35 +1,25 @@
-"""Compiled launches: what a call hands over, and the seam between the host and a GPU."""
+"""Compiled launches: what a call hands over to them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, Protocol
 
 import numpy as np
 
-from loopkit.errors import DeviceError
 from loopkit.expr.evaluate import Evaluator, evaluator
-from loopkit.runtime.arguments import Array, Bound
+from loopkit.runtime.arguments import Bound
 from loopkit.runtime.scalars import integer_range, out_of_range
-from loopkit.target.code import GeneratedCode, Launch, Parameter, ParameterKind
+from loopkit.runtime.views import Array, ArrayLike
+from loopkit.target.code import Launch, Parameter, ParameterKind
 
 
 class Program(Protocol):
-    """A compiled translation unit, ready to run."""
+    """A compiled translation unit, ready to run on the host."""
 
     def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
         """Execute the launches in order; the arrays are complete when it returns."""
-
-
-class Backend(Protocol):
-    """Where kernels of one target run. A backend is chosen by name in :mod:`loopkit.runtime.compiled`.
-
-    The launches of :class:`GeneratedCode` are all that it gets: the CUDA backend compiles ``code.source``, moves the
-    arrays of a :class:`Bound` to the device where they are numpy's, and evaluates ``launch.grid`` on ``bound.values``.
-    """
-
-    def load(self, code: GeneratedCode, kernel: str) -> Program:
-        """Compile *code*; :raises CompilerError: its compiler refuses it."""
 
 
 class ScratchPlan:
@@ -39,6 +29,14 @@ class ScratchPlan:
         found = {p.name: p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH}
         self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
             (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
+
+    def names(self) -> tuple[str, ...]:
+        return tuple(name for name, _, _ in self._plans)
+
+    def byte_counts(self, values: dict[str, Any]) -> dict[str, int]:
+        """How large each temporary is under the sizes *values*, one element at least."""
+        shapes = self.shapes(values)
+        return {name: max(prod(shapes[name]), 1) * int(dtype.itemsize) for name, dtype, _ in self._plans}
 
     def shapes(self, values: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         """The shape of each temporary under the sizes *values*."""
@@ -79,7 +77,7 @@ def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> 
 Getter = Callable[[Bound, dict[str, Array]], Any]
 
 
-def getter(parameter: Parameter, pointer: Callable[[Array], Any]) -> Getter:
+def getter(parameter: Parameter, pointer: Callable[[ArrayLike], Any]) -> Getter:
     """A function that finds the value of *parameter*; *pointer* gives the address of an array."""
     name, axis = parameter.array, parameter.axis
     match parameter.kind:
@@ -93,13 +91,6 @@ def getter(parameter: Parameter, pointer: Callable[[Array], Any]) -> Getter:
             return lambda bound, scratch: bound.values[name]
 
 
-def stride(array: Array, axis: int) -> int:
+def stride(array: ArrayLike, axis: int) -> int:
     """The stride along *axis* in elements; 0 where there is only one, whose stride numpy leaves open."""
     return array.strides[axis] // array.itemsize if array.shape[axis] > 1 else 0
-
-
-def no_cuda() -> DeviceError:
-    """The error for a kernel that was to run on a GPU."""
-    return DeviceError("Running on CUDA needs the pycuda runtime, which is not there yet.",
-                       hint="generate_code(knl, target='cuda') gives the text; compile(knl, target='c') runs it on the "
-                            "host")

@@ -1,0 +1,1 @@
+"""Running kernels on NVIDIA GPUs: compilers, devices, arrays, launches."""

@@ -1,0 +1,181 @@
+"""GPUs: which are there, their primary contexts, and what is missing where none can be used."""
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from types import TracebackType
+from typing import Any
+
+from loopkit.errors import DeviceError
+from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.runtime.cuda.driver import Driver, load_driver
+
+#: The oldest GPUs whose limits are known (:data:`loopkit.kernel.devices.DEVICE_LIMITS`).
+OLDEST = (7, 0)
+
+_INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c'), needs no GPU"
+
+
+class Gpu:
+    """One device, through its primary context, which torch, CuPy and numba use as well.
+
+    ``with gpu:`` makes the context current. Held for the life of the process; :func:`release` gives it back.
+
+    :ivar ordinal: its number, as the driver counts.
+    :ivar arch: ``"sm_90"``.
+    """
+
+    def __init__(self, ordinal: int, pycuda: Any, driver: Driver) -> None:
+        device = pycuda.Device(ordinal)
+        self.ordinal = ordinal
+        self.name = str(device.name())
+        self.capability: tuple[int, int] = tuple(device.compute_capability())
+        if self.capability < OLDEST:
+            raise DeviceError(f"The GPU {ordinal} ({self.name}) is too old: its compute capability is "
+                              f"{_dotted(self.capability)}, and kernels need {_dotted(OLDEST)} or newer.",
+                              hint="compile(knl, target='c') runs the kernel on the host")
+        self.arch = "sm_{}{}".format(*self.capability)
+        self.memory = int(device.total_memory())
+        self.driver = driver
+        self.pycuda = pycuda
+        self.process = os.getpid()
+        self.lock = threading.RLock()
+        self._device = device
+        self._context = device.retain_primary_context()
+        self.context_handle = int(self._context.handle)
+
+    def __enter__(self) -> Gpu:
+        self._context.push()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 traceback: TracebackType | None) -> None:
+        self.pycuda.Context.pop()
+
+    @cached_property
+    def limits(self) -> DeviceLimits:
+        """Of a launch; where the table has no such architecture, those that the device tells of itself."""
+        known = DEVICE_LIMITS.get(self.arch)
+        if known is not None:
+            return known
+        newest = list(DEVICE_LIMITS.values())[-1]
+        return replace(newest, arch=self.arch, shared_bytes=self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"))
+
+    @property
+    def l2_bytes(self) -> int:
+        return self.attribute("L2_CACHE_SIZE")
+
+    def attribute(self, name: str) -> int:
+        """A device attribute by pycuda's name of it."""
+        return int(self._device.get_attribute(getattr(self.pycuda.device_attribute, name)))
+
+    def free_bytes(self) -> int:
+        """Memory that is free now."""
+        with self:
+            return int(self.pycuda.mem_get_info()[0])
+
+    def detach(self) -> None:
+        self._context.detach()
+
+    def __str__(self) -> str:
+        return f"GPU {self.ordinal} ({self.name}, {self.arch})"
+
+
+_gpus: dict[int, Gpu] = {}
+_lock = threading.Lock()
+
+
+def find_gpu(device: object = None) -> Gpu:
+    """The GPU that *device* means: a number, an object of another library that names one, or ``None`` for the one whose
+    context is current, else the first.
+
+    :raises DeviceError: it is not there, or something that is needed to use it is missing.
+    """
+    pycuda = _initialised()
+    ordinal = _ordinal(device)
+    if ordinal is None:
+        ordinal = load_driver().current_device() or 0
+    with _lock:
+        found = _gpus.get(ordinal)
+        if found is None:
+            count = pycuda.Device.count()
+            if not 0 <= ordinal < count:
+                raise DeviceError(f"There is no GPU {ordinal}: this machine has {count}, counted from 0.",
+                                  hint="CUDA_VISIBLE_DEVICES hides devices from a process")
+            found = _gpus[ordinal] = Gpu(ordinal, pycuda, load_driver())
+        return found
+
+
+def gpu_count() -> int:
+    """How many GPUs there are; :raises DeviceError: something that is needed to use one is missing."""
+    return int(_initialised().Device.count())
+
+
+def why_not() -> DeviceError | None:
+    """What keeps kernels from running on a GPU here; ``None``: nothing does."""
+    try:
+        find_gpu()
+    except DeviceError as err:
+        return err
+    return None
+
+
+@lru_cache(maxsize=1)
+def _initialised() -> Any:
+    """The module ``pycuda.driver`` with the driver initialised."""
+    try:
+        import pycuda.driver
+    except ModuleNotFoundError as err:
+        raise DeviceError(f"Running on a GPU needs the package '{(err.name or 'pycuda').split('.')[0]}', which is not "
+                          f"installed.", hint=_INSTALL) from None
+    except ImportError as err:
+        if "libcuda" in str(err) or "nvcuda" in str(err):
+            raise DeviceError("Running on a GPU needs NVIDIA's driver, and its library (libcuda) is not on this "
+                              "machine.", hint="install the driver; compile(knl, target='c') runs on the host"
+                              ) from None
+        raise DeviceError(f"pycuda is installed and cannot be loaded: {err}.",
+                          hint="pip install --force-reinstall --no-binary pycuda pycuda") from None
+    try:
+        pycuda.driver.init()
+        count = pycuda.driver.Device.count()
+    except pycuda.driver.Error as err:
+        raise DeviceError(f"NVIDIA's driver does not start: {err}.",
+                          hint="nvidia-smi shows what the driver sees; compile(knl, target='c') runs on the host"
+                          ) from None
+    if count == 0:
+        raise DeviceError("There is no NVIDIA GPU on this machine.",
+                          hint="compile(knl, target='c') runs on the host")
+    atexit.register(release)
+    return pycuda.driver
+
+
+def _ordinal(device: object) -> int | None:
+    """The number of the device that *device* stands for: an int, or what torch, CuPy, pycuda and cuda.core give."""
+    if device is None or isinstance(device, int) and not isinstance(device, bool):
+        return device
+    if isinstance(device, str):
+        name, _, number = device.partition(":")
+        if name == "cuda" and (number.isdigit() or not number):
+            return int(number) if number else None
+    if getattr(device, "type", None) in ("cpu", "meta"):
+        raise DeviceError(f"'{device}' is no GPU.", hint="pass its number, device=0")
+    for attribute in ("index", "id", "device_id", "ordinal"):
+        value = getattr(device, attribute, None)
+        if isinstance(value, int):
+            return value
+    raise DeviceError(f"{device!r} is no device.", hint="pass its number, device=0, or torch.device('cuda', 0)")
+
+
+def release() -> None:
+    """Give the primary contexts back; what is still loaded in them goes when the last library lets go of them."""
+    while _gpus:
+        _, gpu = _gpus.popitem()
+        if gpu.process == os.getpid():
+            gpu.detach()
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

@@ -1,0 +1,129 @@
+"""DLPack capsules: read without a copy, and made for memory of our own.
+
+The structures are those of the DLPack specification, https://dmlc.github.io/dlpack/latest/c_api.html.
+"""
+from __future__ import annotations
+
+import ctypes
+import weakref
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+
+_CUDA = 2
+_KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
+_READ_ONLY = 1
+_PLAIN, _PLAIN_USED = b"dltensor", b"used_dltensor"
+_VERSIONED, _VERSIONED_USED = b"dltensor_versioned", b"used_dltensor_versioned"
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
+                ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8), ("bits", ctypes.c_uint8),
+                ("lanes", ctypes.c_uint16), ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64))
+
+
+_DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class _Managed(ctypes.Structure):
+    _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p))
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("context", ctypes.c_void_p),
+                ("deleter", ctypes.c_void_p), ("flags", ctypes.c_uint64), ("tensor", _Tensor))
+
+
+def _api(name: str, result: Any, *arguments: Any) -> Callable[..., Any]:
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
+
+
+_name = _api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
+_pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+_rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
+_new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+# for a destructor, whose capsule has no references left that Python could count
+_is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_pointer_of_dying = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
+
+
+class Exported(Protocol):
+    """What a capsule can be made of."""
+
+    pointer: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: np.dtype[Any]
+    ordinal: int
+
+
+class Imported:
+    """What a capsule held; gives it back to its maker when it goes.
+
+    :ivar strides: in bytes, ``None`` for C order.
+    """
+
+    def __init__(self, capsule: Any) -> None:
+        name = _name(capsule)
+        if name not in (_PLAIN, _VERSIONED):
+            raise ValueError("a capsule of another sort, or one that was used before")
+        address = _pointer(capsule, name)
+        versioned = name == _VERSIONED
+        managed: Any = (_Versioned if versioned else _Managed).from_address(address)
+        if versioned and managed.major != 1:
+            raise ValueError(f"DLPack {managed.major}, of which only 1 is known")
+        _rename(capsule, _VERSIONED_USED if versioned else _PLAIN_USED)
+        if managed.deleter:
+            weakref.finalize(self, _DELETER(managed.deleter), address)
+        tensor = managed.tensor
+        self.device = (int(tensor.device_type), int(tensor.device_id))
+        self.pointer = (tensor.data or 0) + int(tensor.byte_offset)
+        self.dtype = _dtype(tensor.code, tensor.bits, tensor.lanes)
+        self.shape = tuple(tensor.shape[i] for i in range(tensor.ndim))
+        self.strides = tuple(tensor.strides[i] * self.dtype.itemsize for i in range(tensor.ndim)) \
+            if tensor.strides else None
+        self.read_only = bool(versioned and managed.flags & _READ_ONLY)
+
+
+def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
+    kind = next((k for k, c in _KINDS.items() if c == code), None)
+    if lanes != 1 or kind is None or bits % 8:
+        raise ValueError(f"elements of a sort that numpy does not know (code {code}, {bits} bits, {lanes} lanes)")
+    if kind == "V":
+        if bits != 16:
+            raise ValueError(f"a bfloat of {bits} bits")
+        return np.dtype("bfloat16")                    # known once ml_dtypes is loaded
+    return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
+
+
+def export_capsule(array: Exported) -> Any:
+    """A capsule over *array*, which lives until whoever took the capsule lets go of it."""
+    managed = _Managed()
+    ndim = len(array.shape)
+    shape = (ctypes.c_int64 * max(ndim, 1))(*array.shape)
+    strides = (ctypes.c_int64 * max(ndim, 1))(*(s // array.dtype.itemsize for s in array.strides))
+    code = _KINDS["V"] if array.dtype.name == "bfloat16" else _KINDS[array.dtype.kind]
+    managed.tensor = _Tensor(array.pointer, _CUDA, array.ordinal, ndim, code, 8 * array.dtype.itemsize, 1, shape,
+                             strides, 0)
+    managed.deleter = ctypes.cast(_release, ctypes.c_void_p)
+    address = ctypes.addressof(managed)
+    _exported[address] = (managed, shape, strides, array)
+    return _new(address, _PLAIN, ctypes.cast(_drop, ctypes.c_void_p))
+
+
+_exported: dict[int, tuple[object, ...]] = {}
+
+
+@_DELETER
+def _release(address: int) -> None:
+    _exported.pop(address, None)
+
+
+@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
+def _drop(capsule: int) -> None:
+    """A capsule that nobody took goes with its array."""
+    if _is_valid(capsule, _PLAIN):
+        _exported.pop(_pointer_of_dying(capsule, _PLAIN), None)

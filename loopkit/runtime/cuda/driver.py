@@ -1,0 +1,175 @@
+"""The few entry points of the CUDA driver that pycuda cannot serve, through ctypes.
+
+pycuda launches on streams of its own making only. A kernel must run on the stream that torch or CuPy works on, while
+torch captures a graph too, so modules and launches go to the driver directly; contexts, memory, copies, streams and
+events of our own are pycuda's. ``cuLaunchKernelEx`` takes everything in prepared structures: through ctypes such a
+launch costs less than pycuda's prepared call.
+"""
+from __future__ import annotations
+
+import ctypes
+import sys
+from functools import lru_cache, partial
+from typing import Any, Protocol
+
+#: Codes of ``CUresult`` that are told apart here.
+SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
+INVALID_CONTEXT, CONTEXT_IS_DESTROYED, INVALID_HANDLE = 201, 709, 400
+#: After these nothing works any more in the process' context.
+STICKY = frozenset({214, 700, 702, 714, 715, 716, 717, 718, 719, 720})
+
+_CONTEXT, _DEVICE_ORDINAL = 1, 9
+_MAX_DYNAMIC_SHARED = 8
+
+
+class LaunchConfig(ctypes.Structure):
+    """``CUlaunchConfig``."""
+
+    _fields_ = (("grid_x", ctypes.c_uint), ("grid_y", ctypes.c_uint), ("grid_z", ctypes.c_uint),
+                ("block_x", ctypes.c_uint), ("block_y", ctypes.c_uint), ("block_z", ctypes.c_uint),
+                ("shared_bytes", ctypes.c_uint), ("stream", ctypes.c_void_p), ("attributes", ctypes.c_void_p),
+                ("attribute_count", ctypes.c_uint))
+
+
+class CudaFailure(RuntimeError):
+    """A driver call that did not succeed.
+
+    :ivar code: the ``CUresult``.
+    """
+
+    def __init__(self, call: str, code: int, name: str, text: str) -> None:
+        self.call = call
+        self.code = code
+        self.name = name
+        super().__init__(f"{name}: {text}" if text else name)
+
+
+class Driver(Protocol):
+    """What the runtime needs of the driver; the tests put a machine without a GPU behind it."""
+
+    def load_module(self, cubin: bytes) -> int:
+        """The handle of a module in the current context."""
+
+    def unload_module(self, module: int) -> None: ...
+
+    def function(self, module: int, name: str) -> int:
+        """The handle of a function of *module*."""
+
+    def allow_shared_bytes(self, function: int, count: int) -> None:
+        """Let a launch of *function* ask for *count* bytes of dynamic shared memory."""
+
+    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int: ...
+
+    def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
+        """A function without arguments that launches and gives the ``CUresult``.
+
+        The caller keeps *config* and *parameters* alive.
+        """
+
+    def current_context(self) -> int:
+        """The handle of the thread's current context, or 0."""
+
+    def current_device(self) -> int | None:
+        """The ordinal of the device whose context is current."""
+
+    def place(self, pointer: int) -> tuple[int, int] | None:
+        """Ordinal of the device and handle of the context that *pointer* belongs to; ``None``: to neither."""
+
+    def stream_context(self, stream: int) -> int: ...
+
+    def synchronize(self, stream: int) -> None: ...
+
+    def order(self, first: int, then: int) -> None:
+        """What is launched on the stream *then* from now on waits for what was launched on *first*."""
+
+    def failure(self, call: str, code: int) -> CudaFailure: ...
+
+
+class CudaDriver:
+    """The driver library of this machine."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._library, name)(*arguments)
+        if code != SUCCESS:
+            raise self.failure(name, code)
+
+    def failure(self, call: str, code: int) -> CudaFailure:
+        words = []
+        for ask in ("cuGetErrorName", "cuGetErrorString"):
+            text = ctypes.c_char_p()
+            known = getattr(self._library, ask)(code, ctypes.byref(text)) == SUCCESS and text.value
+            words.append(text.value.decode() if known and text.value else "")
+        return CudaFailure(call, code, words[0] or f"CUDA error {code}", words[1])
+
+    def load_module(self, cubin: bytes) -> int:
+        module = ctypes.c_void_p()
+        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(cubin))
+        return module.value or 0
+
+    def unload_module(self, module: int) -> None:
+        self._call("cuModuleUnload", ctypes.c_void_p(module))
+
+    def function(self, module: int, name: str) -> int:
+        function = ctypes.c_void_p()
+        self._call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module),
+                   ctypes.c_char_p(name.encode()))
+        return function.value or 0
+
+    def allow_shared_bytes(self, function: int, count: int) -> None:
+        self._call("cuFuncSetAttribute", ctypes.c_void_p(function), ctypes.c_int(_MAX_DYNAMIC_SHARED),
+                   ctypes.c_int(count))
+
+    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int:
+        count = ctypes.c_int()
+        self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(count), ctypes.c_void_p(function),
+                   ctypes.c_int(threads), ctypes.c_size_t(shared_bytes))
+        return count.value
+
+    def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
+        # made once: converting plain arguments at each launch would cost a microsecond
+        return partial(self._library.cuLaunchKernelEx, ctypes.c_void_p(ctypes.addressof(config)),
+                       ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))
+
+    def current_context(self) -> int:
+        context = ctypes.c_void_p()
+        self._call("cuCtxGetCurrent", ctypes.byref(context))
+        return context.value or 0
+
+    def current_device(self) -> int | None:
+        ordinal = ctypes.c_int()
+        return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None
+
+    def place(self, pointer: int) -> tuple[int, int] | None:
+        ordinal, context = ctypes.c_int(-1), ctypes.c_void_p()
+        kinds = (ctypes.c_int * 2)(_DEVICE_ORDINAL, _CONTEXT)
+        values = (ctypes.c_void_p * 2)(ctypes.addressof(ordinal), ctypes.addressof(context))
+        code = self._library.cuPointerGetAttributes(ctypes.c_uint(2), kinds, values, ctypes.c_uint64(pointer))
+        return (ordinal.value, context.value or 0) if code == SUCCESS and ordinal.value >= 0 else None
+
+    def stream_context(self, stream: int) -> int:
+        context = ctypes.c_void_p()
+        self._call("cuStreamGetCtx", ctypes.c_void_p(stream), ctypes.byref(context))
+        return context.value or 0
+
+    def synchronize(self, stream: int) -> None:
+        self._call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+    def order(self, first: int, then: int) -> None:
+        event = ctypes.c_void_p()
+        without_timing = 2
+        self._call("cuEventCreate", ctypes.byref(event), ctypes.c_uint(without_timing))
+        try:
+            self._call("cuEventRecord", event, ctypes.c_void_p(first))
+            self._call("cuStreamWaitEvent", ctypes.c_void_p(then), event, ctypes.c_uint(0))
+        finally:
+            # the driver keeps it until the wait is over
+            self._call("cuEventDestroy_v2", event)
+
+
+@lru_cache(maxsize=1)
+def load_driver() -> CudaDriver:
+    """The driver of this machine; :raises OSError: there is none."""
+    return CudaDriver(ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"))

@@ -1,0 +1,61 @@
+"""Launches that fail: which, with what, and what to do."""
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loopkit.errors import LaunchError
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, CudaFailure
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.views import ArrayLike
+from loopkit.target.code import ParameterKind
+
+_NOT_INITIALIZED = 3
+
+
+def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: CudaFailure, arguments: Sequence[str], *,
+                 certain: bool) -> LaunchError:
+    """The error for a launch of *kernel*.
+
+    :arg certain: nothing else can have caused it, as every launch before it was waited for.
+    """
+    sticky = failure.code in STICKY
+    if sticky and certain:
+        what = f"'{launch.launch.name}' of kernel '{kernel}' failed on {gpu}: {failure}."
+    elif sticky:
+        what = (f"{gpu} reports an error of something that was launched before, seen when '{launch.launch.name}' of "
+                f"kernel '{kernel}' was launched or waited for: {failure}.")
+    else:
+        what = f"'{launch.launch.name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
+    return LaunchError(what, kernel=kernel, launch=launch.launch.name, grid=launch.grid, block=launch.launch.block,
+                       arguments=arguments, sticky=sticky, hint=_way_out(gpu, failure, sticky=sticky, certain=certain))
+
+
+def _way_out(gpu: Gpu, failure: CudaFailure, *, sticky: bool, certain: bool) -> str | None:
+    if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
+        return "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
+    if failure.code == OUT_OF_MEMORY:
+        return "free arrays, torch's cache (torch.cuda.empty_cache()) among them"
+    if sticky:
+        find = "" if certain else "compile(knl, target='cuda', debug=True) waits for each launch and finds the one; "
+        return (f"{find}the process must be started anew, and compute-sanitizer python ... shows the access")
+    return None
+
+
+def describe(launch: PreparedLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int],
+             values: Mapping[str, Any]) -> Iterator[str]:
+    """A line for each parameter of *launch*."""
+    for p in launch.launch.parameters:
+        match p.kind:
+            case ParameterKind.ARRAY:
+                array = arrays[p.array]
+                yield (f"{p.name}: {array.dtype}, shape {array.shape}, strides {array.strides} bytes, at "
+                       f"{addresses[p.array]:#x}")
+            case ParameterKind.SCRATCH:
+                yield f"{p.name}: {p.dtype}, a temporary, at {addresses.get(p.array, 0):#x}"
+            case ParameterKind.VALUE:
+                yield f"{p.name} = {values[p.name]}"
+            case ParameterKind.STRIDE:
+                pass                                   # said with the array

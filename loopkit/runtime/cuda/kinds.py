@@ -1,0 +1,240 @@
+"""The arrays of libraries that know GPUs only."""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError
+from loopkit.runtime.cuda.devices import find_gpu
+from loopkit.runtime.cuda.dlpack import Imported
+from loopkit.runtime.cuda.driver import Driver
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.kinds import LEGACY_STREAM, NUMPY, Kind, dlpack_device, general_kind, host_view, not_an_array
+from loopkit.runtime.views import Array, DeviceView, c_strides
+
+_CUDA, _CUDA_MANAGED = 2, 13
+
+
+class CupyKind:
+    """CuPy's arrays."""
+
+    name = "cupy"
+
+    def __init__(self, cupy: Any) -> None:
+        self.cupy = cupy
+        self._current = cupy.cuda.get_current_stream
+
+    def probe(self, x: Any) -> tuple[Hashable, int]:
+        data = x.data
+        return (x.dtype, x.shape, x.strides, data.device_id), data.ptr
+
+    def view(self, name: str, x: Any) -> DeviceView:
+        return DeviceView(np.dtype(x.dtype), x.shape, x.strides, int(x.data.ptr), int(x.data.device_id))
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        with self.cupy.cuda.Device(ordinal):
+            return self.cupy.zeros(shape, dtype)
+
+    def empty(self, count: int, ordinal: int) -> Any:
+        with self.cupy.cuda.Device(ordinal):
+            return self.cupy.empty(count, np.uint8)
+
+    def stream(self, ordinal: int) -> int:
+        return int(self._current().ptr)
+
+
+class PycudaKind:
+    """``pycuda.gpuarray.GPUArray``."""
+
+    name = "pycuda"
+
+    def __init__(self, gpuarray: Any, driver: Driver) -> None:
+        self.gpuarray = gpuarray
+        self._driver = driver
+
+    def probe(self, x: Any) -> tuple[Hashable, int]:
+        pointer = int(x.gpudata) if x.size else 0
+        # each context has memory of its own, so that the device alone does not tell
+        return (x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
+
+    def view(self, name: str, x: Any) -> DeviceView:
+        pointer = int(x.gpudata) if x.size else 0
+        return DeviceView(np.dtype(x.dtype), tuple(x.shape), tuple(x.strides), pointer,
+                          _ordinal_of(self._driver, name, pointer))
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        return self.gpuarray.zeros(shape, dtype)
+
+    def empty(self, count: int, ordinal: int) -> Any:
+        return self.gpuarray.empty(count, np.uint8)
+
+    def stream(self, ordinal: int) -> int:
+        return LEGACY_STREAM
+
+
+class InterfaceKind:
+    """Arrays that have ``__cuda_array_interface__`` and nothing better (numba's, say).
+
+    :arg adopt: makes one of them out of a :class:`DeviceArray`, for what a call allocates.
+    """
+
+    name = "__cuda_array_interface__"
+
+    def __init__(self, driver: Driver, adopt: Callable[[DeviceArray], Any]) -> None:
+        self._driver = driver
+        self._adopt = adopt
+
+    def probe(self, x: Any) -> tuple[Hashable, int]:
+        told = x.__cuda_array_interface__
+        pointer, read_only = told["data"]
+        pointer = pointer or 0
+        return ((told["typestr"], told["shape"], told.get("strides"), read_only, told.get("mask") is None,
+                 told.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
+
+    def view(self, name: str, x: Any) -> DeviceView:
+        told = x.__cuda_array_interface__
+        if told.get("mask") is not None:
+            raise CallError(f"'{name}' has a mask, which the kernel would ignore.", argument=name)
+        dtype = getattr(x, "dtype", None)
+        if not isinstance(dtype, np.dtype) or dtype.itemsize != np.dtype(told["typestr"]).itemsize:
+            dtype = np.dtype(told["typestr"])
+        pointer, read_only = told["data"]
+        shape = tuple(told["shape"])
+        strides = told.get("strides")
+        return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
+                          pointer or 0, _ordinal_of(self._driver, name, pointer or 0), not read_only)
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=True))
+
+    def empty(self, count: int, ordinal: int) -> DeviceArray:
+        return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
+
+    def stream(self, ordinal: int) -> int:
+        return LEGACY_STREAM
+
+    def own_stream(self, x: Any) -> int:
+        """The stream that *x* says it must be ordered with."""
+        stream = x.__cuda_array_interface__.get("stream")
+        return LEGACY_STREAM if stream in (None, 1) else int(stream)
+
+
+class OwnKind:
+    """Our own :class:`DeviceArray`, as which arrays arrive that have DLPack.
+
+    :arg namespace: the library that they came from, if it can make arrays of its own from capsules.
+    """
+
+    name = "loopkit"
+
+    def __init__(self, namespace: Any = None) -> None:
+        self._namespace = namespace
+
+    def probe(self, x: DeviceArray) -> tuple[Hashable, int]:
+        return (x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.namespace), x.pointer
+
+    def view(self, name: str, x: DeviceArray) -> DeviceView:
+        return DeviceView(x.dtype, x.shape, x.strides, x.pointer, x.ordinal, not x.read_only)
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        return allocate(find_gpu(ordinal), shape, dtype, zero=True)
+
+    def handed_out(self, x: DeviceArray) -> Any:
+        """A result, complete, as an array of the library that the arguments came from."""
+        make = getattr(self._namespace, "from_dlpack", None)
+        return x if make is None else make(x)
+
+    def empty(self, count: int, ordinal: int) -> DeviceArray:
+        return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
+
+    def stream(self, ordinal: int) -> int:
+        return LEGACY_STREAM
+
+
+class Opener:
+    """Knows the kind of every type of array that came along.
+
+    :ivar probes: what a call looks up first.
+    """
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self.kinds: dict[type, Kind] = {}
+        self.probes: dict[type, Callable[[Any], tuple[Hashable, int]]] = {}
+        self._learn(np.ndarray, NUMPY)
+        self._learn(DeviceArray, OwnKind())
+
+    def _learn(self, type_: type, kind: Kind) -> None:
+        self.kinds[type_] = kind
+        self.probes[type_] = kind.probe
+
+    def open(self, name: str, x: Any) -> Any:
+        """*x*, or what stands for it, of a type that has a probe from now on.
+
+        :raises CallError: it is no array.
+        """
+        if type(x) in self.probes:
+            return x
+        kind = general_kind(x) or self._library(x)
+        if kind is None and dlpack_device(x):
+            return _through_dlpack(name, x)
+        if kind is None and hasattr(x, "__cuda_array_interface__"):
+            kind = InterfaceKind(self._driver, _adopter(x))
+        if kind is None:
+            raise not_an_array(name, x)
+        self._learn(type(x), kind)
+        return x
+
+    def _library(self, x: Any) -> Kind | None:
+        cupy = sys.modules.get("cupy")
+        if cupy is not None and isinstance(x, cupy.ndarray):
+            return CupyKind(cupy)
+        gpuarray = sys.modules.get("pycuda.gpuarray")
+        if gpuarray is not None and isinstance(x, gpuarray.GPUArray):
+            return PycudaKind(gpuarray, self._driver)
+        return None
+
+
+def _adopter(x: Any) -> Callable[[DeviceArray], Any]:
+    """How the library of *x* makes an array of its own over memory of ours."""
+    if type(x).__module__.split(".")[0] in ("numba", "numba_cuda"):
+        from numba import cuda
+        return cuda.as_cuda_array                      # type: ignore[no-any-return]
+    return lambda array: array
+
+
+def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
+    """*x* without a copy, ordered before what is launched on the legacy stream."""
+    if dlpack_device(x) not in (_CUDA, _CUDA_MANAGED):
+        return host_view(name, x)
+    try:
+        capsule = _capsule(x)
+        held = Imported(capsule)
+    except (BufferError, TypeError, ValueError, RuntimeError) as err:
+        raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
+    space = getattr(x, "__array_namespace__", None)
+    namespace = space() if callable(space) else None
+    # jax' arrays never change, which their capsules do not say
+    read_only = held.read_only or type(x).__module__.split(".")[0] in ("jax", "jaxlib")
+    return DeviceArray(held.pointer, held.shape, held.dtype, held.device[1], (held, x), strides=held.strides,
+                       read_only=read_only, namespace=namespace)
+
+
+def _capsule(x: Any) -> Any:
+    try:
+        return x.__dlpack__(stream=1, max_version=(1, 0))
+    except TypeError:                                  # older than version 1 of the standard
+        return x.__dlpack__(stream=1)
+
+
+def _ordinal_of(driver: Driver, name: str, pointer: int) -> int:
+    """The device that *pointer* lies on, -1 for none (an empty array's)."""
+    if not pointer:
+        return -1
+    place = driver.place(pointer)
+    if place is None:
+        raise CallError(f"'{name}' says that it lies on a GPU, and no GPU knows its address.", argument=name)
+    return place[0]

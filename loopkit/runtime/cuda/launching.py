@@ -1,0 +1,116 @@
+"""One launch, prepared: where each parameter comes from, and the structures that the driver reads."""
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import InternalError
+from loopkit.runtime.cuda.driver import Driver, LaunchConfig
+from loopkit.runtime.program import stride
+from loopkit.runtime.scalars import Scalar
+from loopkit.runtime.views import ArrayLike
+from loopkit.target.code import Launch, Parameter, ParameterKind
+
+#: Bytes that each parameter gets in the buffer, so that every type is aligned.
+_SLOT = 16
+
+#: Writes a scalar into a buffer at an offset.
+Writer = Callable[[Any, int, Any], None]
+
+
+def writer(dtype: np.dtype[Any]) -> Writer:
+    """How a number becomes the bytes of *dtype*."""
+    if dtype.kind == "c":
+        pair = struct.Struct("2f" if dtype.itemsize == 8 else "2d")
+        return lambda buffer, offset, value: pair.pack_into(buffer, offset, value.real, value.imag)
+    if dtype.kind == "V":                              # bfloat16, which struct does not know
+        return lambda buffer, offset, value: _write_bytes(buffer, offset, dtype.type(value).tobytes())
+    return struct.Struct(dtype.char).pack_into
+
+
+def _write_bytes(buffer: Any, offset: int, content: bytes) -> None:
+    buffer[offset:offset + len(content)] = content
+
+
+class PreparedLaunch:
+    """A function with its grid, and a buffer for its parameters.
+
+    Constant parameters are written once. A call writes the addresses, and the scalars that may differ from call to
+    call, and hands everything to the driver.
+
+    :arg places: for each array and temporary, which of a call's addresses it has.
+    :arg values: of the scalars that are the same in each call; *varying*: for the others, which of a call's scalars.
+    :ivar launch: what is launched, for messages.
+    """
+
+    def __init__(self, driver: Driver, function: int, launch: Launch, grid: Sequence[int],
+                 places: Mapping[str, int], arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
+                 varying: Mapping[str, int]) -> None:
+        self.launch = launch
+        self.grid = tuple(grid)
+        parameters = launch.parameters
+        pointers = [p for p in parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+        # addresses come first and close together, so that one call of struct writes them all
+        offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
+        start = -(-8 * len(pointers) // _SLOT) * _SLOT
+        others = [p for p in parameters if p.name not in offsets]
+        offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
+        self._buffer = (ctypes.c_char * (start + _SLOT * len(others) + _SLOT))()
+        base = ctypes.addressof(self._buffer)
+        self._parameters = (ctypes.c_void_p * max(len(parameters), 1))(*(base + offsets[p.name] for p in parameters))
+        self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
+        self._stream = 0
+        self._picks = tuple(places[p.name] for p in pointers)
+        self._all = self._picks == tuple(range(len(places)))
+        self._write_addresses = struct.Struct(f"{len(pointers)}P").pack_into
+        self._scalars: list[tuple[Writer, int, int]] = []
+        for p in others:
+            self._place(p, offsets[p.name], arrays, values, varying)
+        self._lock = threading.Lock()
+        self._enter = driver.launcher(self._config, function, self._parameters)
+
+    def _place(self, p: Parameter, offset: int, arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
+               varying: Mapping[str, int]) -> None:
+        write = writer(np.dtype(p.dtype))
+        if p.kind is ParameterKind.STRIDE:
+            write(self._buffer, offset, stride(arrays[p.array], p.axis))
+        elif p.name in varying:
+            self._scalars.append((write, offset, varying[p.name]))
+        elif p.name in values:
+            write(self._buffer, offset, values[p.name])
+        else:
+            raise InternalError(f"The parameter '{p.name}' of '{self.launch.name}' has no value.")
+
+    def __call__(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        """Launch; gives the driver's ``CUresult``."""
+        with self._lock:                               # the buffer belongs to one thread at a time
+            self._write(addresses, scalars)
+            if stream != self._stream:
+                self._config.stream = self._stream = stream
+            code: int = self._enter()
+        return code
+
+    def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
+        if self._all:
+            self._write_addresses(self._buffer, 0, *addresses)
+        else:
+            self._write_addresses(self._buffer, 0, *[addresses[i] for i in self._picks])
+        for write, offset, i in self._scalars:
+            write(self._buffer, offset, scalars[i])
+
+    def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
+        """Write the parameters for good; :meth:`again` launches with them."""
+        self._write(addresses, scalars)
+
+    def again(self, stream: int) -> int:
+        """Launch with the parameters as they are; gives the driver's ``CUresult``."""
+        with self._lock:
+            if stream != self._stream:
+                self._config.stream = self._stream = stream
+            code: int = self._enter()
+        return code

@@ -1,0 +1,100 @@
+"""Memory on a GPU that is our own: results in no other library's kind, staged copies of numpy's arrays, scratch."""
+from __future__ import annotations
+
+import weakref
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import DeviceError
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.dlpack import export_capsule
+from loopkit.runtime.views import c_strides
+
+
+class DeviceArray:
+    """An array on a GPU, in C order by default, with the two protocols by which libraries share such arrays.
+
+    >>> view = torch.as_tensor(array)           # doctest: +SKIP
+    >>> view = cupy.from_dlpack(array)          # doctest: +SKIP
+
+    :ivar pointer: the address of its first element.
+    :ivar strides: in bytes.
+    :ivar owner: what keeps the memory alive.
+    :ivar namespace: the library that the array came from through DLPack, if it did.
+    """
+
+    def __init__(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, owner: object, *,
+                 strides: tuple[int, ...] | None = None, read_only: bool = False, namespace: Any = None) -> None:
+        self.pointer = pointer
+        self.shape = shape
+        self.dtype = dtype
+        self.ordinal = ordinal
+        self.owner = owner
+        self.strides = c_strides(shape, dtype.itemsize) if strides is None else strides
+        self.read_only = read_only
+        self.namespace = namespace
+
+    @property
+    def nbytes(self) -> int:
+        return prod(self.shape) * int(self.dtype.itemsize)
+
+    @property
+    def __cuda_array_interface__(self) -> Mapping[str, Any]:
+        return {"version": 3, "typestr": self.dtype.str, "shape": self.shape, "strides": self.strides,
+                "data": (self.pointer, self.read_only), "stream": None}
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, self.ordinal
+
+    def __dlpack__(self, *, stream: object = None, max_version: object = None, dl_device: object = None,
+                   copy: bool | None = None) -> Any:
+        # what made the array has been ordered before all that is launched from now on, on any stream but
+        # non-blocking ones; and results are only handed out once they are complete
+        return export_capsule(self)
+
+    def __repr__(self) -> str:
+        return f"<DeviceArray of shape {self.shape}, dtype {self.dtype}, on GPU {self.ordinal}>"
+
+
+def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bool = False) -> DeviceArray:
+    """New memory on *gpu*, given back when the array goes.
+
+    :raises DeviceError: there is not enough.
+    """
+    size = max(prod(shape) * int(dtype.itemsize), 1)
+    with gpu:
+        try:
+            memory = gpu.pycuda.mem_alloc(size)
+        except gpu.pycuda.MemoryError:
+            raise out_of_memory(gpu, size) from None
+        if zero:
+            gpu.pycuda.memset_d8(int(memory), 0, size)
+            gpu.driver.synchronize(0)                  # streams that do not wait for this one see it, too
+    array = DeviceArray(int(memory), shape, dtype, gpu.ordinal, memory)
+    weakref.finalize(array, _free, gpu, memory)
+    return array
+
+
+def _free(gpu: Gpu, memory: Any) -> None:
+    try:
+        with gpu:
+            memory.free()
+    except gpu.pycuda.Error:
+        pass                                           # the context is gone, and with it the memory
+
+
+def out_of_memory(gpu: Gpu, size: int) -> DeviceError:
+    """The error for *size* bytes that *gpu*, whose context is current, has not."""
+    free = int(gpu.pycuda.mem_get_info()[0])
+    return DeviceError(f"{gpu} has no {_readable(size)} for an array; {_readable(free)} are free.",
+                       hint="free other arrays, torch's cache (torch.cuda.empty_cache()) among them")
+
+
+def _readable(size: int) -> str:
+    for scale, unit in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= scale:
+            return f"{size / scale:.1f} {unit}"
+    return f"{size} bytes"

@@ -1,0 +1,289 @@
+"""A call that was checked: all that follows from dtypes, shapes, strides and sizes is settled, addresses are not.
+
+Calls that agree in all of that share one :class:`ReadyCall`. What is left for each call: are the addresses aligned, do
+written arrays overlap others, on which stream; then the launches.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError, DeviceError, LaunchError
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, CudaFailure
+from loopkit.runtime.cuda.faults import describe, launch_error
+from loopkit.runtime.cuda.kinds import OwnKind
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.program import GpuProgram
+from loopkit.runtime.cuda.staging import staging_of
+from loopkit.runtime.kinds import Kind, host_view
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.overlap import overlapping, share_memory
+from loopkit.runtime.scalars import Scalar
+from loopkit.runtime.views import Array, ArrayLike, DeviceView
+
+_ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
+
+
+@dataclass(frozen=True)
+class Given:
+    """An array argument that the caller passes.
+
+    :ivar position: which of a call's values it is; its address has the number of its place among the arrays.
+    :ivar low: from its address to its first byte, *high*: to the one behind its last.
+    :ivar view: as it was at the first such call.
+    """
+
+    name: str
+    position: int
+    kind: Kind
+    view: ArrayLike
+    low: int
+    high: int
+    written: bool
+
+    @property
+    def on_host(self) -> bool:
+        return isinstance(self.view, np.ndarray)
+
+
+@dataclass(frozen=True)
+class Made:
+    """An output that the call allocates.
+
+    :ivar adopt: for one in the host's memory, turns numpy's array into the caller's kind; else ``None``.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    adopt: Callable[[Array], Any] | None
+
+
+@dataclass(frozen=True)
+class ReadyCall:
+    """See the module.
+
+    Addresses stand in the order: given arrays, made ones, temporaries in global memory.
+
+    :ivar streams: gives the stream of each library whose arrays take part.
+    :ivar scalars: position among a call's values and conversion, of the scalars that differ from call to call.
+    :ivar apart: pairs of places among the arrays that must not share memory, the first is written.
+    :ivar wait: the call returns when the GPU is through, as nothing else would order what follows.
+    :ivar fixed_stream: the stream that the caller chose, or ``None``.
+    :ivar values: the scalars that are settled, for messages.
+    """
+
+    gpu: Gpu
+    kernel: str
+    program: GpuProgram | None
+    launches: tuple[PreparedLaunch, ...]
+    given: tuple[Given, ...]
+    made: tuple[Made, ...]
+    scratch: tuple[tuple[str, int], ...]
+    scratch_kind: Kind | None
+    streams: tuple[Callable[[], int], ...]
+    scalars: tuple[tuple[int, Callable[[Any], Scalar]], ...]
+    scalar_names: tuple[str, ...]
+    masks: tuple[tuple[int, int], ...]
+    apart: tuple[tuple[int, int], ...]
+    fields: tuple[str, ...]
+    returned: tuple[tuple[bool, int], ...]
+    wait: bool
+    values: Mapping[str, Any]
+    fixed_stream: int | None
+    debug: bool
+
+    def __post_init__(self) -> None:
+        simple = not (self.made or self.scratch or self.debug or self.wait or any(g.on_host for g in self.given))
+        direct = None
+        if simple and self.fixed_stream is not None:
+            chosen = self.fixed_stream
+            direct = lambda: chosen                    # noqa: E731
+        elif simple and len(self.streams) == 1:
+            direct = self.streams[0]
+        object.__setattr__(self, "direct", direct)
+        object.__setattr__(self, "ranges", tuple((a, self.given[a].low, self.given[a].high, b, self.given[b].low,
+                                                  self.given[b].high) for a, b in self.apart))
+        object.__setattr__(self, "positions", tuple(i for _, i in self.returned))
+
+    direct: Callable[[], int] | None = None
+    ranges: tuple[tuple[int, int, int, int, int, int], ...] = ()
+    positions: tuple[int, ...] = ()
+
+    def __call__(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+        """Run.
+
+        :arg values: of the arguments, in the order of the caller; *originals*: the same before arrays of sorts that
+            hand out capsules only were opened.
+        :arg addresses: of the given arrays.
+        """
+        self.check(addresses)
+        scalars = [convert(values[i]) for i, convert in self.scalars]
+        direct = self.direct
+        if direct is None:
+            return self._indirect(values, addresses, scalars, originals)
+        stream = direct()
+        for launch in self.launches:
+            code = launch(addresses, scalars, stream)
+            if code:
+                self._again(code, launch, addresses, scalars, stream)
+        return Outputs(self.fields, [originals[i] for i in self.positions])
+
+    def check(self, addresses: Sequence[int]) -> None:
+        """:raises CallError: an address is not aligned, or a written array overlaps another one."""
+        for place, mask in self.masks:
+            if addresses[place] & mask:
+                name = self.given[place].name
+                raise CallError(f"'{name}' is not aligned to the size of {self.given[place].view.dtype}.",
+                                argument=name, hint="pass a copy of it")
+        for a, low, high, b, other_low, other_high in self.ranges:
+            x, y = addresses[a], addresses[b]
+            if x + low < y + other_high and y + other_low < x + high and self._share(a, x, b, y):
+                raise overlapping(self.given[a].name, self.given[b].name)
+
+    def _share(self, a: int, x: int, b: int, y: int) -> bool:
+        """The exact question, for two arrays whose ranges meet."""
+        views = []
+        for place, address in ((a, x), (b, y)):
+            view = self.given[place].view
+            views.append(DeviceView(view.dtype, view.shape, view.strides, address, 0))
+        return share_memory(*views)
+
+    # {{{ launches
+
+    def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
+        """All launches, on *stream*; :raises LaunchError: one fails."""
+        for launch in self.launches:
+            code = launch(addresses, scalars, stream)
+            if code:
+                self._again(code, launch, addresses, scalars, stream)
+            if self.debug:
+                try:
+                    self.gpu.driver.synchronize(stream)
+                except CudaFailure as failure:
+                    raise self._error(failure, launch, addresses, scalars, certain=True) from None
+
+    def _again(self, code: int, launch: PreparedLaunch, addresses: Sequence[int], scalars: Sequence[Scalar],
+               stream: int) -> None:
+        """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
+        if code in _ANOTHER_CONTEXT:
+            with self.gpu:
+                code = launch(addresses, scalars, stream)
+        if code != SUCCESS:
+            failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
+            raise self._error(failure, launch, addresses, scalars, certain=False) from None
+
+    def _error(self, failure: CudaFailure, launch: PreparedLaunch, addresses: Sequence[int],
+               scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
+        names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
+        arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
+        arrays |= {m.name: DeviceView(m.dtype, m.shape, (), 0, self.gpu.ordinal) for m in self.made}
+        values = {**self.values, **dict(zip(self.scalar_names, scalars, strict=True))}
+        lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
+        return launch_error(self.gpu, self.kernel, launch, failure, lines, certain=certain)
+
+    # }}}
+
+    # {{{ calls that allocate, copy, or order streams
+
+    def stream(self) -> tuple[int | None, list[int]]:
+        """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
+        if self.fixed_stream is not None:
+            return self.fixed_stream, []               # who chose it orders it
+        handles = list(dict.fromkeys(f() for f in self.streams))
+        return (handles[0], handles[1:]) if handles else (None, [])
+
+    def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
+                  originals: Sequence[Any]) -> Outputs:
+        if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
+            with self.gpu.lock, self.gpu:
+                return self._staged(values, addresses, scalars, originals)
+        with self.gpu:
+            made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) for m in self.made]
+            addresses = [*addresses, *(m.kind.probe(x)[1] for m, x in zip(self.made, made, strict=True))]
+            if self.wait:
+                self._launch_and_wait(addresses, scalars, 0)
+            else:
+                self._run(addresses, scalars, 0)
+            return self._outputs(originals, made)
+
+    def _outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
+        return Outputs(self.fields, [originals[i] if given else self._handed_out(self.made[i], made[i])
+                                     for given, i in self.returned])
+
+    def _handed_out(self, m: Made, x: Any) -> Any:
+        return m.kind.handed_out(x) if isinstance(m.kind, OwnKind) else x
+
+    def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> int:
+        """Temporaries, the order of streams, the launches; gives the stream."""
+        driver = self.gpu.driver
+        chosen, others = self.stream()
+        stream = default if chosen is None else chosen
+        scratch = list(self._scratch())
+        addresses = [*addresses, *(pointer for _, pointer in scratch)]
+        for other in others:
+            driver.order(other, stream)
+        self.launch(addresses, scalars, stream)
+        for other in others:
+            driver.order(stream, other)
+        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
+            driver.synchronize(stream)                 # no library keeps it until the launches are through
+        return stream
+
+    def _scratch(self) -> Iterator[tuple[Any, int]]:
+        for _, count in self.scratch:
+            if self.scratch_kind is None:
+                array = allocate(self.gpu, (count,), np.dtype(np.uint8))
+                yield array, array.pointer
+            else:
+                memory = self.scratch_kind.empty(count, self.gpu.ordinal)
+                yield memory, self.scratch_kind.probe(memory)[1]
+
+    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
+                originals: Sequence[Any]) -> Outputs:
+        """A call in which arrays lie in the host's memory: they are copied to the GPU, and back if they are written."""
+        staging = staging_of(self.gpu)
+        made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) if m.adopt is None
+                else m.adopt(np.empty(m.shape, m.dtype)) for m in self.made]
+        with staging.buffers() as buffer:
+            back: list[tuple[Array, int]] = []
+            addresses = list(addresses)
+            for place, g in enumerate(self.given):
+                if g.on_host:
+                    array = host_view(g.name, values[g.position])
+                    addresses[place] = buffer(array.nbytes)
+                    staging.upload(addresses[place], array)
+                    if g.written:
+                        back.append((array, addresses[place]))
+            for m, x in zip(self.made, made, strict=True):
+                if m.adopt is not None:
+                    array = host_view(m.name, x)
+                    addresses.append(buffer(array.nbytes))
+                    staging.clear(addresses[-1], array.nbytes)
+                    back.append((array, addresses[-1]))
+                else:
+                    addresses.append(m.kind.probe(x)[1])
+            if self.fixed_stream is not None or self.streams:
+                staging.wait()                         # the launches go to a stream that knows nothing of the copies
+            self._launch_and_wait(addresses, scalars, staging.handle)
+            for array, address in back:
+                staging.download(array, address)
+        return self._outputs(originals, made)
+
+    def _launch_and_wait(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> None:
+        stream = self._run(addresses, scalars, default)
+        try:
+            self.gpu.driver.synchronize(stream)
+        except CudaFailure as failure:
+            if not self.launches:
+                raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
+                                  ) from None
+            raise self._error(failure, self.launches[-1], addresses, scalars, certain=False) from None
+
+    # }}}

@@ -1,0 +1,183 @@
+"""Copies between the host's memory and a GPU's, through pinned memory where they are large.
+
+A copy from ordinary memory goes through the driver's own pinned buffer at the rate of one processor's memcpy. Large
+ones are cut into pieces: several threads copy a piece to pinned memory while the one before it is on the bus.
+"""
+from __future__ import annotations
+
+import atexit
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.memory import out_of_memory
+from loopkit.runtime.views import Array
+
+#: Below this the driver's own way is as fast.
+LARGE = 32 << 20
+_PIECE = 16 << 20
+_PIECES = 3
+_MOST_THREADS = 4
+#: How much memory on the GPU is kept for the next call, in bytes.
+_KEPT = 256 << 20
+
+
+class Staging:
+    """The copies of one GPU, in one stream; for one thread at a time, with the GPU's context current.
+
+    :ivar handle: the stream's.
+    """
+
+    def __init__(self, gpu: Gpu, pool: Any) -> None:
+        self._gpu = gpu
+        self._pool = pool
+        self._stream = gpu.pycuda.Stream()
+        self.handle = int(self._stream.handle)
+
+    @contextmanager
+    def buffers(self) -> Iterator[Callable[[int], int]]:
+        """A function that gives the address of that many bytes on the GPU, until the end of the block.
+
+        :raises DeviceError: there is not enough memory.
+        """
+        taken: list[Any] = []
+
+        def take(size: int) -> int:
+            try:
+                taken.append(self._pool.allocate(max(size, 1)))
+            except self._gpu.pycuda.MemoryError:
+                raise out_of_memory(self._gpu, size) from None
+            return int(taken[-1])
+        try:
+            yield take
+        finally:
+            try:
+                for memory in taken:
+                    memory.free()
+                if self._pool.managed_bytes - self._pool.active_bytes > _KEPT:
+                    self._pool.free_held()
+            except self._gpu.pycuda.Error:
+                pass                                   # the context is lost; what lost it was said
+
+    def wait(self) -> None:
+        self._stream.synchronize()
+
+    def clear(self, pointer: int, size: int) -> None:
+        """Zero *size* bytes."""
+        if size:
+            self._gpu.pycuda.memset_d8_async(pointer, 0, size, self._stream)
+
+    def upload(self, pointer: int, array: Array) -> None:
+        """Copy *array*, of any strides, to *pointer* in C order."""
+        source = _bytes(np.ascontiguousarray(array))
+        if source.size == 0:
+            return
+        if source.size < LARGE or not self._pinned:
+            # the driver has read ordinary memory when it returns
+            self._gpu.pycuda.memcpy_htod_async(pointer, source, self._stream)
+            return
+        events = self._events
+        for piece, start in enumerate(range(0, source.size, _PIECE)):
+            i = piece % _PIECES
+            part = source[start:start + _PIECE]
+            if piece >= _PIECES:
+                events[i].synchronize()
+            self._copy(self._pinned[i][:part.size], part)
+            self._gpu.pycuda.memcpy_htod_async(pointer + start, self._pinned[i][:part.size], self._stream)
+            events[i].record(self._stream)
+        self._stream.synchronize()
+
+    def download(self, array: Array, pointer: int) -> None:
+        """Copy what lies at *pointer* in C order to *array*, of any strides."""
+        if array.size == 0:
+            return
+        if not array.flags.c_contiguous:
+            packed = np.empty(array.shape, array.dtype)
+            self.download(packed, pointer)
+            array[...] = packed
+            return
+        target = _bytes(array)
+        if target.size < LARGE or not self._pinned:
+            self._gpu.pycuda.memcpy_dtoh_async(target, pointer, self._stream)
+            self._stream.synchronize()
+            return
+        starts = range(0, target.size, _PIECE)
+        for piece in range(min(_PIECES, len(starts))):
+            self._fetch(piece, starts[piece], target, pointer)
+        for piece, start in enumerate(starts):
+            i = piece % _PIECES
+            part = target[start:start + _PIECE]
+            self._events[i].synchronize()
+            self._copy(part, self._pinned[i][:part.size])
+            if piece + _PIECES < len(starts):
+                self._fetch(piece + _PIECES, starts[piece + _PIECES], target, pointer)
+
+    def _fetch(self, piece: int, start: int, target: Array, pointer: int) -> None:
+        i = piece % _PIECES
+        size = min(_PIECE, target.size - start)
+        self._gpu.pycuda.memcpy_dtoh_async(self._pinned[i][:size], pointer + start, self._stream)
+        self._events[i].record(self._stream)
+
+    def _copy(self, target: Array, source: Array) -> None:
+        """Copy within the host's memory, by several threads: numpy lets go of the interpreter meanwhile."""
+        share = -(-target.size // _threads())
+        parts = [slice(start, start + share) for start in range(0, target.size, share)]
+        list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
+
+    @cached_property
+    def _pinned(self) -> list[Array]:
+        try:
+            return [self._gpu.pycuda.pagelocked_empty(_PIECE, np.uint8) for _ in range(_PIECES)]
+        except self._gpu.pycuda.MemoryError:
+            return []                                  # as much may not be locked here: the driver's way will do
+
+    @cached_property
+    def _events(self) -> list[Any]:
+        without_timing = self._gpu.pycuda.event_flags.DISABLE_TIMING
+        return [self._gpu.pycuda.Event(without_timing) for _ in range(_PIECES)]
+
+
+_stagings: dict[Gpu, Staging] = {}
+
+
+def staging_of(gpu: Gpu) -> Staging:
+    """The copies of *gpu*, whose context is current and whose lock is held."""
+    found = _stagings.get(gpu)
+    if found is None:
+        from pycuda.tools import DeviceMemoryPool
+        if not _stagings:
+            atexit.register(_release)                  # before the contexts go
+        found = _stagings[gpu] = Staging(gpu, DeviceMemoryPool())
+    return found
+
+
+def _release() -> None:
+    while _stagings:
+        gpu, staging = _stagings.popitem()
+        with gpu:
+            del staging
+
+
+def _bytes(array: Array) -> Array:
+    """The bytes of an array in C order; some dtypes have no buffer of their own."""
+    return array.reshape(-1).view(np.uint8)
+
+
+def _threads() -> int:
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(min(usable, _MOST_THREADS), 1)
+
+
+_pools: list[ThreadPoolExecutor] = []
+
+
+def _pool() -> ThreadPoolExecutor:
+    if not _pools:
+        _pools.append(ThreadPoolExecutor(_threads(), thread_name_prefix="loopkit-copy"))
+    return _pools[0]

@@ -1,0 +1,214 @@
+"""The kinds of arrays that kernels take: how each is read, made, and which stream its library works on.
+
+No library is imported here unless one of its arrays was passed.
+"""
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Hashable
+from typing import Any, Protocol
+
+import numpy as np
+
+from loopkit.errors import CallError
+from loopkit.runtime.views import Array, ArrayLike, DeviceView
+
+#: The handle of the stream that orders itself with all others.
+LEGACY_STREAM = 0
+
+
+class Kind(Protocol):
+    """One library's arrays.
+
+    :ivar name: as messages call them.
+    """
+
+    name: str
+
+    def probe(self, x: Any) -> tuple[Hashable, int]:
+        """All that a check of *x* looks at but its address, and the address."""
+
+    def view(self, name: str, x: Any) -> ArrayLike:
+        """*x*, the argument *name*, as checks want it; one that lies in the host's memory as numpy's array.
+
+        :raises CallError: it is of a sort that kernels do not take.
+        """
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        """A new array on the device *ordinal*, whose context is current, in C order."""
+
+    def empty(self, count: int, ordinal: int) -> Any:
+        """A new array of *count* bytes."""
+
+    def stream(self, ordinal: int) -> int:
+        """The handle of the stream that the library works on now."""
+
+
+class HostKind(Kind, Protocol):
+    """A library whose arrays may lie in the host's memory."""
+
+    def adopt(self, array: Array) -> Any:
+        """*array* as one of the library's, over the same memory."""
+
+
+class NumpyKind:
+    """numpy's arrays."""
+
+    name = "numpy"
+
+    def probe(self, x: Array) -> tuple[Hashable, int]:
+        return (x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
+
+    def view(self, name: str, x: Array) -> ArrayLike:
+        if isinstance(x, np.ma.MaskedArray):
+            raise CallError(f"'{name}' is a masked array, whose mask the kernel would ignore.", argument=name,
+                            hint=f"pass {name}.filled(...)")
+        return x
+
+    def adopt(self, array: Array) -> Array:
+        return array
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Array:
+        raise NotImplementedError("numpy has no arrays on a GPU")
+
+    def empty(self, count: int, ordinal: int) -> Array:
+        raise NotImplementedError("numpy has no arrays on a GPU")
+
+    def stream(self, ordinal: int) -> int:
+        return LEGACY_STREAM
+
+
+#: What torch calls as numpy does.
+_TORCH_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+                 "bfloat16", "float32", "float64", "complex64", "complex128")
+
+
+class TorchKind:
+    """torch's tensors, on a GPU or in the host's memory."""
+
+    name = "torch"
+
+    def __init__(self, torch: Any) -> None:
+        self.torch = torch
+        self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
+        self._torch_dtypes = {d: t for t, d in self._names.items()}
+        self._complex = frozenset({torch.complex64, torch.complex128})
+        self._raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", self._slow_stream)
+
+    def _slow_stream(self, ordinal: int) -> int:
+        return int(self.torch.cuda.current_stream(ordinal).cuda_stream)
+
+    def probe(self, x: Any) -> tuple[Hashable, int]:
+        dtype = x.dtype
+        return ((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
+                 dtype in self._complex and x.is_conj()), x.data_ptr())
+
+    def view(self, name: str, x: Any) -> ArrayLike:
+        if x.layout != self.torch.strided:
+            raise CallError(f"'{name}' is a tensor of the layout {x.layout}.", argument=name,
+                            hint=f"pass {name}.to_dense(), or the dense tensors that it is made of")
+        if x.requires_grad:
+            raise CallError(f"'{name}' requires a gradient, of which the kernel knows nothing.", argument=name,
+                            hint=f"pass {name}.detach()")
+        if x.is_neg() or x.is_conj():
+            raise CallError(f"'{name}' is a view whose elements are stored negated or conjugated.", argument=name,
+                            hint=f"pass {name}.resolve_neg().resolve_conj()")
+        if x.dtype not in self._names:
+            raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not know.", argument=name)
+        dtype = named_dtype(name, self._names[x.dtype])
+        if x.device.type == "cpu":
+            return self._on_host(x, dtype)
+        if x.device.type != "cuda":
+            raise CallError(f"'{name}' lies on the device '{x.device}', which kernels cannot reach.", argument=name,
+                            hint=f"pass {name}.cuda() or {name}.cpu()")
+        size = dtype.itemsize
+        return DeviceView(dtype, tuple(x.shape), tuple(s * size for s in x.stride()), x.data_ptr(), x.get_device())
+
+    def adopt(self, array: Array) -> Any:
+        if array.dtype.name == "bfloat16":
+            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
+
+    def _on_host(self, x: Any, dtype: np.dtype[Any]) -> Array:
+        if dtype.name == "bfloat16":                 # numpy() knows no such dtype
+            return np.asarray(x.view(self.torch.int16).numpy()).view(dtype)
+        return np.asarray(x.numpy())
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+        return self.torch.zeros(shape, dtype=self._torch_dtypes[dtype.name],
+                                device=self.torch.device("cuda", ordinal))
+
+    def empty(self, count: int, ordinal: int) -> Any:
+        return self.torch.empty(count, dtype=self.torch.uint8, device=self.torch.device("cuda", ordinal))
+
+    def stream(self, ordinal: int) -> int:
+        return self._raw_stream(ordinal)
+
+
+def named_dtype(argument: str, name: Any) -> np.dtype[Any]:
+    """The numpy dtype *name*; :raises CallError: it needs a package that is not there."""
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ModuleNotFoundError:
+        raise CallError(f"'{argument}' has the dtype bfloat16, for which numpy needs the package 'ml_dtypes'.",
+                        argument=argument, hint="pip install ml_dtypes") from None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+NUMPY = NumpyKind()
+_torch: list[TorchKind] = []
+
+
+def general_kind(x: object) -> HostKind | None:
+    """numpy's or torch's kind, if *x* is an array of theirs; arrays of both may lie in the host's memory."""
+    if isinstance(x, np.ndarray):
+        return NUMPY
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(x, torch.Tensor):
+        if not _torch:
+            _torch.append(TorchKind(torch))
+        return _torch[0]
+    return None
+
+
+def host_view(name: str, x: object) -> Array:
+    """The argument *name* as a numpy array over the same memory.
+
+    :raises CallError: it is no array in the host's memory.
+    """
+    kind = general_kind(x)
+    if kind is None and _lies_on_host(x):
+        try:
+            return np.from_dlpack(x)              # type: ignore[arg-type]
+        except (BufferError, TypeError, ValueError, RuntimeError) as err:
+            raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
+    found = None if kind is None else kind.view(name, x)
+    if isinstance(found, np.ndarray):
+        return found
+    if found is not None or is_on_gpu(x):
+        raise CallError(f"'{name}' lies on a GPU, and the kernel runs on the host here.", argument=name,
+                        hint="compile(knl, target='cuda') runs it on the GPU, or copy the array to the host")
+    raise not_an_array(name, x)
+
+
+def not_an_array(name: str, x: object) -> CallError:
+    """The error for something that was to be an array."""
+    return CallError(f"'{name}' must be an array, not {type(x).__name__}.", argument=name,
+                     hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
+
+
+def is_on_gpu(x: object) -> bool:
+    """Does *x* say that it lies on an NVIDIA GPU?"""
+    return dlpack_device(x) in (2, 13) or hasattr(x, "__cuda_array_interface__")
+
+
+def _lies_on_host(x: object) -> bool:
+    return dlpack_device(x) in (1, 3)
+
+
+def dlpack_device(x: object) -> int:
+    """The kind of device of an array with DLPack: 1 the host, 2 CUDA, 3 pinned, 13 managed; 0 without DLPack."""
+    ask = getattr(x, "__dlpack_device__", None)
+    return int(ask()[0]) if callable(ask) else 0

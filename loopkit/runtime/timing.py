@@ -1,0 +1,82 @@
+"""How long calls take: what is asked for, and what was measured."""
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from loopkit.errors import CallError
+
+#: Rotated arguments are this many times as large as the cache, so that nothing of a set is left when its turn comes.
+_CACHES = 3
+_MOST_SETS = 256
+
+
+@dataclass(frozen=True)
+class TimingRequest:
+    """What :meth:`CompiledKernel.time` was asked for; see there.
+
+    :ivar fewest: how many runs there must be, however long one takes; *most*: how many there may be.
+    """
+
+    duration: float = 0.2
+    warmup: int = 3
+    rotate: bool = False
+    bytes: float | None = None
+    flops: float | None = None
+    fewest: int = 5
+    most: int = 10_000
+
+    def __post_init__(self) -> None:
+        if not self.duration > 0 or self.warmup < 0:
+            raise CallError("a timing needs a duration above 0 and no fewer than 0 runs to warm up.", argument="",
+                            hint="time(duration=0.2, warmup=3, ...)")
+
+    def number_of_sets(self, size: int, cache: int) -> int:
+        """How many copies of arguments of *size* bytes to rotate among, so that they do not fit into *cache* bytes."""
+        if not self.rotate:
+            return 1
+        return min(max(-(-_CACHES * cache // max(size, 1)), 2), _MOST_SETS)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long calls took.
+
+    :ivar seconds: the median.
+    :ivar spread: half the distance between the quartiles, in seconds.
+    :ivar runs: how many calls were timed.
+    :ivar bytes: moved by one call, as the caller said; *flops*: its operations.
+    """
+
+    seconds: float
+    spread: float
+    runs: int
+    bytes: float | None = None
+    flops: float | None = None
+
+    @classmethod
+    def of(cls, times: Sequence[float], request: TimingRequest) -> Timing:
+        """The median and the spread of *times*, in seconds."""
+        low, median, high = statistics.quantiles(times, n=4)
+        return cls(median, (high - low) / 2, len(times), request.bytes, request.flops)
+
+    @property
+    def gigabytes_per_second(self) -> float | None:
+        """``bytes`` over the median; ``None`` where they were not given."""
+        return None if self.bytes is None or self.seconds <= 0 else self.bytes / self.seconds / 1e9
+
+    @property
+    def teraflops(self) -> float | None:
+        """1e12 operations a second; ``None`` where ``flops`` was not given."""
+        return None if self.flops is None or self.seconds <= 0 else self.flops / self.seconds / 1e12
+
+    def __str__(self) -> str:
+        scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms"), (1e6, "us"))
+                            if self.seconds * s >= 1), (1e6, "us"))
+        parts = [f"{self.seconds * scale:.3g} {unit} +- {self.spread * scale:.2g} {unit} ({self.runs} runs)"]
+        if self.gigabytes_per_second is not None:
+            parts.append(f"{self.gigabytes_per_second:.4g} GB/s")
+        if self.teraflops is not None:
+            parts.append(f"{self.teraflops:.4g} TFLOP/s")
+        return ", ".join(parts)

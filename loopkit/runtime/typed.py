@@ -1,0 +1,119 @@
+"""A kernel with its dtypes known, and its texts, each made when a call first needs it."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError
+from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime import stages
+from loopkit.runtime.arguments import Bound, CallPlan, require_known
+from loopkit.runtime.program import ScratchPlan, integer_limits, require_in_range
+from loopkit.runtime.scalars import dtype_of
+from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.cuda import CudaTarget
+from loopkit.target.host import CTarget
+
+Target = CudaTarget | CTarget
+
+
+class Text:
+    """One generated text, with what a call of it needs."""
+
+    def __init__(self, code: GeneratedCode) -> None:
+        self.code = code
+        self.scratch = ScratchPlan(code.kernels)
+        self.limits = integer_limits(code.kernels)
+
+
+class TypedKernel:
+    """A kernel all of whose dtypes are known."""
+
+    def __init__(self, knl: LoopKernel) -> None:
+        self.kernel = knl
+        self.plan = CallPlan(knl)
+        self._texts: dict[tuple[Target, Layout], Text] = {}
+
+    def fitting(self, target: Target, bound: Bound, strided: frozenset[str]) -> Text:
+        """The text for the arrays of a call, of which those in *strided* have strides of their own.
+
+        :raises CallError: a value does not fit into the text's parameter.
+        """
+        found = self.text(target, Layout(64 if bound.wide else 32, strided))
+        if not bound.wide and any(prod(s) >= 2**31 for s in found.scratch.shapes(bound.values).values()):
+            found = self.text(target, Layout(64, strided))
+        require_in_range(found.limits, bound.values)
+        return found
+
+    def text(self, target: Target, layout: Layout) -> Text:
+        found = self._texts.get((target, layout))
+        if found is None:
+            found = self._texts[target, layout] = Text(stages.generate(self.kernel, target, layout))
+        return found
+
+
+class TypedKernels:
+    """A kernel by the dtypes of the arguments that it leaves open.
+
+    :ivar unknown: the names of those arguments.
+    """
+
+    def __init__(self, knl: LoopKernel) -> None:
+        self.kernel = knl
+        self.unknown = tuple(stages.unknown_dtypes(knl))
+        self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
+        self._lock = threading.Lock()
+        if not self.unknown:
+            self._known[()] = TypedKernel(stages.infer_types(knl))
+
+    def of(self, given: Mapping[str, Any]) -> TypedKernel:
+        """The kernel with its open dtypes taken from what is *given*: arrays with a numpy dtype, and scalars.
+
+        :raises CallError: a dtype is not known, or no kernel has it.
+        """
+        signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
+        # Python's numbers carry no dtype: their kind decides, so they are looked up each time
+        known = self._known.get(signature) if None not in signature else None
+        if known is not None:
+            return known
+        dtypes = self._open_dtypes(given)
+        signature = tuple(dtypes.get(name) for name in self.unknown)
+        with self._lock:
+            if signature not in self._known:
+                self._known[signature] = TypedKernel(stages.infer_types(self._closed(dtypes)))
+            return self._known[signature]
+
+    def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
+        """The kernel with *dtypes*, first for what it reads: an output's dtype follows from that where it can."""
+        reads, writes = stages.needed_inputs(self.kernel), self.kernel.written_names
+        typed = stages.with_dtypes(self.kernel, {k: v for k, v in dtypes.items() if k in reads or k not in writes})
+        typed = stages.with_dtypes(typed, {k: dtypes[k] for k in stages.unknown_dtypes(typed) if k in dtypes})
+        for name in stages.unknown_dtypes(typed):
+            raise CallError(f"the dtype of '{name}' is not known.", argument=name,
+                            hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
+        return typed
+
+    def _open_dtypes(self, given: Mapping[str, Any]) -> dict[str, np.dtype[Any]]:
+        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
+        dtypes: dict[str, np.dtype[Any]] = {}
+        for name in self.unknown:
+            value = given.get(name)
+            if value is not None:
+                is_array = isinstance(self.kernel.argument_by_name[name], GlobalArg)
+                dtypes[name] = _supported(name, value.dtype if is_array else dtype_of(name, value))
+        return dtypes
+
+
+def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
+    if dtype.kind not in "biufc" or dtype.name in ("float16", "longdouble", "clongdouble", "float128", "complex256"):
+        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not know.", argument=name,
+                        hint="bool, int8 to int64, uint8 to uint64, float32, float64, complex64, complex128")
+    if not dtype.isnative:
+        raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
+                        hint=f"pass {name}.astype(np.{dtype.name})")
+    return dtype
