@@ -173,5 +173,6 @@ def _hash(*parts: str) -> str:
 
 def _rejected(compiler: HostCompiler, kernel: str, source: str, log: str) -> CompilerError:
     found = re.search(r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error", log)
-    return rejected(f"The C compiler ({compiler.version or compiler.command[0]})", kernel, source, log,
-                    None if found is None else int(found[1]), hint="generate_code(knl, target='c') shows the whole text")
+    line = None if found is None else int(found[1])
+    return rejected(f"The C compiler ({compiler.version or compiler.command[0]})", kernel, source, log, line,
+                    hint="generate_code(knl, target='c') shows the whole text")

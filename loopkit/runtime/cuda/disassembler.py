@@ -30,6 +30,6 @@ def disassembly(cubin: bytes, kernel: str) -> str:
                             log=(done.stdout + done.stderr).strip(),
                             hint="it may be older than the compiler; pip install -U nvidia-cuda-nvdisasm")
     for part in re.split(r"(?m)^(?=//-+ \.|[ \t]*Function : )", done.stdout):
-        if re.match(rf"//-+ \.text\.{re.escape(kernel)} -|[ \t]*Function : {re.escape(kernel)}\s", part):
+        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
             return part.strip("\n") + "\n"
     raise CompilerError(f"The machine code has no function '{kernel}'.")

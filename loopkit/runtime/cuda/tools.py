@@ -22,6 +22,7 @@ def _elsewhere(name: str) -> str | None:
     except ImportError:
         return None
     try:
-        return find_nvidia_binary_utility(name)
+        found: str | None = find_nvidia_binary_utility(name)
     except (RuntimeError, ValueError):          # a name that this version of the search does not know
         return None
+    return found
