@@ -73,7 +73,7 @@ def _include_options(source: str) -> tuple[str, ...]:
     """Where the headers of CUDA lie that *source* includes; NVRTC looks for them nowhere else."""
     if _HEADER.search(source) is None:
         return ()
-    return ()
+    return ()                                   # -I of each directory; no text that is generated includes any yet
 
 
 def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | None, str]:
@@ -92,7 +92,7 @@ def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | No
 
 def _read(size: Any, content: Any, program: object) -> bytes:
     """What *program* has: *size* says how much room it needs, *content* puts it there."""
-    room = bytes(_checked(size(program)))
+    room = bytes(_checked(size(program)))       # new, so that it may be written into
     _checked(content(program, room))
     return room
 
