@@ -138,6 +138,18 @@ def matmul_ilp() -> lk.LoopKernel:
     return knl
 
 
+def matmul_large_tiles() -> lk.LoopKernel:
+    """Its tiles need more shared memory than a function can declare."""
+    knl = lk.split_iname(matmul(), "i", 64, outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", 64, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.1", inner_tag="unr")
+    knl = lk.split_iname(knl, "j_inner", 4, outer_tag="l.0", inner_tag="unr")
+    knl = lk.split_iname(knl, "k", 128)
+    knl = lk.add_prefetch(knl, "a", ["i_inner_outer", "i_inner_inner", "k_inner"])
+    knl = lk.add_prefetch(knl, "b", ["k_inner", "j_inner_outer", "j_inner_inner"])
+    return lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
+
+
 def batched_matmul() -> lk.LoopKernel:
     knl = lk.make_kernel("{[e, i, j]: 0<=e<ne and 0<=i,j<10}", "r[e, i] = sum(j, d[i, j]*u[e, j])",
                          name="elementwise_operator")
@@ -384,6 +396,7 @@ CASES = [
     Case("matmul", matmul, _matmul_data, _matmul, _MATRICES),
     Case("matmul_tiled", matmul_tiled, _matmul_data, _matmul, _MATRICES),
     Case("matmul_register_blocked", matmul_register_blocked, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_large_tiles", matmul_large_tiles, _matmul_data, _matmul, [*_MATRICES, (70, 65, 300)]),
     Case("matmul_ilp", matmul_ilp, _matmul_data, _matmul, _MATRICES),
     Case("stencil_2d", stencil_2d, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
          [(3, 3), (18, 34), (37, 53)]),

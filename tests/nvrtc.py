@@ -1,45 +1,28 @@
-"""CUDA C++ to a cubin with NVRTC, which needs no GPU, and what ptxas says about each kernel in it."""
+"""CUDA C++ to a cubin with NVRTC, which needs no GPU, for tests of texts."""
 from __future__ import annotations
 
-import importlib.util
-import io
 import os
-import re
 import sys
 from dataclasses import dataclass
 from functools import cache
 
 import pytest
 
-
-@dataclass(frozen=True)
-class KernelResources:
-    """What one kernel takes, by ptxas.
-
-    :ivar registers: 32-bit registers a thread.
-    :ivar spills: bytes of spill stores and loads a thread.
-    :ivar stack: bytes of stack frame a thread (arrays in local memory among them).
-    :ivar shared: bytes of static shared memory a block.
-    """
-
-    name: str
-    registers: int
-    spills: int
-    stack: int
-    shared: int
+import loopkit as lk
+from loopkit.runtime.cuda.binary import Binary, PtxasUsage
+from loopkit.runtime.cuda.nvrtc import Nvrtc, find_nvrtc
 
 
 @dataclass(frozen=True)
 class CompiledCuda:
-    """A cubin for *arch*, the compiler's log, and the resources of its kernels.
-
-    :ivar kernels: by name; the single-valued properties are for texts of one kernel and give the largest of several.
-    """
+    """A binary for *arch*; the numbers are for texts of one function and give the largest of several."""
 
     arch: str
-    cubin: bytes
-    log: str
-    kernels: dict[str, KernelResources]
+    binary: Binary
+
+    @property
+    def kernels(self) -> dict[str, PtxasUsage]:
+        return dict(self.binary.resources)
 
     @property
     def registers(self) -> int:
@@ -47,7 +30,7 @@ class CompiledCuda:
 
     @property
     def spills(self) -> int:
-        return max(k.spills for k in self.kernels.values())
+        return max(k.spill_stores + k.spill_loads for k in self.kernels.values())
 
     @property
     def stack(self) -> int:
@@ -55,51 +38,28 @@ class CompiledCuda:
 
     @property
     def shared(self) -> int:
-        return max(k.shared for k in self.kernels.values())
-
-
-_KERNEL = re.compile(
-    r"Compiling entry function '(?P<name>\w+)' for '\w+'"
-    r".*?(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads"
-    r".*?Used (?P<registers>\d+) registers(?P<rest>[^\n]*)", re.DOTALL)
-
-
-def parse_ptxas_log(log: str) -> dict[str, KernelResources]:
-    """The lines that ``ptxas -v`` prints, by kernel."""
-    found = {}
-    for m in _KERNEL.finditer(log):
-        shared = re.search(r"(\d+) bytes smem", m["rest"])
-        found[m["name"]] = KernelResources(
-            m["name"], registers=int(m["registers"]), spills=int(m["stores"]) + int(m["loads"]),
-            stack=int(m["stack"]), shared=int(shared[1]) if shared else 0)
-    return found
+        return max(k.static_shared for k in self.kernels.values())
 
 
 @cache
 def compile_cuda(source: str, arch: str = "sm_90") -> CompiledCuda:
     """Compile *source*; the test fails with the compiler's log if it is not accepted, or not without warnings."""
     __tracebackhide__ = True
-    _require_nvrtc()
-    from cuda.core import Program, ProgramOptions
-    from cuda.core._utils.cuda_utils import NVRTCError
-    messages = io.StringIO()
     try:
-        program = Program(source, "c++", ProgramOptions(arch=arch, ptxas_options=["-v"]))
-        cubin = program.compile("cubin", logs=messages).code
-    except NVRTCError as err:
+        binary = nvrtc().cubin(source, "text", lk.CudaTarget(arch))
+    except lk.CompilerError as err:
         pytest.fail(f"NVRTC refuses this text for {arch}:\n{err}\n{source}", pytrace=False)
-    log = messages.getvalue()
-    if "warning" in log:
-        pytest.fail(f"NVRTC warns about this text for {arch}:\n{log}\n{source}", pytrace=False)
-    kernels = parse_ptxas_log(log)
-    assert kernels, f"no kernel in this text, or a log of another form:\n{log}\n{source}"
-    return CompiledCuda(arch, bytes(cubin), log, kernels)
+    if "warning" in binary.log:
+        pytest.fail(f"NVRTC warns about this text for {arch}:\n{binary.log}\n{source}", pytrace=False)
+    assert binary.resources, f"no kernel in this text, or a log of another form:\n{binary.log}\n{source}"
+    return CompiledCuda(arch, binary)
 
 
-def _require_nvrtc() -> None:
+def nvrtc() -> Nvrtc:
     """The test extra installs NVRTC wherever there are wheels of it; elsewhere, and not in CI, tests do without."""
-    if all(map(importlib.util.find_spec, ("cuda", "cuda.core"))):
-        return
+    found = find_nvrtc()
+    if found is not None:
+        return found
     if sys.platform == "darwin" and "CI" not in os.environ:
         pytest.skip("there are no NVRTC wheels for this platform")
-    pytest.fail("cuda.core is not installed: pip install -e '.[test]'", pytrace=False)
+    pytest.fail("NVRTC is not installed: pip install -e '.[test]'", pytrace=False)

@@ -19,7 +19,7 @@ extern "C" __global__ void reverse(float const *__restrict__ a, float *__restric
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_resources_are_read_from_the_log(arch: str) -> None:
     compiled = compile_cuda(REVERSE, arch)
-    assert compiled.cubin.startswith(b"\x7fELF")
+    assert compiled.binary.cubin.startswith(b"\x7fELF")
     assert list(compiled.kernels) == ["reverse"]
     assert compiled.shared == 1024
     assert 1 <= compiled.registers <= 32
@@ -38,8 +38,8 @@ def test_local_memory_shows_as_stack() -> None:
 
 def test_each_kernel_has_its_own_resources() -> None:
     compiled = compile_cuda(REVERSE + 'extern "C" __global__ void zero(float *a) { a[threadIdx.x] = 0; }', "sm_90")
-    assert compiled.kernels["reverse"].shared == 1024
-    assert compiled.kernels["zero"].shared == 0
+    assert compiled.kernels["reverse"].static_shared == 1024
+    assert compiled.kernels["zero"].static_shared == 0
 
 
 def test_an_error_fails() -> None:

@@ -1,34 +1,76 @@
 """What devices have, by architecture: a frozen table."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-
-@dataclass(frozen=True)
-class DeviceLimits:
-    """Limits of one launch on one CUDA architecture, from the CUDA programming guide.
-
-    :ivar threads: threads in a block; *block*: threads along x, y, z.
-    :ivar grid: blocks along x, y, z.
-    :ivar shared_bytes: shared memory of a block that a launch can ask for; *static_shared_bytes*: without asking.
-    """
-
-    arch: str
-    shared_bytes: int
-    static_shared_bytes: int = 48 * 1024
-    threads: int = 1024
-    block: tuple[int, int, int] = (1024, 1024, 64)
-    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
-
+_KIB = 1024
 
 #: Threads of a warp, on every architecture.
 WARP = 32
 
-_KIB = 1024
 
-#: Shared memory of a block by architecture.
-DEVICE_LIMITS = {limits.arch: limits for limits in (
-    DeviceLimits("sm_70", 96 * _KIB), DeviceLimits("sm_75", 64 * _KIB), DeviceLimits("sm_80", 163 * _KIB),
-    DeviceLimits("sm_86", 99 * _KIB), DeviceLimits("sm_87", 163 * _KIB), DeviceLimits("sm_89", 99 * _KIB),
-    DeviceLimits("sm_90", 227 * _KIB), DeviceLimits("sm_90a", 227 * _KIB), DeviceLimits("sm_100", 227 * _KIB),
-    DeviceLimits("sm_103", 227 * _KIB), DeviceLimits("sm_120", 99 * _KIB))}
+@dataclass(frozen=True)
+class DeviceLimits:
+    """Limits of one launch and of one multiprocessor on one CUDA architecture, from the CUDA programming guide.
+
+    :ivar shared_bytes: shared memory of a block that a launch can ask for; *static_shared_bytes*: without asking.
+    :ivar resident_threads: threads on one multiprocessor at a time.
+    :ivar resident_blocks: blocks on one multiprocessor at a time.
+    :ivar resident_shared_bytes: shared memory of one multiprocessor.
+    :ivar reserved_shared_bytes: what the system takes of it for each block.
+    :ivar shared_unit: shared memory is given to blocks in multiples of this many bytes.
+    :ivar registers: 32-bit registers of one multiprocessor, and of a block; *thread_registers*: of a thread.
+    :ivar register_unit: registers are given to warps in multiples of this many.
+    :ivar partitions: each holds its share of the registers, and every warp lives in one.
+    :ivar threads: threads in a block; *block*: threads along x, y, z.
+    :ivar grid: blocks along x, y, z.
+    """
+
+    arch: str
+    shared_bytes: int
+    resident_threads: int
+    resident_blocks: int
+    resident_shared_bytes: int
+    reserved_shared_bytes: int = _KIB
+    shared_unit: int = 128
+    registers: int = 64 * _KIB
+    thread_registers: int = 255
+    register_unit: int = 256
+    partitions: int = 4
+    static_shared_bytes: int = 48 * _KIB
+    threads: int = 1024
+    block: tuple[int, int, int] = (1024, 1024, 64)
+    grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+
+    def warps(self, threads: int) -> int:
+        """The warps of a block of *threads*."""
+        return -(-threads // WARP)
+
+    def allocated_shared_bytes(self, size: int) -> int:
+        """What a block with *size* bytes of shared memory takes of its multiprocessor."""
+        return -(-(size + self.reserved_shared_bytes) // self.shared_unit) * self.shared_unit
+
+
+def _limits(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
+    """An architecture from sm_80 on; all of the shared memory but the reserve of one block is a block's to have."""
+    return DeviceLimits(arch, (shared - 1)*_KIB, threads, blocks, shared*_KIB)
+
+
+def _older(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
+    """An architecture that reserves no shared memory."""
+    return DeviceLimits(arch, shared*_KIB, threads, blocks, shared*_KIB, reserved_shared_bytes=0, shared_unit=256)
+
+
+_PLAIN = (
+    _older("sm_70", 96, 2048, 32), _older("sm_75", 64, 1024, 16), _limits("sm_80", 164, 2048, 32),
+    _limits("sm_86", 100, 1536, 16), _limits("sm_87", 164, 1536, 16), _limits("sm_88", 100, 1536, 16),
+    _limits("sm_89", 100, 1536, 24), _limits("sm_90", 228, 2048, 32), _limits("sm_100", 228, 2048, 32),
+    _limits("sm_103", 228, 2048, 32), _limits("sm_110", 228, 1536, 24), _limits("sm_120", 100, 1536, 24),
+    _limits("sm_121", 100, 1536, 24))
+
+#: What may stand behind an architecture: ``a``, its own instructions too; ``f``, those of its family.
+_SUFFIXES = {"sm_90": "a", **dict.fromkeys(("sm_100", "sm_103", "sm_110", "sm_120", "sm_121"), "af")}
+
+#: The limits by architecture.
+DEVICE_LIMITS = {limits.arch: limits for plain in _PLAIN for limits in (
+    plain, *(replace(plain, arch=plain.arch + suffix) for suffix in _SUFFIXES.get(plain.arch, "")))}

@@ -3,6 +3,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from loopkit.errors import PreconditionError
+
 
 @dataclass(frozen=True)
 class Options:
@@ -11,8 +13,17 @@ class Options:
     :ivar full_tiles: emit a version without guards beside the generic one where whole tiles exist.
     :ivar annotate: put statement ids and the dependence that each barrier serves into comments.
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
+    :ivar min_blocks: how many blocks shall fit on a multiprocessor at once; the CUDA compiler keeps registers
+        below what that leaves (``__launch_bounds__``). 0 leaves it to the compiler.
     """
 
     full_tiles: bool = True
     annotate: bool = True
     textual_unroll: bool = False
+    min_blocks: int = 0
+
+    def __post_init__(self) -> None:
+        """:raises PreconditionError: a number of blocks that cannot be."""
+        if self.min_blocks < 0:
+            raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks}.", subject="min_blocks",
+                                    hint="give the number of blocks that shall fit, or 0 for no wish")

@@ -11,8 +11,8 @@ from loopkit.expr.nodes import REDUCTIONS
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
-#: Axes of the grid and the block, and loops, as the code that is generated calls them.
-_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+")
+#: Axes of the grid and the block, loops, and dynamic shared memory, as the code that is generated calls them.
+_GENERATED = re.compile(r"[gl][0-2]_|[gl]__[0-2]|_loop\d+|shared_memory_")
 
 _C = """
 auto break case char const continue default do double else enum extern float for goto if inline int long
@@ -47,7 +47,7 @@ def fault(name: str) -> str | None:
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
         return "begins with underscores as only the compiler's own names may"
     if _GENERATED.fullmatch(name):
-        return "is what the generated code calls an axis or a loop of its own"
+        return "is what the generated code calls an axis, a loop or memory of its own"
     if name in FUNCTIONS or name in REDUCTIONS:
         return "is a function of the kernel language"
     if name in DTYPE_NAMES:

@@ -8,7 +8,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from pathlib import Path
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.processes import run_quietly
+from loopkit.runtime.rejection import rejected
 
 #: Contraction to fused multiply-adds is off so that one expression gives one result whatever the tiling:
 #: "bit for bit" comparisons between variants of a kernel mean something. Signed integers wrap around, as
@@ -24,7 +25,6 @@ from loopkit.runtime.cache import DiskCache
 BASE_FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv",
               "-fno-math-errno")
 _LIBRARIES = ("-lm",)
-_TIMEOUT = 300
 
 _PROBE = """\
 #include <math.h>
@@ -76,7 +76,7 @@ class HostCompiler:
         with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
             text, result = Path(place, "kernel.c"), Path(place, "kernel.so")
             text.write_text(source)
-            done = _run([*self.command, *self.flags, "-o", str(result), str(text), *_LIBRARIES])
+            done = run_quietly([*self.command, *self.flags, "-o", str(result), str(text), *_LIBRARIES])
             if done.returncode != 0 or not result.exists():
                 raise _rejected(self, kernel, source, done.stderr.replace(str(text), "kernel.c"))
             return result.read_bytes()
@@ -128,7 +128,7 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None) -> HostCompiler | 
     if executable is None:
         return None
     command = (executable, *command[1:])
-    said = _run([*command, "--version"])
+    said = run_quietly([*command, "--version"])
     if said.returncode != 0:
         return None
     version = (said.stdout.splitlines() or [""])[0].strip()
@@ -151,17 +151,8 @@ def _works(compiler: HostCompiler) -> bool:
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         source, program = Path(place, "probe.c"), Path(place, "probe")
         source.write_text(_PROBE)
-        built = _run([*compiler.command, *flags, "-o", str(program), str(source), *_LIBRARIES])
-        return built.returncode == 0 and _run([str(program)]).returncode == 0
-
-
-def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Run *command*; not being able to is a failure like any other. Messages come in English."""
-    try:
-        return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_TIMEOUT, check=False,
-                              stdin=subprocess.DEVNULL, env={**os.environ, "LC_ALL": "C"})
-    except (OSError, subprocess.TimeoutExpired) as err:
-        return subprocess.CompletedProcess(command, 127, "", str(err))
+        built = run_quietly([*compiler.command, *flags, "-o", str(program), str(source), *_LIBRARIES])
+        return built.returncode == 0 and run_quietly([str(program)]).returncode == 0
 
 
 @lru_cache(maxsize=1)
@@ -182,18 +173,6 @@ def _hash(*parts: str) -> str:
 
 def _rejected(compiler: HostCompiler, kernel: str, source: str, log: str) -> CompilerError:
     found = re.search(r"kernel\.c:(\d+):(?:\d+:)? (?:fatal )?error", log)
-    said = log.strip().splitlines()[:40]
-    where = ""
-    if found is not None:
-        where = f" at line {found[1]}"
-        said = [*_neighbours(source, int(found[1])), "", *said]
-    return CompilerError(f"The C compiler ({compiler.version or compiler.command[0]}) rejects the code of kernel "
-                         f"'{kernel}'{where}.", log="\n".join(said),
-                         hint="generate_code(knl, target='c') shows the whole text")
-
-
-def _neighbours(source: str, number: int) -> list[str]:
-    """The line *number* of *source* with two lines on either side."""
-    lines = source.splitlines()
-    first, last = max(number - 3, 0), min(number + 2, len(lines))
-    return [f"{'>' if i + 1 == number else ' '} {i + 1:4} | {lines[i]}" for i in range(first, last)]
+    line = None if found is None else int(found[1])
+    return rejected(f"The C compiler ({compiler.version or compiler.command[0]})", kernel, source, log, line,
+                    hint="generate_code(knl, target='c') shows the whole text")

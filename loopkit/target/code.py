@@ -48,7 +48,8 @@ class Launch:
     :ivar grid: blocks along x, y, z, in the kernel's parameters; ``(1, 1, 1)`` unmapped. A conditional extent says
         of the whole grid when it has blocks.
     :ivar block: threads along x, y, z.
-    :ivar shared_bytes: shared memory of a block, in bytes.
+    :ivar shared_bytes: shared memory of a block, in bytes; *dynamic_shared_bytes* of them are what the launch must
+        ask for, and the function be allowed.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Launch:
     grid: tuple[Expression, Expression, Expression] = (1, 1, 1)
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
+    dynamic_shared_bytes: int = 0
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:

@@ -1,17 +1,15 @@
 """The CUDA target: one ``__global__`` function a launch."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from math import prod
 
 import numpy as np
 
-from loopkit.ast.nodes import Array, Function, Sync
+from loopkit.ast.nodes import Function, Sync
 from loopkit.ast.signs import Signs
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.expr.c import Dialect
-from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.devices import DEVICE_LIMITS, WARP, DeviceLimits
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
@@ -21,29 +19,75 @@ from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
 from loopkit.target.host_text import host_text
+from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.signature import Signature, head_lines, signature
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
 
 
+#: The dialects of C++ that generated text can be compiled as.
+STANDARDS = ("c++11", "c++14", "c++17", "c++20")
+
+#: Fewer than the least is what ptxas makes of any smaller number.
+_FEWEST_REGISTERS = 16
+
+
 @dataclass(frozen=True)
 class CudaTarget:
-    """CUDA C++ for one architecture.
+    """CUDA C++ for one architecture, and how it is compiled.
 
-    :ivar arch: ``"sm_80"``, ``"sm_90"``, ...; its limits are checked when code is generated.
+    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated.
+    :ivar std: the dialect of C++: ``"c++11"``, ``"c++14"``, ``"c++17"`` or ``"c++20"``.
+    :ivar fast_math: trade accuracy for speed in divisions, square roots and functions, and flush subnormal numbers
+        to zero (``--use_fast_math``).
+    :ivar line_info: keep the lines of the text in the compiled code, for profilers (``-lineinfo``).
+    :ivar max_registers: at most so many registers a thread, from 16 to 255; the rest is spilled.
+    :ivar options: more options for the compiler, passed to it as they are: ``("-fmad=false",)``.
+
+    >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
+    166912
     """
 
     arch: str = "sm_90"
+    std: str = "c++17"
+    fast_math: bool = False
+    line_info: bool = False
+    max_registers: int | None = None
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """:raises PreconditionError: a value that the target cannot have."""
+        _require_known("CUDA architecture", self.arch, DEVICE_LIMITS)
+        _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
+        for name in ("fast_math", "line_info"):
+            if not isinstance(getattr(self, name), bool):
+                raise PreconditionError(f"'{name}' of a CudaTarget cannot be {getattr(self, name)!r}.", subject=name,
+                                        hint="give True or False")
+        most = self.limits.thread_registers
+        if self.max_registers is not None and not (
+                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most):
+            raise PreconditionError(f"'max_registers' of a CudaTarget cannot be {self.max_registers!r}.",
+                                    subject="max_registers",
+                                    hint=f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
+            raise PreconditionError(f"'options' of a CudaTarget cannot be {self.options!r}.", subject="options",
+                                    hint="give a tuple of strings, one an option: options=('-fmad=false',)")
+
+    @property
+    def name(self) -> str:
+        return "cuda"
 
     @property
     def limits(self) -> DeviceLimits:
-        """:raises PreconditionError: the architecture is not in the table."""
-        try:
-            return DEVICE_LIMITS[self.arch]
-        except KeyError:
-            raise PreconditionError(f"'{self.arch}' is no known CUDA architecture.", subject=self.arch,
-                                    hint=f"known are {', '.join(DEVICE_LIMITS)}") from None
+        """What the architecture has."""
+        return DEVICE_LIMITS[self.arch]
+
+
+def _require_known(what: str, value: object, known: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise PreconditionError(f"{value!r} is no known {what}.", subject=str(value),
+                                hint=f"known are {', '.join(known)}")
 
 
 def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> GeneratedCode:
@@ -53,19 +97,17 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> Generated
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, layout)
-        _require_within(launch, function, target.limits)
-        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
-        launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, _shared_bytes(function)))
+        shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
+        _require_within(lowered, launch, shared, target.limits)
+        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used)])))
+        launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
+                                   shared.dynamic_bytes))
     preamble = CUDA.preamble(used)
     parts = [*([preamble.rstrip()] if preamble else []), *functions]
     return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host_text(lowered, launches), layout)
 
 
-def _shared_bytes(function: Function) -> int:
-    return sum(prod(a.shape) * a.dtype.itemsize for a in function.arrays if a.shared)
-
-
-def _require_within(launch: Launch, function: Function, limits: DeviceLimits) -> None:
+def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
     where = f"'{launch.name}' on {limits.arch}"
     if launch.threads > limits.threads:
         raise LimitError("threads per block", limits.threads, launch.threads, where=where,
@@ -73,22 +115,36 @@ def _require_within(launch: Launch, function: Function, limits: DeviceLimits) ->
     for axis, own, most in zip("xyz", launch.block, limits.block, strict=True):
         if own > most:
             raise LimitError(f"threads along {axis}", most, own, where=where, hint="use another l.* axis")
-    shared = _shared_bytes(function)
-    if shared > limits.static_shared_bytes:
-        raise LimitError("bytes of static shared memory per block", limits.static_shared_bytes, shared, where=where,
+    if shared.total > limits.shared_bytes:
+        raise LimitError("bytes of shared memory per block", limits.shared_bytes, shared.total, where=where,
                          hint="use smaller tiles")
     for axis, own_extent, most in zip("xyz", launch.grid, limits.grid, strict=True):
         if isinstance(own_extent, int) and own_extent > most:
             raise LimitError(f"blocks along {axis}", most, own_extent, where=where, hint="use g.0 for this iname")
+    _require_room(lowered.kernel.options.min_blocks, launch, shared, limits)
+
+
+def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
+    """So many blocks fit on a multiprocessor, as far as their registers let them."""
+    for what, most, wanted in (
+            ("blocks per multiprocessor", limits.resident_blocks, blocks),
+            ("threads per multiprocessor", limits.resident_threads, blocks * limits.warps(launch.threads) * WARP),
+            ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
+             blocks * limits.allocated_shared_bytes(shared.total))):
+        if wanted > most:
+            raise LimitError(what, most, wanted, where=f"'{launch.name}' on {limits.arch} with min_blocks={blocks}",
+                             hint="set_options(knl, min_blocks=...) with less, or use smaller blocks")
 
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
-                    used: set[str]) -> Iterator[str]:
+                    shared: SharedMemory, used: set[str]) -> Iterator[str]:
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync), index_types(lowered.kernel, index), used)
-    yield f'extern "C" __global__ void __launch_bounds__({launch.threads})'
+    blocks = lowered.kernel.options.min_blocks
+    bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
+    yield f'extern "C" __global__ void __launch_bounds__({bounds})'
     yield from head_lines(launch.name, own.parameters, CUDA)
     yield "{"
     signs = outer_signs()
@@ -96,7 +152,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     for x, value in launch.coordinates.items():
         body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
         signs = signs.defining(x, value)
-    body += [f"{'__shared__ ' if a.shared else ''}{array_declaration(a, CUDA)};" for a in function.arrays]
+    body += shared.declarations(function.arrays, CUDA)
     if body:
         body.append("")
     body += list(emitter.lines(function.body, signs))
@@ -107,11 +163,6 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
 def outer_signs() -> Signs:
     """Hardware axes count from 0, and so does everything that is known to."""
     return Signs(dict.fromkeys((*GRID, *BLOCK), 0))
-
-
-def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
-    """``float acc[4][4]``."""
-    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{''.join(f'[{e}]' for e in array.shape)}"
 
 
 def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:

@@ -20,9 +20,10 @@ from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.code import GeneratedCode, Layout, split_condition
 from loopkit.target.code import Launch as CodeLaunch
-from loopkit.target.cuda import array_declaration, outer_signs
+from loopkit.target.cuda import outer_signs
 from loopkit.target.dialects import C
 from loopkit.target.emit import Emitter, indented, wrapped
+from loopkit.target.shared import array_declaration
 from loopkit.target.signature import Signature, head_lines, signature
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}

@@ -27,8 +27,12 @@ def host_text(lowered: Lowered, launches: Sequence[Launch]) -> str:
         body += [f"{CUDA.type_name(x.dtype)} *{x.name};", f"cudaMalloc(&{x.name}, {count});"]
     for launch in launches:
         condition, grid = split_condition(launch.grid)
-        call = (f"{launch.name}<<<dim3({', '.join(map(printer.text, grid))}), "
-                f"dim3({', '.join(map(str, launch.block))})>>>({', '.join(x.name for x in launch.parameters)});")
+        shape = [f"dim3({', '.join(map(printer.text, grid))})", f"dim3({', '.join(map(str, launch.block))})"]
+        if launch.dynamic_shared_bytes:
+            size = str(launch.dynamic_shared_bytes)
+            shape.append(size)
+            body.append(f"cudaFuncSetAttribute({launch.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, {size});")
+        call = f"{launch.name}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
         some = [condition] if condition is not None else [
             p.Comparison(e, ">", 0) for e in grid if not isinstance(e, int)]
         if some:                            # a launch of no blocks is an error

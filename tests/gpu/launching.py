@@ -38,6 +38,8 @@ def run_on_gpu(cupy: Any, knl: lk.LoopKernel, arguments: dict[str, Any]) -> dict
     for launch in code.kernels:
         grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
         if min(grid) > 0:
-            module.get_function(launch.name)(grid, launch.block, tuple(map(value, launch.parameters)))
+            function = module.get_function(launch.name)
+            function.max_dynamic_shared_size_bytes = launch.dynamic_shared_bytes
+            function(grid, launch.block, tuple(map(value, launch.parameters)), shared_mem=launch.dynamic_shared_bytes)
     cupy.cuda.Device().synchronize()
     return {name: cupy.asnumpy(device[name]) for name in device if name in knl.written_names}

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -291,3 +292,117 @@ def test_numbers_keep_their_value() -> None:
 def test_double_precision_has_no_f() -> None:
     knl = make("{[i]: 0<=i<n}", "y[i] = sqrt(x[i]) + 0.1", x=np.float64)
     assert lines_with(knl, "y[i]") == ["y[i] = sqrt(x[i]) + 0.1;"]
+
+
+# {{{ dynamic shared memory
+
+def three_shared(length: int) -> lk.LoopKernel:
+    """A block that keeps a row of floats, a number and a row of doubles in shared memory."""
+    knl = lk.make_kernel(f"{{[b,i,j]: 0<=b<n and 0<=i,j<{length}}}", f"""
+        for b
+            scale = x[b,0]
+            for i
+                t[i] = x[b,i]
+                u[i] = w[b,i]
+            end
+            for j
+                y[b,j] = scale*t[{length - 1}-j] + u[{length - 1}-j]
+            end
+        end
+        """, [lk.GlobalArg("x", F32), lk.GlobalArg("w", np.float64), lk.GlobalArg("y", np.float64),
+              lk.TemporaryVariable("t", F32, address_space=lk.AddressSpace.LOCAL),
+              lk.TemporaryVariable("scale", F32, address_space=lk.AddressSpace.LOCAL),
+              lk.TemporaryVariable("u", np.float64, address_space=lk.AddressSpace.LOCAL), "..."])
+    knl = lk.split_iname(lk.tag_inames(knl, "b:g.0"), "i", 128, inner_tag="l.0")
+    return lk.split_iname(knl, "j", 128, inner_tag="l.0")
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_more_shared_memory_than_a_function_can_declare(arch: str) -> None:
+    code = lk.generate_code(three_shared(4097), target=lk.CudaTarget(arch))
+    launch, = code.kernels
+    assert launch.shared_bytes == launch.dynamic_shared_bytes == 16 + 16400 + 32776
+    assert [line.strip() for line in code.source.splitlines() if "shared_memory_" in line] == [
+        "extern __shared__ __align__(16) unsigned char shared_memory_[];",
+        "float &scale = *reinterpret_cast<float *>(shared_memory_);",
+        "float (&t)[4097] = *reinterpret_cast<float (*)[4097]>(shared_memory_ + 16);",
+        "double (&u)[4097] = *reinterpret_cast<double (*)[4097]>(shared_memory_ + 16416);"]
+    assert compile_cuda(code.source, arch).shared == 0
+    assert "kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 49192);" in code.host
+    assert ", dim3(128, 1, 1), 49192>>>(" in code.host
+
+
+def test_as_much_as_a_function_can_declare_is_declared() -> None:
+    code = lk.generate_code(three_shared(4094))
+    assert (code.kernels[0].shared_bytes, code.kernels[0].dynamic_shared_bytes) == (12*4094 + 4, 0)
+    assert "__shared__ float t[4094];" in code.source
+    assert "cudaFuncSetAttribute" not in code.host
+    assert compile_cuda(code.source).shared >= 12*4094 + 4
+
+
+def test_the_host_needs_no_dynamic_memory() -> None:
+    x, w = (np.arange(8194, dtype=F32) % 7).reshape(2, -1), np.ones((2, 4097))
+    y = lk.compile(three_shared(4097), "c")(x=x, w=w).y
+    np.testing.assert_array_equal(y, x[:, :1].astype(np.float64)*x[:, ::-1] + 1)
+
+
+def test_nothing_else_is_called_like_the_memory() -> None:
+    with pytest.raises(lk.ParseError, match="'shared_memory_' is what the generated code calls"):
+        lk.make_kernel("{[i]: 0<=i<n}", "y[i] = shared_memory_[i]")
+
+# }}}
+
+
+# {{{ how it is compiled
+
+@pytest.mark.parametrize(("changes", "message", "hint"), [
+    ({"arch": "sm_13"}, "'sm_13' is no known CUDA architecture", "sm_121f"),
+    ({"arch": 90}, "90 is no known CUDA architecture", "sm_90"),
+    ({"std": "c++98"}, "'c\\+\\+98' is no known dialect", "c++17"),
+    ({"fast_math": 1}, "'fast_math' of a CudaTarget cannot be 1", "True or False"),
+    ({"line_info": "yes"}, "'line_info' of a CudaTarget cannot be 'yes'", "True or False"),
+    ({"max_registers": 8}, "'max_registers' of a CudaTarget cannot be 8", "from 16 to 255"),
+    ({"max_registers": 256}, "cannot be 256", "from 16 to 255"),
+    ({"max_registers": 32.0}, "cannot be 32.0", "from 16 to 255"),
+    ({"max_registers": True}, "cannot be True", "from 16 to 255"),
+    ({"options": "-G"}, "'options' of a CudaTarget cannot be '-G'", "a tuple of strings"),
+    ({"options": ["-G"]}, "cannot be \\['-G'\\]", "a tuple of strings"),
+    ({"options": ("-G", 3)}, "cannot be \\('-G', 3\\)", "a tuple of strings"),
+])
+def test_a_target_that_cannot_be(changes: dict[str, Any], message: str, hint: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=message) as caught:
+        lk.CudaTarget(**changes)
+    assert caught.value.hint is not None
+    assert hint in caught.value.hint
+
+
+def test_targets_are_values() -> None:
+    one, same = (lk.CudaTarget("sm_90a", options=("-G",), max_registers=32) for _ in range(2))
+    assert one == same
+    assert len({one, same, lk.CudaTarget("sm_90a")}) == 2
+    assert one.name == "cuda"
+    assert one.limits.arch == "sm_90a"
+
+
+def test_a_number_of_blocks_that_shall_fit() -> None:
+    knl = lk.set_options(swapped(1024), min_blocks=2)
+    source = lk.generate_code(knl).source
+    assert "__launch_bounds__(128, 2)" in source
+    assert compile_cuda(source).spills == 0
+
+
+@pytest.mark.parametrize(("length", "blocks", "what", "limit", "required"), [
+    (64, 33, "blocks per multiprocessor", 32, 33), (128, 20, "threads per multiprocessor", 2048, 2560),
+    (6144, 5, "bytes of shared memory per multiprocessor", 233472, 5*50176)])
+def test_more_blocks_than_fit(length: int, blocks: int, what: str, limit: int, required: int) -> None:
+    with pytest.raises(lk.LimitError, match=f"min_blocks={blocks}") as caught:
+        lk.generate_code(lk.set_options(swapped(length), min_blocks=blocks))
+    assert (caught.value.what, caught.value.limit, caught.value.required) == (what, limit, required)
+
+
+@pytest.mark.parametrize("blocks", [-1, True, 1.0, None])
+def test_a_number_of_blocks_that_cannot_be(blocks: object) -> None:
+    with pytest.raises(lk.PreconditionError, match=f"The option 'min_blocks' cannot be {blocks}"):
+        lk.set_options(swapped(64), min_blocks=blocks)
+
+# }}}

@@ -1,0 +1,112 @@
+"""CUDA C++ to machine code: the compilers that there are, and what they made kept in memory and on the disk."""
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict, fields
+from typing import Protocol
+
+from loopkit.errors import CompilerError
+from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.cuda.binary import Binary, PtxasUsage
+from loopkit.runtime.cuda.command import compile_options
+from loopkit.runtime.cuda.disassembler import disassembly
+from loopkit.runtime.cuda.nvcc import find_nvcc
+from loopkit.runtime.cuda.nvrtc import find_nvrtc
+from loopkit.runtime.library import dump, version
+from loopkit.target.cuda import CudaTarget
+
+__all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "binary_key", "disassembly",
+           "find_cuda_compiler", "load_binary"]
+
+_SUFFIX = ".cubin"
+_binaries: dict[str, Binary] = {}
+
+
+class CudaCompiler(Protocol):
+    """What compiles CUDA C++; several threads may use one at once."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def version(self) -> str: ...
+
+    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
+        """Machine code of *source*.
+
+        :arg kernel: the kernel's name, for the message.
+        :raises CompilerError: the compiler refuses the text.
+        """
+
+    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
+        """The text that the machine code is made from; it raises what :meth:`cubin` does."""
+
+
+def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
+    """Every compiler for CUDA that there is, the one to take first."""
+    return tuple(c for c in (find_nvrtc(), find_nvcc()) if c is not None)
+
+
+def find_cuda_compiler() -> CudaCompiler:
+    """NVRTC, else nvcc.
+
+    :raises CompilerError: there is neither.
+    """
+    found = find_nvrtc() or find_nvcc()
+    if found is None:
+        raise CompilerError("No compiler for CUDA was found: NVRTC cannot be loaded, and there is no nvcc.",
+                            hint="pip install 'loopkit[cuda]' brings NVRTC; nvcc of the CUDA toolkit is taken from "
+                                 "the path or from $CUDA_HOME")
+    return found
+
+
+def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
+                compiler: CudaCompiler | None = None) -> Binary:
+    """The machine code of *source*: from this process, from the disk, or made now.
+
+    :arg kernel: the kernel's name, for messages.
+    :arg compiler: the one to take; else the one that is found.
+    :raises CompilerError: there is no compiler, or it refuses *source*.
+    """
+    compiler = find_cuda_compiler() if compiler is None else compiler
+    key = binary_key(source, target, compiler)
+    known = _binaries.get(key)
+    if known is not None:
+        return known
+    dump(source, kernel, ".cu")
+    binary = _stored(cache, key)
+    if binary is None:
+        binary = compiler.cubin(source, kernel, target)
+        cache.put(key, binary.cubin, {
+            "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
+            "options": compile_options(target), "log": binary.log,
+            "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    return _binaries.setdefault(key, binary)
+
+
+def binary_key(source: str, target: CudaTarget, compiler: CudaCompiler) -> str:
+    """The key of a binary: everything that its bytes depend on."""
+    parts = (source, *compile_options(target), compiler.name, compiler.version, version())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _stored(cache: DiskCache, key: str) -> Binary | None:
+    """The binary that *cache* has for *key*, if all of it is sound."""
+    entry = cache.lookup(key, _SUFFIX)
+    if entry is None:
+        return None
+    log, resources = entry.facts.get("log"), _usages(entry.facts.get("resources"))
+    return Binary(entry.content, log, resources) if isinstance(log, str) and resources else None
+
+
+def _usages(stored: object) -> Mapping[str, PtxasUsage] | None:
+    """What a record says of the functions, if it is what :func:`load_binary` writes."""
+    names = {f.name for f in fields(PtxasUsage)}
+    if not isinstance(stored, dict):
+        return None
+    for usage in stored.values():
+        if not isinstance(usage, dict) or usage.keys() != names or not all(
+                type(number) is int and number >= 0 for number in usage.values()):
+            return None
+    return {name: PtxasUsage(**usage) for name, usage in stored.items()}

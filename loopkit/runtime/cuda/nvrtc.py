@@ -1,0 +1,109 @@
+"""NVRTC, the CUDA compiler that is a library: no toolkit, no GPU, and a few hundredths of a second.
+
+It is called through ``cuda.bindings``, on which ``cuda.core`` is built: that takes any option, where the options of
+``cuda.core`` are a fixed list, and loads in a quarter of the time.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from loopkit.errors import CompilerError
+from loopkit.runtime.cuda.binary import Binary, parse_ptxas_log
+from loopkit.runtime.cuda.command import FILE_NAME, compile_options, refused
+from loopkit.target.cuda import CudaTarget
+
+_HEADER = re.compile(r"^\s*#\s*include\s*<cuda_", re.MULTILINE)
+_RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
+
+
+@dataclass(frozen=True)
+class Nvrtc:
+    """The NVRTC that ``cuda.bindings`` finds.
+
+    :ivar version: with its last part, which is in the texts it makes.
+    :ivar supported: the architectures that it knows, without those of one chip only (``sm_90a``).
+    """
+
+    version: str
+    supported: tuple[str, ...]
+    name: str = "NVRTC"
+
+    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
+        """Machine code; :raises CompilerError: NVRTC refuses *source*."""
+        content, log = self._compiled(source, kernel, target, compile_options(target), "CUBIN")
+        return Binary(content, log, parse_ptxas_log(log))
+
+    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
+        """PTX; :raises CompilerError: NVRTC refuses *source*."""
+        architecture = f"-arch={target.arch.replace('sm_', 'compute_')}"        # for which ptxas is not run
+        content, _ = self._compiled(source, kernel, target, [architecture, *compile_options(target)[1:]], "PTX")
+        return _decoded(content)
+
+    def _compiled(self, source: str, kernel: str, target: CudaTarget, options: Sequence[str], form: str
+                  ) -> tuple[bytes, str]:
+        content, log = _compile(source, [*options, *_include_options(source)], form)
+        if content is None:
+            raise refused(f"{self.name} {self.version}", kernel, source, log, target, self.supported)
+        return content, log
+
+
+@cache
+def find_nvrtc() -> Nvrtc | None:
+    """NVRTC, if it can be loaded; a library once loaded stays."""
+    try:
+        from cuda.bindings import nvrtc
+    except ImportError:
+        return None
+    try:
+        _, major, minor = nvrtc.nvrtcVersion()
+        numbers = _checked(nvrtc.nvrtcGetSupportedArchs())
+    except (RuntimeError, OSError):             # the library is not there, or too old to say
+        return None
+    # only the text that it makes says which build it is, and another build may compile otherwise
+    text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
+    release = _RELEASE.search(_decoded(text or b""))
+    return Nvrtc(release[1] if release else f"{major}.{minor}", tuple(f"sm_{n}" for n in numbers))
+
+
+def _include_options(source: str) -> tuple[str, ...]:
+    """Where the headers of CUDA lie that *source* includes; NVRTC looks for them nowhere else."""
+    if _HEADER.search(source) is None:
+        return ()
+    return ()                                   # -I of each directory; no text that is generated includes any yet
+
+
+def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | None, str]:
+    """The *form* (``"CUBIN"``, ``"PTX"``) of *source*, ``None`` if it is refused, and the log."""
+    from cuda.bindings import nvrtc
+    program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), FILE_NAME.encode(), 0, [], []))
+    try:
+        status, = nvrtc.nvrtcCompileProgram(program, len(options), [o.encode() for o in options])
+        log = _decoded(_read(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program))
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            return None, log.strip() or status.name
+        return _read(getattr(nvrtc, f"nvrtcGet{form}Size"), getattr(nvrtc, f"nvrtcGet{form}"), program), log
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _read(size: Any, content: Any, program: object) -> bytes:
+    """What *program* has: *size* says how much room it needs, *content* puts it there."""
+    room = bytes(_checked(size(program)))       # new, so that it may be written into
+    _checked(content(program, room))
+    return room
+
+
+def _checked(result: tuple[Any, ...]) -> Any:
+    """The value behind the status of *result*; :raises CompilerError: the status is a failure."""
+    status, *values = result
+    if status.value:
+        raise CompilerError(f"NVRTC fails: {status.name}.")
+    return values[0] if values else None
+
+
+def _decoded(content: bytes) -> str:
+    return content.rstrip(b"\0").decode(errors="replace")

@@ -1,0 +1,155 @@
+"""What kernels take of a multiprocessor, and how many of its threads that leaves: no GPU is asked."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+
+from loopkit.errors import CompilerError
+from loopkit.kernel.devices import WARP, DeviceLimits
+from loopkit.runtime.cuda.binary import Binary
+from loopkit.target.code import Launch
+from loopkit.target.cuda import CudaTarget
+
+
+@dataclass(frozen=True)
+class Residency:
+    """How many blocks run on one multiprocessor at a time.
+
+    :ivar blocks: that many; 0 where one is already too much.
+    :ivar limited_by: of what there is no more: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
+    """
+
+    blocks: int
+    limited_by: str
+
+
+@dataclass(frozen=True)
+class KernelResources:
+    """What one kernel takes on one architecture.
+
+    :ivar threads: threads of a block.
+    :ivar registers: 32-bit registers a thread.
+    :ivar spill_stores: bytes that a thread stores because registers are too few; *spill_loads*: that it loads back.
+    :ivar stack: bytes of a thread's stack, where arrays lie that did not fit registers.
+    :ivar static_shared: bytes of shared memory that the function declares; *dynamic_shared*: that the launch asks for.
+    :ivar blocks_per_multiprocessor: blocks that run on one multiprocessor at a time.
+    :ivar occupancy: the threads of these blocks, in warps, as a part of those that a multiprocessor can hold (0 to 1).
+    :ivar limited_by: what there is no more of: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
+    """
+
+    name: str
+    arch: str
+    threads: int
+    registers: int
+    spill_stores: int
+    spill_loads: int
+    stack: int
+    static_shared: int
+    dynamic_shared: int
+    blocks_per_multiprocessor: int
+    occupancy: float
+    limited_by: str
+
+
+class Resources(Mapping[str, KernelResources]):
+    """The resources of the kernels of one program, by name and in the order of their launches; prints as a table."""
+
+    def __init__(self, kernels: Iterable[KernelResources]) -> None:
+        self._kernels = {kernel.name: kernel for kernel in kernels}
+
+    def __getitem__(self, name: str) -> KernelResources:
+        return self._kernels[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._kernels)
+
+    def __len__(self) -> int:
+        return len(self._kernels)
+
+    def __eq__(self, other: object) -> bool:
+        return self._kernels == other._kernels if isinstance(other, Resources) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(tuple(self._kernels.values()))
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def __str__(self) -> str:
+        return "\n".join(_table([_HEAD, *(_row(kernel) for kernel in self.values())]))
+
+
+def kernel_resources(launches: Iterable[Launch], binary: Binary, target: CudaTarget) -> Resources:
+    """The resources of *launches*, whose functions are in *binary*.
+
+    :raises CompilerError: the compiler did not say what a function takes.
+    """
+    return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
+
+
+def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -> Residency:
+    """The blocks that fit on a multiprocessor, by NVIDIA's rules.
+
+    Warps get registers in units, from the part of the register file in which they live; a block gets shared memory
+    in units, and the system's own share with it. That a multiprocessor gives as much as it can to shared memory
+    instead of to its cache is assumed.
+
+    :arg threads: of a block.
+    :arg registers: of a thread.
+    :arg shared: bytes of shared memory of a block, declared and dynamic.
+    """
+    warps = limits.warps(threads)
+    by_registers = _by_registers(limits, warps, registers)
+    allocated = limits.allocated_shared_bytes(shared)
+    by_shared = limits.resident_shared_bytes // allocated if allocated else limits.resident_blocks
+    if shared > limits.shared_bytes:
+        by_shared = 0
+    # the first of equals is named: what a user can change stands last
+    found = {"threads": limits.resident_threads // WARP // warps if threads <= limits.threads else 0,
+             "blocks": limits.resident_blocks, "registers": by_registers, "shared memory": by_shared}
+    limited_by = min(found, key=lambda what: found[what])
+    return Residency(found[limited_by], limited_by)
+
+
+def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
+    if registers > limits.thread_registers:
+        return 0
+    unit = limits.register_unit
+    per_warp = -(-max(registers, 1) * WARP // unit) * unit
+    # a launch is checked as if the block had as many warps in each partition
+    if -(-warps // limits.partitions) * limits.partitions * per_warp > limits.registers:
+        return 0
+    return limits.registers // limits.partitions // per_warp * limits.partitions // warps
+
+
+def _of_launch(launch: Launch, binary: Binary, limits: DeviceLimits) -> KernelResources:
+    usage = binary.resources.get(launch.name)
+    if usage is None:
+        raise CompilerError(f"The compiler did not say what kernel '{launch.name}' takes.", log=binary.log)
+    threads = prod(launch.block)
+    fit = residency(limits, threads, usage.registers, usage.static_shared + launch.dynamic_shared_bytes)
+    occupancy = fit.blocks * limits.warps(threads) * WARP / limits.resident_threads
+    return KernelResources(
+        launch.name, limits.arch, threads, usage.registers, usage.spill_stores, usage.spill_loads, usage.stack,
+        usage.static_shared, launch.dynamic_shared_bytes, fit.blocks, occupancy, fit.limited_by)
+
+
+_HEAD = ("kernel", "arch", "threads", "registers", "spilled", "stack", "shared", "blocks", "occupancy", "limited by")
+
+
+def _row(kernel: KernelResources) -> tuple[str, ...]:
+    spilled = f"{kernel.spill_stores}+{kernel.spill_loads}" if kernel.spill_stores or kernel.spill_loads else "0"
+    return (kernel.name, kernel.arch, str(kernel.threads), str(kernel.registers), spilled, str(kernel.stack),
+            str(kernel.static_shared + kernel.dynamic_shared), str(kernel.blocks_per_multiprocessor),
+            f"{kernel.occupancy:.0%}", kernel.limited_by)
+
+
+def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
+    """*rows* in columns: words to the left, numbers to the right."""
+    words = {"kernel", "arch", "limited by"}
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.ljust(width) if head in words else cell.rjust(width)
+                 for head, cell, width in zip(_HEAD, row, widths, strict=True)]
+        yield "  ".join(cells).rstrip()

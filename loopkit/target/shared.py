@@ -1,0 +1,77 @@
+"""Shared memory of a block in CUDA's text: declared arrays, or one dynamic piece with the arrays in it."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from loopkit.ast.nodes import Array
+from loopkit.expr.c import Dialect
+
+#: What the text calls the dynamic piece; nothing of the user's can have this name (:mod:`loopkit.language.names`).
+DYNAMIC = "shared_memory_"
+
+#: Every array begins at a multiple of this many bytes, the widest access of a thread.
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class SharedMemory:
+    """Where the shared arrays of a function lie.
+
+    :ivar offsets: their places in bytes, by name.
+    :ivar total: bytes of all of them.
+    :ivar dynamic: the launch must ask for the memory: it is more than a function can declare.
+    """
+
+    offsets: Mapping[str, int]
+    total: int
+    dynamic: bool
+
+    @property
+    def dynamic_bytes(self) -> int:
+        return self.total if self.dynamic else 0
+
+    def declarations(self, arrays: Sequence[Array], dialect: Dialect) -> Iterator[str]:
+        """The lines that declare *arrays*, shared or not."""
+        for array in arrays:
+            if array.shared and self.dynamic:
+                if not self.offsets[array.name]:
+                    yield f"extern __shared__ __align__({ALIGNMENT}) unsigned char {DYNAMIC}[];"
+                yield _reference(array, self.offsets[array.name], dialect)
+            else:
+                yield f"{'__shared__ ' if array.shared else ''}{array_declaration(array, dialect)};"
+
+
+def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
+    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared."""
+    offsets: dict[str, int] = {}
+    end = total = 0
+    for array in arrays:
+        if array.shared:
+            start = -(-end // ALIGNMENT) * ALIGNMENT
+            size = prod(array.shape) * array.dtype.itemsize
+            offsets[array.name] = start
+            end = start + size
+            total += size
+    dynamic = end > static_bytes
+    return SharedMemory(offsets, end if dynamic else total, dynamic)
+
+
+def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
+    """``float acc[4][4]``."""
+    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{_extents(array)}"
+
+
+def _reference(array: Array, offset: int, dialect: Dialect) -> str:
+    """A name for the part of the dynamic piece that is *array*."""
+    type_name = dialect.type_name(array.dtype)
+    place = f"{DYNAMIC} + {offset}" if offset else DYNAMIC
+    if not array.shape:
+        return f"{type_name} &{array.name} = *reinterpret_cast<{type_name} *>({place});"
+    extents = _extents(array)
+    return f"{type_name} (&{array.name}){extents} = *reinterpret_cast<{type_name} (*){extents}>({place});"
+
+
+def _extents(array: Array) -> str:
+    return "".join(f"[{extent}]" for extent in array.shape)

@@ -1,0 +1,96 @@
+"""Programs of the CUDA toolkit: finding them, and machine code as text."""
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import loopkit as lk
+from loopkit.runtime.cuda import disassembler, tools
+from loopkit.runtime.cuda.disassembler import disassembly
+from loopkit.runtime.cuda.nvcc import find_nvcc
+from tests.nvrtc import nvrtc
+
+
+def program(path: Path, script: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def test_tools_are_looked_for_in_the_home_of_the_toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(tools, "_elsewhere", lambda name: None)
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert tools.find_tool("nvdisasm") is None
+    program(tmp_path / "toolkit" / "bin" / "nvdisasm", "")
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
+    assert tools.find_tool("nvdisasm") == str(tmp_path / "toolkit" / "bin" / "nvdisasm")
+    program(tmp_path / "nvdisasm", "")
+    assert tools.find_tool("nvdisasm") == str(tmp_path / "nvdisasm")
+
+
+def test_an_nvcc_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    program(tmp_path / "nvcc", "exit 1")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert find_nvcc() is None
+
+
+_SAID = {"nvdisasm": """\
+\t.target\tsm_90
+
+//--------------------- .text.zero                --------------------------
+\t.section\t.text.zero,"ax",@progbits
+        /*0000*/                   EXIT ;
+
+//--------------------- .text.reverse             --------------------------
+\t.section\t.text.reverse,"ax",@progbits
+        /*0000*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+""", "cuobjdump": """\
+
+\tcode for sm_90
+\t\tFunction : zero
+        /*0000*/                   EXIT ;
+\t\t..........
+
+\t\tFunction : reverse
+        /*0000*/                   BAR.SYNC.DEFER_BLOCKING 0x0 ;
+\t\t..........
+"""}
+
+
+@pytest.mark.parametrize("tool", _SAID)
+def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
+    program(tmp_path / tool, f"cat <<'END'\n{_SAID[tool]}\nEND")
+    monkeypatch.setattr(disassembler, "find_tool", lambda name: str(tmp_path / name) if name == tool else None)
+    text = disassembly(b"", "reverse")
+    assert "BAR.SYNC" in text
+    assert "EXIT" not in text
+    with pytest.raises(lk.CompilerError, match="has no function 'rev'"):
+        disassembly(b"", "rev")
+
+
+def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disassembler, "find_tool", lambda name: None)
+    with pytest.raises(lk.CompilerError, match="neither nvdisasm nor cuobjdump") as caught:
+        disassembly(b"", "reverse")
+    assert caught.value.hint is not None
+    assert "pip install nvidia-cuda-nvdisasm" in caught.value.hint
+
+
+def test_disassembler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "nvdisasm", "echo 'nvdisasm fatal   : not an ELF file' >&2; exit 255")
+    monkeypatch.setattr(disassembler, "find_tool", lambda name: str(tmp_path / name))
+    with pytest.raises(lk.CompilerError, match="nvdisasm cannot read the machine code of kernel 'k'") as caught:
+        disassembly(b"", "k")
+    assert "not an ELF file" in caught.value.log
+
+
+def test_real_disassembly() -> None:
+    if tools.find_tool("nvdisasm") is None:
+        pytest.skip("there is no nvdisasm here")
+    source = 'extern "C" __global__ void zero(float *a) { a[threadIdx.x] = 0; }'
+    text = disassembly(nvrtc().cubin(source, "zero", lk.CudaTarget("sm_90")).cubin, "zero")
+    assert "STG" in text
+    assert "EXIT" in text
