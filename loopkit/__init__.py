@@ -8,6 +8,7 @@ from loopkit.errors import (
     DeviceError,
     EquivalenceError,
     IllegalTransformError,
+    LaunchError,
     LimitError,
     LoopkitError,
     NameConflictError,
@@ -52,9 +53,9 @@ from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
 __all__ = [
     "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
-    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LimitError",
-    "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
+    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
+    "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
+    "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
     "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "add_dtypes", "add_prefetch", "assume",
     "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code", "interchange",
     "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",

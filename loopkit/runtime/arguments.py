@@ -21,7 +21,7 @@ from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.overlap import internal_overlap, require_disjoint
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import Array, ArrayLike
+from loopkit.runtime.views import ArrayLike
 
 #: Makes an output that the caller did not pass, given its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]

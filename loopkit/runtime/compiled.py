@@ -1,90 +1,27 @@
 """Compiled kernels: called with arrays, made for each dtype and layout when first needed."""
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
-from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel, require_kernel
-from loopkit.runtime import stages
-from loopkit.runtime.arguments import Bound, CallPlan, require_array, require_known
-from loopkit.runtime.host import HostBackend
+from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler
+from loopkit.runtime.cuda.devices import find_gpu, why_not
+from loopkit.runtime.cuda.resources import Resources, kernel_resources
+from loopkit.runtime.cuda.runner import CudaRunner
+from loopkit.runtime.cuda.streams import stream_handle
+from loopkit.runtime.cuda.timing import time_on_gpu
+from loopkit.runtime.host import BoundHostCall, HostRunner
 from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.program import (
-    Backend,
-    Program,
-    ScratchPlan,
-    integer_limits,
-    no_cuda,
-    require_in_range,
-)
-from loopkit.runtime.scalars import dtype_of
-from loopkit.target.code import GeneratedCode, Layout
-
-#: The targets that kernels can be run on, and what runs them.
-BACKENDS: dict[str, Callable[[], Backend]] = {"c": HostBackend}
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How long calls took.
-
-    :ivar seconds: the median.
-    :ivar spread: half the distance between the quartiles, in seconds.
-    :ivar runs: how many calls were timed.
-    """
-
-    seconds: float
-    spread: float
-    runs: int
-
-    def __str__(self) -> str:
-        scale, unit = next(((s, u) for s, u in ((1.0, "s"), (1e3, "ms"), (1e6, "us"))
-                            if self.seconds * s >= 1), (1e6, "us"))
-        return f"{self.seconds * scale:.3g} {unit} +- {self.spread * scale:.2g} {unit} ({self.runs} runs)"
-
-
-class _Variant:
-    """One text of a kernel, compiled."""
-
-    def __init__(self, code: GeneratedCode, program: Program) -> None:
-        self.code = code
-        self.program = program
-        self.scratch = ScratchPlan(code.kernels)
-        self.limits = integer_limits(code.kernels)
-
-
-class _Typed:
-    """A kernel all of whose dtypes are known, with its texts by layout."""
-
-    def __init__(self, knl: LoopKernel, target: str, backend: Backend) -> None:
-        self.kernel = knl
-        self.plan = CallPlan(knl)
-        self._target = target
-        self._backend = backend
-        self._variants: dict[Layout, _Variant] = {}
-
-    def variant(self, bound: Bound) -> _Variant:
-        """The text that fits the arrays of a call."""
-        wide = bound.wide
-        found = self._variant(Layout(64 if wide else 32, bound.strided))
-        if not wide and any(_elements(s) >= 2**31 for s in found.scratch.shapes(bound.values).values()):
-            found = self._variant(Layout(64, bound.strided))
-        return found
-
-    def _variant(self, layout: Layout) -> _Variant:
-        found = self._variants.get(layout)
-        if found is None:
-            code = stages.generate(self.kernel, self._target, layout)
-            found = _Variant(code, self._backend.load(code, self.kernel.name))
-            self._variants[layout] = found
-        return found
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.typed import Target, Text
+from loopkit.target.code import Layout
+from loopkit.target.cuda import CudaTarget
+from loopkit.target.generate import resolve_target
+from loopkit.target.host import CTarget
 
 
 class CompiledKernel:
@@ -94,32 +31,92 @@ class CompiledKernel:
     when the first call needs it.
 
     :ivar kernel: the kernel, as it was given.
-    :ivar target: ``"c"``.
+    :ivar target: ``"c"`` or ``"cuda"``.
     """
 
-    def __init__(self, kernel: LoopKernel, target: str, device: object = None) -> None:
+    def __init__(self, kernel: LoopKernel, target: object, device: object = None, *, debug: bool = False) -> None:
         self.kernel = kernel
-        self.target = target
-        self.device = device
-        self._backend = BACKENDS[target]()
-        self._unknown = tuple(stages.unknown_dtypes(kernel))
-        self._typed: dict[tuple[np.dtype[Any] | None, ...], _Typed] = {}
-        if not self._unknown:
-            self._typed[()] = _Typed(stages.infer_types(kernel), target, self._backend)
+        self._given = (target, device, debug)
+        resolved = resolve_target(target)
+        self.target = resolved.name
+        self._runner: HostRunner | CudaRunner
+        match resolved:
+            case CTarget():
+                if device is not None:
+                    raise DeviceError(f"The host target knows no device {device!r}.",
+                                      hint="compile(knl, target='cuda')")
+                self._runner = HostRunner(kernel, resolved)
+            case CudaTarget():
+                # a target that is an object says for which architecture; "cuda" means whatever there is
+                self._runner = CudaRunner(kernel, None if isinstance(target, str) else resolved, device, debug=debug)
+
+    # {{{ running
 
     def __call__(self, *args: object, **kwargs: object) -> Outputs:
         """Run the kernel.
 
         :returns: one entry for each written argument. An array that was passed is written in place and is the entry.
         :raises CallError: an argument does not fit.
+        :raises LaunchError: the GPU reports an error.
         """
         if args:
-            raise CallError(f"kernel '{self.kernel.name}' takes its arguments by name.", argument="",
-                            hint=f"call it as {self.kernel.name}({_by_name(self.kernel, len(args))})")
-        typed, bound, variant = self._prepare(kwargs)
-        variant.program.run(bound, variant.scratch.allocate(bound.values))
-        outputs = typed.plan.outputs
-        return Outputs(outputs, [bound.arrays[name] for name in outputs])
+            raise self._by_name(args)
+        return self._runner.call(kwargs)
+
+    def bind(self, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
+        """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
+
+        All checks are done here, once. The arrays are kept, and read anew at each run; outputs that are not passed are
+        made once, zeroed, and written by each run.
+
+        :raises CallError: an argument does not fit.
+        """
+        if args:
+            raise self._by_name(args)
+        return self._runner.bind(kwargs)
+
+    def on(self, stream: object) -> CompiledKernel:
+        """The same kernel, launching on *stream*; whoever chooses a stream orders what else uses the arrays.
+
+        :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle. Otherwise
+            launches go to the stream that the library of the arrays works on at that moment.
+        :raises DeviceError: the kernel runs on the host.
+        """
+        if not isinstance(self._runner, CudaRunner):
+            raise DeviceError("There are no streams on the host.", hint="compile(knl, target='cuda')")
+        other: CompiledKernel = object.__new__(type(self))
+        other.__dict__.update(self.__dict__, _runner=self._runner.on(stream_handle(stream)))
+        return other
+
+    def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
+             rotate: bool = False, bytes: float | None = None, flops: float | None = None,  # noqa: A002
+             **kwargs: Any) -> Timing:
+        """How long the kernel runs; arrays that it writes are copied first and left as they are.
+
+        On a GPU, events before and after the launches are read, with the arrays already there: copies are not counted,
+        nor is what the host does. On the host its clock is read.
+
+        :arg arguments: arguments whose names are taken by the options here.
+        :arg duration: about how long to measure, in seconds.
+        :arg warmup: runs before the first that counts.
+        :arg rotate: take turns among copies of the arrays that together are larger than the caches, so that each run
+            finds its arguments in memory.
+        :arg bytes: what one run moves, *flops*: how many operations it does; the result then has rates.
+
+        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+        >>> timing = lk.compile(knl, target="c").time(x=np.ones(1000), bytes=16000, duration=0.01)
+        >>> timing.seconds > 0, timing.gigabytes_per_second > 0
+        (True, True)
+        """
+        given = {**(arguments or {}), **kwargs}
+        request = TimingRequest(duration, warmup, rotate, bytes, flops)
+        if isinstance(self._runner, CudaRunner):
+            return time_on_gpu(self._runner, given, request)
+        return self._runner.time(given, request)
+
+    # }}}
+
+    # {{{ what was compiled
 
     @property
     def source(self) -> str:
@@ -127,102 +124,109 @@ class CompiledKernel:
 
         :raises TypeInferenceError: the kernel leaves dtypes open.
         """
-        if self._unknown:
-            raise TypeInferenceError(
-                f"the dtypes of {_listed(self._unknown)} are open until kernel '{self.kernel.name}' is called.",
-                subject=self._unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        return stages.generate(self._typed[()].kernel, self.target, Layout()).source
+        return self._text.code.source
 
-    def time(self, *, duration: float = 0.2, **kwargs: Any) -> Timing:
-        """How long a call takes; arrays that the kernel writes are copied first and left as they are.
+    @property
+    def ptx(self) -> str:
+        """NVIDIA's portable assembly of :attr:`source`; needs a compiler for CUDA and no GPU.
 
-        :arg duration: about how long to measure, in seconds.
+        :raises DeviceError: the kernel is compiled for the host.
         """
-        kwargs = {k: v.copy(order="K") if k in self.kernel.written_names and isinstance(v, np.ndarray) else v
-                  for k, v in kwargs.items()}
-        _, bound, variant = self._prepare(kwargs)
-        scratch = variant.scratch.allocate(bound.values)
-        variant.program.run(bound, scratch)
-        times: list[float] = []
-        end = time.perf_counter() + duration
-        while len(times) < 5 or (time.perf_counter() < end and len(times) < 10_000):
-            start = time.perf_counter()
-            variant.program.run(bound, scratch)
-            times.append(time.perf_counter() - start)
-        low, median, high = statistics.quantiles(times, n=4)
-        return Timing(median, (high - low) / 2, len(times))
+        self._cuda("PTX")
+        return find_cuda_compiler().ptx(self.source, self.kernel.name, self._cuda_target)
 
-    def _prepare(self, given: Mapping[str, object]) -> tuple[_Typed, Bound, _Variant]:
-        typed = self._for_dtypes(given) if self._unknown else self._typed[()]
-        bound = typed.plan.bind(given)
-        variant = typed.variant(bound)
-        require_in_range(variant.limits, bound.values)
-        return typed, bound, variant
+    @property
+    def cubin(self) -> bytes:
+        """The machine code of :attr:`source`, an ELF file; needs a compiler for CUDA and no GPU.
 
-    def _for_dtypes(self, given: Mapping[str, object]) -> _Typed:
-        """The kernel with its open dtypes taken from what is *given*."""
-        signature = tuple(getattr(given.get(name), "dtype", None) for name in self._unknown)
-        # Python's numbers carry no dtype: their kind decides, so they are looked up each time
-        known = self._typed.get(signature) if None not in signature else None
-        if known is not None:
-            return known
-        dtypes = self._open_dtypes(given)
-        signature = tuple(dtypes.get(name) for name in self._unknown)
-        if signature not in self._typed:
-            self._typed[signature] = _Typed(stages.infer_types(self._closed(dtypes)), self.target, self._backend)
-        return self._typed[signature]
+        :raises DeviceError: the kernel is compiled for the host.
+        """
+        return self._cuda("machine code for GPUs").binary(self._text, self._cuda_target).cubin
 
-    def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
-        """The kernel with *dtypes*, first for what it reads: an output's dtype follows from that where it can."""
-        reads, writes = stages.needed_inputs(self.kernel), self.kernel.written_names
-        typed = stages.with_dtypes(self.kernel, {k: v for k, v in dtypes.items() if k in reads or k not in writes})
-        typed = stages.with_dtypes(typed, {k: dtypes[k] for k in stages.unknown_dtypes(typed) if k in dtypes})
-        for name in stages.unknown_dtypes(typed):
-            raise CallError(f"the dtype of '{name}' is not known.", argument=name,
-                            hint=f"pass {name}=..., or declare it with add_dtypes(knl, {{'{name}': ...}})")
-        return typed
+    @property
+    def sass(self) -> str:
+        """The machine code of :attr:`source` in words; needs nvdisasm or cuobjdump besides.
 
-    def _open_dtypes(self, given: Mapping[str, object]) -> dict[str, np.dtype[Any]]:
-        require_known(self.kernel.name, self.kernel.argument_by_name.keys(), given)
-        dtypes: dict[str, np.dtype[Any]] = {}
-        for name in self._unknown:
-            value = given.get(name)
-            if value is not None:
-                is_array = isinstance(self.kernel.argument_by_name[name], GlobalArg)
-                dtype = require_array(name, value).dtype if is_array else dtype_of(name, value)
-                dtypes[name] = _supported(name, dtype)
-        return dtypes
+        :raises DeviceError: the kernel is compiled for the host.
+        :raises CompilerError: there is no disassembler.
+        """
+        return disassembly(self.cubin, self.kernel.name)
+
+    @property
+    def resources(self) -> Resources:
+        """What the kernels of :attr:`source` take: registers, spills, shared memory, theoretical occupancy.
+
+        :raises DeviceError: the kernel is compiled for the host.
+
+        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
+        >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 256, outer_tag="g.0", inner_tag="l.0")
+        >>> taken = lk.compile(knl, target=lk.CudaTarget(arch="sm_90")).resources
+        >>> taken["twice"].threads, taken["twice"].spill_stores, taken["twice"].occupancy
+        (256, 0, 1.0)
+        """
+        runner, target, text = self._cuda("registers"), self._cuda_target, self._text
+        return kernel_resources(text.code.kernels, runner.binary(text, target), target)
+
+    @cached_property
+    def _cuda_target(self) -> CudaTarget:
+        resolved = resolve_target(self._given[0])
+        assert isinstance(resolved, CudaTarget)
+        if isinstance(self._given[0], str) and why_not() is None:
+            return CudaTarget(arch=find_gpu(self._given[1]).arch)
+        return resolved
+
+    @property
+    def _text(self) -> Text:
+        kernels = self._runner.kernels
+        if kernels.unknown:
+            raise TypeInferenceError(
+                f"the dtypes of {_listed(kernels.unknown)} are open until kernel '{self.kernel.name}' is called.",
+                subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
+        target: Target = self._cuda_target if self.target == "cuda" else CTarget()
+        return kernels.of({}).text(target, Layout())
+
+    def _cuda(self, what: str) -> CudaRunner:
+        if not isinstance(self._runner, CudaRunner):
+            raise DeviceError(f"Kernel '{self.kernel.name}' is compiled for the host and has no {what}.",
+                              hint="compile(knl, target='cuda')")
+        return self._runner
+
+    # }}}
+
+    def _by_name(self, args: tuple[object, ...]) -> CallError:
+        names = [a.name for a in self.kernel.arguments][:len(args)]
+        listed = ", ".join(f"{n}={n}" for n in names) + (", ..." if len(args) < len(self.kernel.arguments) else "")
+        return CallError(f"kernel '{self.kernel.name}' takes its arguments by name.", argument="",
+                         hint=f"call it as {self.kernel.name}({listed})")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return compile, (self.kernel, self.target, self.device)
+        return _again, (self.kernel, *self._given)
 
     def __repr__(self) -> str:
         return f"<CompiledKernel '{self.kernel.name}' for target '{self.target}'>"
 
 
-def choose_target(target: object = None) -> str:
-    """The name of the target to run on: *target*'s own, or where it is ``None`` the host C target.
-
-    :raises DeviceError: nothing here runs kernels of that target.
-    """
-    name = "c" if target is None else target if isinstance(target, str) else getattr(target, "name", str(target))
-    if name in BACKENDS:
-        return str(name)
-    if name == "cuda":
-        raise no_cuda()
-    raise DeviceError(f"'{name}' is not a target that kernels can run on.", hint=f"there is {_listed(tuple(BACKENDS))}")
+def _again(knl: LoopKernel, target: object, device: object, debug: bool) -> CompiledKernel:
+    return compile(knl, target, device, debug=debug)
 
 
-def compile(knl: LoopKernel, target: object = None,            # noqa: A001 (the public name)
-            device: object = None) -> CompiledKernel:
+def compile(knl: LoopKernel, target: object = None, device: object = None, *,       # noqa: A001 (the public name)
+            debug: bool = False) -> CompiledKernel:
     """Make *knl* ready to be called.
 
-    :arg target: ``"c"``; ``None`` takes what the machine has.
-    :arg device: which GPU; ``None`` takes the first.
-    :raises DeviceError: *target* does not run here.
+    :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``);
+        ``None`` takes a GPU if one can be used, else the host.
+    :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
+        lie on, and for numpy's arrays the current one.
+    :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
+    :raises PreconditionError: there is no such target.
     :raises CompilerError: there is no compiler.
+    :raises DeviceError: there is no such GPU.
     """
-    return CompiledKernel(require_kernel(knl, "compile"), choose_target(target), device)
+    require_kernel(knl, "compile")
+    if target is None:
+        target = "c" if device is None and why_not() is not None else "cuda"
+    return CompiledKernel(knl, target, device, debug=debug)
 
 
 def call(knl: LoopKernel, *args: object, **kwargs: object) -> Outputs:
@@ -233,28 +237,5 @@ def call(knl: LoopKernel, *args: object, **kwargs: object) -> Outputs:
     return compiled(*args, **kwargs)
 
 
-def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind not in "biufc" or dtype.name in ("float16", "longdouble", "clongdouble", "float128", "complex256"):
-        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not know.", argument=name,
-                        hint="bool, int8 to int64, uint8 to uint64, float32, float64, complex64, complex128")
-    if not dtype.isnative:
-        raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                        hint=f"pass {name}.astype(np.{dtype.name})")
-    return dtype
-
-
-def _elements(shape: tuple[int, ...]) -> int:
-    total = 1
-    for extent in shape:
-        total *= extent
-    return total
-
-
-def _by_name(knl: LoopKernel, count: int) -> str:
-    names = [a.name for a in knl.arguments][:count]
-    return ", ".join(f"{n}={n}" for n in names) + (", ..." if count < len(knl.arguments) else "")
-
-
 def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(f"'{n}'" for n in names)
-

@@ -14,7 +14,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import compiled, stages
-from loopkit.runtime.arguments import Array
+from loopkit.runtime.views import Array
 
 Reference = LoopKernel | Callable[..., Any]
 

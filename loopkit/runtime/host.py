@@ -2,17 +2,29 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from loopkit.runtime.arguments import Array, Bound
+from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime.arguments import Bound
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.kinds import NUMPY, general_kind, host_view
 from loopkit.runtime.library import load_library
-from loopkit.runtime.program import Getter, getter
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.program import Getter, Program, getter
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.typed import Text, TypedKernels
+from loopkit.runtime.views import Array, ArrayLike
 from loopkit.target.code import GeneratedCode, Launch, Parameter, ParameterKind
+from loopkit.target.host import CTarget
 
 
 class _Complex64(ctypes.Structure):
@@ -23,6 +35,9 @@ class _Complex64(ctypes.Structure):
 class _Complex128(ctypes.Structure):
     _fields_ = [("re", ctypes.c_double), ("im", ctypes.c_double)]
 
+
+#: More than a processor's caches hold, in bytes.
+_CACHE_BYTES = 64 << 20
 
 _CTYPES: dict[str, Any] = {
     "bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double,
@@ -118,9 +133,10 @@ class HostRunner:
 
     def _made(self, given: Mapping[str, Any], array: ArrayLike) -> Any:
         """An output that the call allocated, in the kind of the first array that is not numpy's."""
-        for name in given.keys() & self._names:
-            kind = general_kind(given[name])
+        for name, x in given.items():
+            kind = general_kind(x) if name in self._names else None
             if kind is not None and kind is not NUMPY:
+                assert isinstance(array, np.ndarray)
                 return kind.adopt(array)
         return array
 
@@ -168,5 +184,5 @@ def _argument(parameter: Parameter) -> Getter:
     return getter(parameter, _address)
 
 
-def _address(array: Array) -> int:
-    return array.ctypes.data
+def _address(array: Any) -> int:
+    return int(array.ctypes.data)

@@ -93,7 +93,9 @@ class TorchKind:
         self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
         self._complex = frozenset({torch.complex64, torch.complex128})
-        self._raw_stream: Callable[[int], int] = getattr(torch._C, "_cuda_getCurrentRawStream", self._slow_stream)
+        # the public way costs as much as a launch
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
+        self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
 
     def _slow_stream(self, ordinal: int) -> int:
         return int(self.torch.cuda.current_stream(ordinal).cuda_stream)
@@ -145,7 +147,7 @@ class TorchKind:
         return self._raw_stream(ordinal)
 
 
-def named_dtype(argument: str, name: Any) -> np.dtype[Any]:
+def named_dtype(argument: str, name: str) -> np.dtype[Any]:
     """The numpy dtype *name*; :raises CallError: it needs a package that is not there."""
     if name != "bfloat16":
         return np.dtype(name)
@@ -154,7 +156,8 @@ def named_dtype(argument: str, name: Any) -> np.dtype[Any]:
     except ModuleNotFoundError:
         raise CallError(f"'{argument}' has the dtype bfloat16, for which numpy needs the package 'ml_dtypes'.",
                         argument=argument, hint="pip install ml_dtypes") from None
-    return np.dtype(ml_dtypes.bfloat16)
+    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return found
 
 
 NUMPY = NumpyKind()

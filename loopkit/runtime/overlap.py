@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+
 import numpy as np
 
 from loopkit.errors import CallError

@@ -21,6 +21,9 @@ class Program(Protocol):
     def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
         """Execute the launches in order; the arrays are complete when it returns."""
 
+    def fixed(self, bound: Bound, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
+        """The launches with their arguments worked out; the arrays must live as long as they do."""
+
 
 class ScratchPlan:
     """The temporaries in global memory of a program: allocated for each call, shared by its launches."""

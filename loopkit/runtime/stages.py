@@ -38,7 +38,7 @@ def with_dtypes(knl: LoopKernel, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKer
 
 
 def structural_values(knl: LoopKernel) -> frozenset[str]:
-    """The value arguments that shapes, launches and the choice of a text may depend on; others are only computed with."""
+    """The value arguments that shapes, launches and the choice of a text may depend on."""
     found = set(InstanceSet((), knl.assumptions).params)
     for s in knl.statements:
         found.update(s.domain.params)

@@ -28,8 +28,8 @@ class TimingRequest:
     most: int = 10_000
 
     def __post_init__(self) -> None:
-        if not self.duration > 0 or self.warmup < 0:
-            raise CallError("a timing needs a duration above 0 and no fewer than 0 runs to warm up.", argument="",
+        if not self.duration >= 0 or self.warmup < 0:
+            raise CallError("a duration or a number of runs cannot be negative.", argument="",
                             hint="time(duration=0.2, warmup=3, ...)")
 
     def number_of_sets(self, size: int, cache: int) -> int:

@@ -33,6 +33,10 @@ _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 class CTarget:
     """C11 for the machine's own compiler."""
 
+    @property
+    def name(self) -> str:
+        return "c"
+
 
 def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     """The translation unit: one function a launch."""

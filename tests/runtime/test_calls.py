@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopkit.errors import CallError, DeviceError, TypeInferenceError
-from loopkit.runtime.compiled import CompiledKernel, choose_target
+import loopkit as lk
+from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
+from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.outputs import Outputs
 from tests.runtime.conftest import Workshop, array, c_code, m, n, value
 
@@ -190,8 +191,8 @@ def test_unknown_name(add: CompiledKernel) -> None:
 
 @pytest.mark.parametrize(("given", "argument", "match"), [
     ({"a": A}, "b", "missing"),
-    ({"a": A, "b": [1.0] * 5}, "b", "numpy array, not list"),
-    ({"a": A, "b": 1.0}, "b", "numpy array, not float"),
+    ({"a": A, "b": [1.0] * 5}, "b", "an array, not list"),
+    ({"a": A, "b": 1.0}, "b", "an array, not float"),
     ({"a": A, "b": np.ma.masked_array(B)}, "b", "masked"),
     ({"a": A, "b": B.astype(np.float64)}, "b", "dtype float32, not float64"),
     ({"a": A, "b": B.astype(">f4")}, "b", "byte order"),
@@ -317,7 +318,7 @@ def test_open_dtypes_come_from_the_arrays(workshop: Workshop) -> None:
     refuse(knl, "a", "which kernels do not know", a=np.array(["x"]), s=2, y=A)
     refuse(knl, "a", "byte order", a=A.astype(">f4"), s=2, y=A)
     refuse(knl, "s", "a number", a=A, s="x", y=A)
-    refuse(knl, "a", "numpy array", a=[1], s=2, y=A)
+    refuse(knl, "a", "an array", a=[1], s=2, y=A)
     with pytest.raises(TypeInferenceError, match="'a', 'y', 's'"):
         _ = knl.source
 
@@ -333,11 +334,13 @@ def test_source_and_time(add: CompiledKernel) -> None:
     assert not y.any()
 
 
-def test_targets() -> None:
-    assert choose_target() == choose_target("c") == "c"
-    with pytest.raises(DeviceError, match="pycuda"):
-        choose_target("cuda")
-    with pytest.raises(DeviceError, match="'metal' is not a target"):
-        choose_target("metal")
+def test_targets(add: CompiledKernel) -> None:
+    assert lk.compile(add.kernel, target="c").target == "c"
+    assert lk.compile(add.kernel, target=lk.CTarget()).target == "c"
+    assert lk.compile(add.kernel, target="cuda").target == "cuda"
+    with pytest.raises(PreconditionError, match="'metal' is no target"):
+        lk.compile(add.kernel, target="metal")
+    with pytest.raises(DeviceError, match="host target knows no device"):
+        lk.compile(add.kernel, target="c", device=0)
 
 # }}}

@@ -103,5 +103,5 @@ def test_pickle(reverse: CompiledKernel, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["info"]) == 0
     said = capsys.readouterr().out
-    for part in ("loopkit", "targets", "C compiler", "<- used", "cache"):
+    for part in ("loopkit", "targets", "C compiler", "<- used", "CUDA", "GPUs", "cache"):
         assert part in said

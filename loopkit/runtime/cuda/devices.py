@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from loopkit.errors import DeviceError
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
@@ -47,7 +47,7 @@ class Gpu:
         self._context = device.retain_primary_context()
         self.context_handle = int(self._context.handle)
 
-    def __enter__(self) -> Gpu:
+    def __enter__(self) -> Self:
         self._context.push()
         return self
 
@@ -154,7 +154,7 @@ def _initialised() -> Any:
 
 def _ordinal(device: object) -> int | None:
     """The number of the device that *device* stands for: an int, or what torch, CuPy, pycuda and cuda.core give."""
-    if device is None or isinstance(device, int) and not isinstance(device, bool):
+    if device is None or (isinstance(device, int) and not isinstance(device, bool)):
         return device
     if isinstance(device, str):
         name, _, number = device.partition(":")

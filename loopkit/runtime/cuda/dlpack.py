@@ -117,13 +117,15 @@ def export_capsule(array: Exported) -> Any:
 _exported: dict[int, tuple[object, ...]] = {}
 
 
-@_DELETER
-def _release(address: int) -> None:
+def _let_go(address: int) -> None:
     _exported.pop(address, None)
 
 
-@ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
-def _drop(capsule: int) -> None:
+def _drop_untaken(capsule: int) -> None:
     """A capsule that nobody took goes with its array."""
     if _is_valid(capsule, _PLAIN):
         _exported.pop(_pointer_of_dying(capsule, _PLAIN), None)
+
+
+_release = _DELETER(_let_go)
+_drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_untaken)

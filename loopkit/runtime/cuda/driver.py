@@ -31,7 +31,7 @@ class LaunchConfig(ctypes.Structure):
                 ("attribute_count", ctypes.c_uint))
 
 
-class CudaFailure(RuntimeError):
+class DriverError(RuntimeError):
     """A driver call that did not succeed.
 
     :ivar code: the ``CUresult``.
@@ -82,7 +82,7 @@ class Driver(Protocol):
     def order(self, first: int, then: int) -> None:
         """What is launched on the stream *then* from now on waits for what was launched on *first*."""
 
-    def failure(self, call: str, code: int) -> CudaFailure: ...
+    def failure(self, call: str, code: int) -> DriverError: ...
 
 
 class CudaDriver:
@@ -96,13 +96,13 @@ class CudaDriver:
         if code != SUCCESS:
             raise self.failure(name, code)
 
-    def failure(self, call: str, code: int) -> CudaFailure:
+    def failure(self, call: str, code: int) -> DriverError:
         words = []
         for ask in ("cuGetErrorName", "cuGetErrorString"):
             text = ctypes.c_char_p()
             known = getattr(self._library, ask)(code, ctypes.byref(text)) == SUCCESS and text.value
             words.append(text.value.decode() if known and text.value else "")
-        return CudaFailure(call, code, words[0] or f"CUDA error {code}", words[1])
+        return DriverError(call, code, words[0] or f"CUDA error {code}", words[1])
 
     def load_module(self, cubin: bytes) -> int:
         module = ctypes.c_void_p()

@@ -7,7 +7,7 @@ from typing import Any
 
 from loopkit.errors import LaunchError
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, CudaFailure
+from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, DriverError
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
@@ -15,7 +15,7 @@ from loopkit.target.code import ParameterKind
 _NOT_INITIALIZED = 3
 
 
-def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: CudaFailure, arguments: Sequence[str], *,
+def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: DriverError, arguments: Sequence[str], *,
                  certain: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
@@ -33,7 +33,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: CudaFai
                        arguments=arguments, sticky=sticky, hint=_way_out(gpu, failure, sticky=sticky, certain=certain))
 
 
-def _way_out(gpu: Gpu, failure: CudaFailure, *, sticky: bool, certain: bool) -> str | None:
+def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> str | None:
     if gpu.process != os.getpid() or failure.code == _NOT_INITIALIZED:
         return "CUDA does not survive a fork: start worker processes with multiprocessing's 'spawn'"
     if failure.code == OUT_OF_MEMORY:

@@ -142,10 +142,13 @@ class OwnKind:
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
         return allocate(find_gpu(ordinal), shape, dtype, zero=True)
 
+    @property
+    def makes_others(self) -> bool:
+        return hasattr(self._namespace, "from_dlpack")
+
     def handed_out(self, x: DeviceArray) -> Any:
         """A result, complete, as an array of the library that the arguments came from."""
-        make = getattr(self._namespace, "from_dlpack", None)
-        return x if make is None else make(x)
+        return self._namespace.from_dlpack(x) if self.makes_others else x
 
     def empty(self, count: int, ordinal: int) -> DeviceArray:
         return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))

@@ -45,12 +45,14 @@ class PreparedLaunch:
 
     :arg places: for each array and temporary, which of a call's addresses it has.
     :arg values: of the scalars that are the same in each call; *varying*: for the others, which of a call's scalars.
+    :arg program: what the function is in; kept loaded.
     :ivar launch: what is launched, for messages.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: Launch, grid: Sequence[int],
+    def __init__(self, driver: Driver, program: object, function: int, launch: Launch, grid: Sequence[int],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
                  varying: Mapping[str, int]) -> None:
+        self._program = program
         self.launch = launch
         self.grid = tuple(grid)
         parameters = launch.parameters

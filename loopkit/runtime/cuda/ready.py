@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
 from loopkit.errors import CallError, DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, CudaFailure
+from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
 from loopkit.runtime.cuda.faults import describe, launch_error
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
@@ -64,6 +65,11 @@ class Made:
     dtype: np.dtype[Any]
     adopt: Callable[[Array], Any] | None
 
+    @property
+    def of_another_library(self) -> bool:
+        """Is it handed out as an array of a library that only takes complete ones?"""
+        return isinstance(self.kind, OwnKind) and self.kind.makes_others
+
 
 @dataclass(frozen=True)
 class ReadyCall:
@@ -81,7 +87,7 @@ class ReadyCall:
 
     gpu: Gpu
     kernel: str
-    program: GpuProgram | None
+    program: GpuProgram
     launches: tuple[PreparedLaunch, ...]
     given: tuple[Given, ...]
     made: tuple[Made, ...]
@@ -99,22 +105,30 @@ class ReadyCall:
     fixed_stream: int | None
     debug: bool
 
-    def __post_init__(self) -> None:
-        simple = not (self.made or self.scratch or self.debug or self.wait or any(g.on_host for g in self.given))
-        direct = None
-        if simple and self.fixed_stream is not None:
-            chosen = self.fixed_stream
-            direct = lambda: chosen                    # noqa: E731
-        elif simple and len(self.streams) == 1:
-            direct = self.streams[0]
-        object.__setattr__(self, "direct", direct)
-        object.__setattr__(self, "ranges", tuple((a, self.given[a].low, self.given[a].high, b, self.given[b].low,
-                                                  self.given[b].high) for a, b in self.apart))
-        object.__setattr__(self, "positions", tuple(i for _, i in self.returned))
+    @cached_property
+    def stream_if_fixed(self) -> Callable[[], int] | None:
+        """Gives the stream, if the arrays and one stream are all that a call with fixed arguments needs."""
+        if self.made or self.debug or self.wait or any(g.on_host for g in self.given):
+            return None
+        if self.fixed_stream is not None:
+            return partial(int, self.fixed_stream)
+        return self.streams[0] if len(self.streams) == 1 else None
 
-    direct: Callable[[], int] | None = None
-    ranges: tuple[tuple[int, int, int, int, int, int], ...] = ()
-    positions: tuple[int, ...] = ()
+    @cached_property
+    def direct(self) -> Callable[[], int] | None:
+        """The same for calls that need no temporaries either."""
+        return None if self.scratch else self.stream_if_fixed
+
+    @cached_property
+    def ranges(self) -> tuple[tuple[int, int, int, int, int, int], ...]:
+        """*apart* with the ranges of bytes."""
+        return tuple((a, self.given[a].low, self.given[a].high, b, self.given[b].low, self.given[b].high)
+                     for a, b in self.apart)
+
+    @cached_property
+    def positions(self) -> tuple[int, ...]:
+        """Of the outputs among a call's values, where all were given."""
+        return tuple(i for _, i in self.returned)
 
     def __call__(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         """Run.
@@ -132,7 +146,7 @@ class ReadyCall:
         for launch in self.launches:
             code = launch(addresses, scalars, stream)
             if code:
-                self._again(code, launch, addresses, scalars, stream)
+                self.again(code, launch, addresses, scalars, stream)
         return Outputs(self.fields, [originals[i] for i in self.positions])
 
     def check(self, addresses: Sequence[int]) -> None:
@@ -162,14 +176,14 @@ class ReadyCall:
         for launch in self.launches:
             code = launch(addresses, scalars, stream)
             if code:
-                self._again(code, launch, addresses, scalars, stream)
+                self.again(code, launch, addresses, scalars, stream)
             if self.debug:
                 try:
                     self.gpu.driver.synchronize(stream)
-                except CudaFailure as failure:
+                except DriverError as failure:
                     raise self._error(failure, launch, addresses, scalars, certain=True) from None
 
-    def _again(self, code: int, launch: PreparedLaunch, addresses: Sequence[int], scalars: Sequence[Scalar],
+    def again(self, code: int, launch: PreparedLaunch, addresses: Sequence[int], scalars: Sequence[Scalar],
                stream: int) -> None:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
@@ -179,7 +193,7 @@ class ReadyCall:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
-    def _error(self, failure: CudaFailure, launch: PreparedLaunch, addresses: Sequence[int],
+    def _error(self, failure: DriverError, launch: PreparedLaunch, addresses: Sequence[int],
                scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
         names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
@@ -211,9 +225,9 @@ class ReadyCall:
                 self._launch_and_wait(addresses, scalars, 0)
             else:
                 self._run(addresses, scalars, 0)
-            return self._outputs(originals, made)
+            return self.outputs(originals, made)
 
-    def _outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
+    def outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
         return Outputs(self.fields, [originals[i] if given else self._handed_out(self.made[i], made[i])
                                      for given, i in self.returned])
 
@@ -225,7 +239,7 @@ class ReadyCall:
         driver = self.gpu.driver
         chosen, others = self.stream()
         stream = default if chosen is None else chosen
-        scratch = list(self._scratch())
+        scratch = list(self.make_scratch())
         addresses = [*addresses, *(pointer for _, pointer in scratch)]
         for other in others:
             driver.order(other, stream)
@@ -236,7 +250,7 @@ class ReadyCall:
             driver.synchronize(stream)                 # no library keeps it until the launches are through
         return stream
 
-    def _scratch(self) -> Iterator[tuple[Any, int]]:
+    def make_scratch(self) -> Iterator[tuple[Any, int]]:
         for _, count in self.scratch:
             if self.scratch_kind is None:
                 array = allocate(self.gpu, (count,), np.dtype(np.uint8))
@@ -274,13 +288,13 @@ class ReadyCall:
             self._launch_and_wait(addresses, scalars, staging.handle)
             for array, address in back:
                 staging.download(array, address)
-        return self._outputs(originals, made)
+        return self.outputs(originals, made)
 
     def _launch_and_wait(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> None:
         stream = self._run(addresses, scalars, default)
         try:
             self.gpu.driver.synchronize(stream)
-        except CudaFailure as failure:
+        except DriverError as failure:
             if not self.launches:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None

@@ -1,0 +1,47 @@
+"""Calls with all of their arguments fixed."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from loopkit.runtime.cuda.ready import ReadyCall
+from loopkit.runtime.outputs import Outputs
+
+
+class BoundCudaCall:
+    """A call on a GPU with all arguments fixed; made by :meth:`CompiledKernel.bind`.
+
+    The arrays are checked once, when it is made, and kept alive. Calling it launches on the stream that their library
+    works on at that moment.
+    """
+
+    def __init__(self, ready: ReadyCall, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]
+                 ) -> None:
+        ready.check(addresses)
+        self._ready = ready
+        self._arguments = (values, addresses, originals)
+        self._direct = ready.stream_if_fixed
+        if self._direct is None:
+            return
+        with ready.gpu:
+            self._scratch = list(ready.make_scratch())
+        self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
+        self._scalars = [convert(values[i]) for i, convert in ready.scalars]
+        for launch in ready.launches:
+            launch.fix(self._addresses, self._scalars)
+        self._outputs = ready.outputs(originals, ())
+
+    @property
+    def number_of_launches(self) -> int:
+        return len(self._ready.launches)
+
+    def __call__(self) -> Outputs:
+        if self._direct is None:
+            values, addresses, originals = self._arguments
+            return self._ready(values, [*addresses], originals)
+        stream = self._direct()
+        for launch in self._ready.launches:
+            code = launch.again(stream)
+            if code:
+                self._ready.again(code, launch, self._addresses, self._scalars, stream)
+        return self._outputs

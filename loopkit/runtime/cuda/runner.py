@@ -1,0 +1,347 @@
+"""Calls of one kernel on GPUs: each checked in full once, and then recognised."""
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError, DeviceError
+from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime import stages
+from loopkit.runtime.arguments import Bound, require_known
+from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.cuda.compiler import Binary, load_binary
+from loopkit.runtime.cuda.devices import Gpu, find_gpu
+from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.program import GpuProgram, require_grid
+from loopkit.runtime.cuda.ready import Given, Made, ReadyCall
+from loopkit.runtime.kinds import NUMPY, Kind, TorchKind
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.scalars import Scalar, converter
+from loopkit.runtime.typed import Text, TypedKernels
+from loopkit.runtime.views import ArrayLike, DeviceView, c_strides, span
+from loopkit.target.cuda import CudaTarget
+
+#: How many different calls are remembered; beyond it all are forgotten, and learnt again.
+_MOST_CALLS = 4096
+
+
+@dataclass
+class Form:
+    """Calls that pass the same names in the same order.
+
+    :ivar arrays: positions of the array arguments; *sizes*: of the scalars that decide about shapes, launches or text.
+    :ivar open: positions of the scalars whose types decide about dtypes.
+    :ivar calls: by all that a check looks at.
+    """
+
+    names: tuple[str, ...]
+    arrays: tuple[int, ...]
+    sizes: tuple[tuple[int, Callable[[object], Scalar]], ...]
+    open: tuple[int, ...]
+    calls: dict[tuple[Hashable, ...], ReadyCall] = field(default_factory=dict)
+
+
+class CudaRunner:
+    """Runs one kernel on GPUs.
+
+    :arg target: how texts are compiled; ``None``: for whatever GPU they run on.
+    :arg device: the only GPU to run on; ``None``: the one that the arrays of a call lie on.
+    :arg stream: the handle of the stream to launch on; ``None``: the one that the arrays' libraries work on.
+    :arg debug: wait for each launch and look for its errors.
+    """
+
+    def __init__(self, knl: LoopKernel, target: CudaTarget | None, device: object = None, *, debug: bool = False,
+                 stream: int | None = None) -> None:
+        self.kernels = TypedKernels(knl)
+        self._target = target
+        self._gpu = None if device is None else find_gpu(device)
+        self._debug = debug
+        self._stream = stream
+        self._arguments = knl.argument_by_name
+        self._structural = stages.structural_values(knl)
+        self._forms: dict[tuple[str, ...], Form] = {}
+        self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
+        self._lock = threading.RLock()
+
+    def on(self, stream: int) -> CudaRunner:
+        """The same, with the launches on *stream*."""
+        other: CudaRunner = object.__new__(CudaRunner)
+        other.__dict__.update(self.__dict__, _stream=stream, _forms={})
+        return other
+
+    # {{{ calls
+
+    def call(self, given: Mapping[str, Any]) -> Outputs:
+        form = self._forms.get(tuple(given))
+        if form is None:
+            form = self._form(given)
+        originals = [*given.values()]
+        try:
+            key, values, addresses = self._look(form, originals)
+        except _NothingGivenError:
+            return self.call(_something(given))
+        ready = form.calls.get(key)
+        if ready is None:
+            ready = self._prepare(form, values)
+            with self._lock:
+                if len(form.calls) >= _MOST_CALLS:
+                    form.calls.clear()
+                form.calls[key] = ready
+        return ready(values, addresses, originals)
+
+    def bind(self, given: Mapping[str, Any]) -> BoundCudaCall:
+        """The call with all of its arguments fixed; outputs on the GPU that are not there are made once."""
+        given = _something(given)
+        form = self._form(given)
+        originals = [*given.values()]
+        _, values, addresses = self._look(form, originals)
+        ready = self._prepare(form, values)
+        if ready.made and all(m.adopt is None and not m.of_another_library for m in ready.made):
+            with ready.gpu:
+                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) for m in ready.made}
+            return self.bind({**given, **made})
+        return BoundCudaCall(ready, values, addresses, originals)
+
+    def _form(self, given: Mapping[str, Any]) -> Form:
+        names = tuple(given)
+        require_known(self.kernels.kernel.name, self._arguments.keys(), given)
+        arrays = [i for i, x in enumerate(names) if isinstance(self._arguments[x], GlobalArg)]
+        sizes = [(i, converter(x, self._arguments[x].dtype)) for i, x in enumerate(names) if x in self._structural]
+        unknown = [i for i, x in enumerate(names)
+                   if x in self.kernels.unknown and isinstance(self._arguments[x], ValueArg)]
+        with self._lock:
+            return self._forms.setdefault(names, Form(names, tuple(arrays), tuple(sizes), tuple(unknown)))
+
+    def _look(self, form: Form, originals: list[Any]) -> tuple[tuple[Hashable, ...], list[Any], list[int]]:
+        """All that a check of these values looks at, the values, and the addresses of the arrays among them."""
+        values = originals
+        key: list[Hashable] = []
+        addresses = []
+        known = opener()
+        probes = known.probes
+        for i in form.arrays:
+            x = values[i]
+            probe = probes.get(type(x))
+            if probe is None:
+                if x is None:
+                    raise _NothingGivenError
+                values = [*values]
+                x = values[i] = known.open(form.names[i], x)
+                probe = probes[type(x)]
+            try:
+                told, address = probe(x)
+            except (RuntimeError, AttributeError, TypeError) as err:
+                raise _unreadable(known, form.names[i], x, err) from None
+            key.append(told)
+            addresses.append(address)
+        for i, convert in form.sizes:
+            x = values[i]
+            if x is None:
+                raise _NothingGivenError
+            key.append(x if type(x) is int else convert(x))
+        for i in form.open:
+            dtype: Any = getattr(values[i], "dtype", None)
+            key.append((type(values[i]), dtype))
+        return tuple(key), values, addresses
+
+    # }}}
+
+    # {{{ checking a call for the first time
+
+    def _prepare(self, form: Form, values: Sequence[Any]) -> ReadyCall:
+        given = {name: values[i] for i, name in enumerate(form.names)}
+        kinds = {form.names[i]: opener().kinds[type(values[i])] for i in form.arrays}
+        views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
+        gpu = self._place(kinds, views)
+        typed = self.kernels.of({**given, **views})
+        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
+            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
+        # what is copied to the GPU lies there in C order
+        strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
+        text = typed.fitting(self.target_on(gpu), bound, strided)
+        kind, adopt = _maker(given, kinds, views)
+        made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt)
+                     for x in typed.plan.outputs if x not in views)
+        program = self._program(text, gpu)
+        varying = tuple((i, x) for i, x in enumerate(form.names) if x not in kinds and x not in self._structural)
+        written = self.kernels.kernel.written_names
+        entries = tuple(_given(x, i, kinds[x], views[x], written=x in written)
+                        for i, x in enumerate(form.names) if x in kinds)
+        scratch = text.scratch.byte_counts(bound.values)
+        launches = self._launches(program, text, bound, [*kinds, *(m.name for m in made), *scratch],
+                                  {x: k for k, (_, x) in enumerate(varying)})
+        libraries = [k for x, k in kinds.items() if isinstance(views[x], DeviceView)]
+        dtypes = {a.name: a.dtype for a in typed.kernel.arguments}
+        places = {g.name: k for k, g in enumerate(entries)}
+        return ReadyCall(
+            gpu, self.kernels.kernel.name, program, launches, entries, made, tuple(scratch.items()),
+            next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
+            _streams(given, kinds, views, gpu), tuple((i, converter(x, dtypes[x])) for i, x in varying),
+            tuple(x for _, x in varying),
+            tuple((k, g.view.itemsize - 1) for k, g in enumerate(entries) if not g.on_host and g.view.itemsize > 1),
+            _apart(entries), typed.plan.outputs,
+            tuple((True, form.names.index(x)) if x in places else (False, [m.name for m in made].index(x))
+                  for x in typed.plan.outputs),
+            self._stream is None and _must_wait(entries, made), bound.values, self._stream, self._debug)
+
+    def place(self, given: Mapping[str, Any]) -> Gpu:
+        """The GPU that a call with these arguments runs on."""
+        opened = {x: opener().open(x, a) for x, a in given.items()
+                  if a is not None and isinstance(self._arguments.get(x), GlobalArg)}
+        kinds = {x: opener().kinds[type(a)] for x, a in opened.items()}
+        return self._place(kinds, {x: kinds[x].view(x, a) for x, a in opened.items()})
+
+    def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
+        """The GPU to run on; :raises CallError: arrays lie on another one."""
+        found: dict[int, str] = {}
+        for name, view in views.items():
+            if isinstance(view, DeviceView) and view.ordinal >= 0:
+                found.setdefault(view.ordinal, name)
+        if len(found) > 1:
+            (one, first), (two, second) = list(found.items())[:2]
+            raise CallError(f"'{first}' lies on GPU {one} and '{second}' on GPU {two}.", argument=second,
+                            hint="copy one of them to the other's GPU")
+        if self._gpu is not None and found and self._gpu.ordinal not in found:
+            ordinal, name = next(iter(found.items()))
+            raise CallError(f"'{name}' lies on GPU {ordinal}, and the kernel was compiled for {self._gpu}.",
+                            argument=name, hint="compile(knl, device=None) takes the GPU of the arrays")
+        gpu = self._gpu if self._gpu is not None else find_gpu(next(iter(found), None))
+        for name, view in views.items():
+            if isinstance(view, DeviceView) and view.pointer and kinds[name].name not in _OF_PRIMARY_CONTEXTS:
+                place = gpu.driver.place(view.pointer)
+                if place is not None and place[1] not in (0, gpu.context_handle):
+                    raise CallError(f"'{name}' lies in a CUDA context of its own, which kernels cannot reach: they run "
+                                    f"in the primary context of the device, as torch, CuPy and numba do.",
+                                    argument=name, hint="import pycuda.autoprimaryctx instead of pycuda.autoinit")
+        return gpu
+
+    def target_on(self, gpu: Gpu) -> CudaTarget:
+        """What texts are compiled for on *gpu*; :raises DeviceError: it cannot run what was asked for."""
+        if self._target is None:
+            return CudaTarget(arch=gpu.arch)
+        asked = self._target.arch.removeprefix("sm_")
+        major, minor = divmod(int(asked.rstrip("af")), 10)
+        exact = asked[-1] == "a"
+        if gpu.capability[0] != major or gpu.capability[1] < minor or (exact and gpu.capability[1] != minor):
+            raise DeviceError(f"Code for {self._target.arch} does not run on {gpu}.",
+                              hint=f"compile(knl, target=lk.CudaTarget(arch='{gpu.arch}')), or target='cuda' for "
+                                   f"whatever GPU there is")
+        return self._target
+
+    def _program(self, text: Text, gpu: Gpu) -> GpuProgram:
+        with self._lock:
+            found = self._programs.get((text, gpu))
+            if found is None:
+                binary = self.binary(text, self.target_on(gpu))
+                found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
+            return found
+
+    def binary(self, text: Text, target: CudaTarget) -> Binary:
+        """The machine code of *text*."""
+        return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
+
+    def _launches(self, program: GpuProgram, text: Text, bound: Bound, places: Sequence[str],
+                  varying: Mapping[str, int]) -> tuple[PreparedLaunch, ...]:
+        arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)
+                  if isinstance(x, np.ndarray) else x for name, x in bound.arrays.items()}
+        result = []
+        for launch in text.code.kernels:
+            grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
+            if min(grid) > 0:
+                require_grid(program.gpu, launch, grid)
+                result.append(PreparedLaunch(program.gpu.driver, program, program.functions[launch.name], launch, grid,
+                                             {x: k for k, x in enumerate(places)}, arrays, bound.values, varying))
+        return tuple(result)
+
+    # }}}
+
+
+#: Kinds whose arrays lie in primary contexts for sure.
+_OF_PRIMARY_CONTEXTS = ("torch", "cupy")
+
+
+class _NothingGivenError(Exception):
+    """An argument is ``None``, which means that it is not given."""
+
+
+def _something(given: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x for name, x in given.items() if x is not None}
+
+
+@lru_cache(maxsize=1)
+def opener() -> Opener:
+    """What knows the kinds of arrays in this process."""
+    return Opener(find_gpu().driver)
+
+
+def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
+    """The error for an array that does not say where it lies: its kind's own words where it has some."""
+    try:
+        known.kinds[type(x)].view(name, x)
+    except CallError as found:
+        return found
+    except (RuntimeError, AttributeError, TypeError):
+        pass
+    return CallError(f"'{name}' does not say where it lies: {err}.", argument=name)
+
+
+def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool) -> Given:
+    low, high = span(view.shape, view.strides, view.itemsize)
+    return Given(name, position, kind, view, low, high, written)
+
+
+def _apart(given: Sequence[Given]) -> tuple[tuple[int, int], ...]:
+    """Pairs of places that must not share memory, the first of which is written."""
+    pairs = []
+    for a, x in enumerate(given):
+        for b, y in enumerate(given):
+            both = x.written and y.written
+            if x.written and a != b and not (both and b < a) and x.low < x.high and y.low < y.high:
+                pairs.append((a, b))
+    return tuple(pairs)
+
+
+def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]
+           ) -> tuple[Kind, Callable[[Any], Any] | None]:
+    """The kind of the outputs that a call allocates: that of the first array on a GPU, else of the first of all.
+
+    The second is for arrays in the host's memory: it makes one out of numpy's.
+    """
+    for name, kind in kinds.items():
+        if isinstance(views[name], DeviceView):
+            if isinstance(kind, OwnKind):
+                return OwnKind(given[name].namespace), None
+            return kind, None
+    for kind in kinds.values():
+        if isinstance(kind, TorchKind):
+            return kind, kind.adopt
+    return NUMPY, NUMPY.adopt
+
+
+def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike], gpu: Gpu
+             ) -> tuple[Callable[[], int], ...]:
+    """What gives the streams of the libraries whose arrays lie on the GPU, those with a current stream first."""
+    found: dict[object, Callable[[], int]] = {}
+    for name, kind in sorted(kinds.items(), key=lambda item: item[1].name not in _OF_PRIMARY_CONTEXTS):
+        if isinstance(views[name], DeviceView):
+            if isinstance(kind, InterfaceKind):
+                stream = kind.own_stream(given[name])
+                found[kind, stream] = partial(int, stream)
+            else:
+                found[kind.name] = partial(kind.stream, gpu.ordinal)
+    return tuple(found.values())
+
+
+def _must_wait(given: Sequence[Given], made: Sequence[Made]) -> bool:
+    """Is there an array whose library cannot know of the launches?"""
+    return any(isinstance(m.kind, OwnKind | InterfaceKind) and m.adopt is None for m in made) or any(
+        isinstance(g.kind, OwnKind) and g.written for g in given)

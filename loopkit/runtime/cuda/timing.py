@@ -1,0 +1,121 @@
+"""Timing on a GPU, by events around the launches."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import CallError
+from loopkit.kernel.data import GlobalArg
+from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.cuda.compiler import load_binary
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.program import GpuProgram
+from loopkit.runtime.cuda.runner import CudaRunner, opener
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.views import ArrayLike, DeviceView, span
+from loopkit.target.code import Launch, Parameter, ParameterKind
+from loopkit.target.cuda import CudaTarget
+
+#: While this runs the host gets ahead, so that what is timed is never the host's pace.
+_DELAY = """\
+extern "C" __global__ void delay(const long long cycles)
+{
+    const long long start = clock64();
+    while (clock64() - start < cycles) {
+    }
+}
+"""
+#: What the host needs for one launch or event, in cycles of a GPU; more than enough.
+_CYCLES_A_STEP = 20_000
+_MOST_STEPS = 600
+
+
+def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+    """The time of the launches of a call, on arrays that lie on the GPU already."""
+    views = _views(runner, given)
+    gpu = runner.place(given)
+    size = sum(int(v.size) * int(v.itemsize) for v in views.values())
+    number = request.number_of_sets(size, gpu.l2_bytes)
+    if number > 1 and number * size > gpu.free_bytes() // 2:
+        raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
+                        argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
+    written = runner.kernels.kernel.written_names
+    with gpu:
+        stream = gpu.pycuda.Stream()
+        chosen = runner.on(int(stream.handle))
+        gpu.driver.synchronize(0)
+        sets = [{**given, **{x: v if first and isinstance(v, DeviceView) and x not in written else _copy(gpu, v)
+                             for x, v in views.items()}} for first in [True, *[False] * (number - 1)]]
+        sets[0] |= {x: given[x] for x in views if isinstance(views[x], DeviceView) and x not in written}
+        runs = [chosen.bind(s) for s in sets]
+        try:
+            return _measured(gpu, stream, runs, request)
+        finally:
+            stream.synchronize()
+
+
+def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]:
+    """The array arguments among *given*."""
+    known = opener()
+    views: dict[str, ArrayLike] = {}
+    for a in runner.kernels.kernel.arguments:
+        x = given.get(a.name)
+        if isinstance(a, GlobalArg) and x is not None:
+            opened = known.open(a.name, x)
+            views[a.name] = known.kinds[type(opened)].view(a.name, opened)
+    return views
+
+
+def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
+    """A copy on the GPU, whose context is current; one that lies there keeps its strides."""
+    if isinstance(view, np.ndarray):
+        packed = np.ascontiguousarray(view)
+        copy = allocate(gpu, view.shape, view.dtype)
+        if packed.size:
+            gpu.pycuda.memcpy_htod(copy.pointer, packed.reshape(-1).view(np.uint8))
+        return copy
+    assert isinstance(view, DeviceView)
+    low, high = span(view.shape, view.strides, view.itemsize)
+    memory = allocate(gpu, (high - low,), np.dtype(np.uint8))
+    if high > low:
+        gpu.pycuda.memcpy_dtod(memory.pointer, view.pointer + low, high - low)
+    return DeviceArray(memory.pointer - low, view.shape, view.dtype, gpu.ordinal, memory, strides=view.strides)
+
+
+def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:
+    delay = _delay(gpu)
+    handle = int(stream.handle)
+    turns = itertools.cycle(runs)
+    for run in itertools.islice(turns, max(request.warmup, len(runs))):
+        run()
+    gpu.driver.synchronize(handle)
+    steps = 1 + runs[0].number_of_launches
+    times: list[float] = []
+    batch = 1
+    end = perf_counter() + request.duration
+    while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
+        events = [gpu.pycuda.Event() for _ in range(batch + 1)]
+        delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        events[0].record(stream)
+        for event in events[1:]:
+            next(turns)()
+            event.record(stream)
+        gpu.driver.synchronize(handle)
+        times += [a.time_till(b) * 1e-3 for a, b in itertools.pairwise(events)]
+        # so many that the host is asked seldom, and that a batch takes a quarter of the time at most
+        batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
+    return Timing.of(times, request)
+
+
+def _delay(gpu: Gpu) -> PreparedLaunch:
+    launch = Launch("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.arch), DiskCache(cache_directory()))
+    program = GpuProgram(gpu, binary.cubin, (launch,))
+    return PreparedLaunch(gpu.driver, program, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})
