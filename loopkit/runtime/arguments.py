@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
+from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.points import checker
@@ -295,9 +296,9 @@ def _missing(plan: ArrayPlan) -> CallError:
 def _wrong_dtype(name: str, given: np.dtype[Any], wanted: np.dtype[Any]) -> CallError:
     if given.newbyteorder("=") == wanted:
         return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                         hint=f"pass {name}.astype(np.{wanted.name})")
+                         hint=f"pass {name}.astype({spelled(wanted)})")
     return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
-                     hint=f"pass {name}.astype(np.{wanted.name}); a call never casts")
+                     hint=f"pass {name}.astype({spelled(wanted)}); a call never casts")
 
 
 def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int, values: Mapping[str, Any]

@@ -11,6 +11,7 @@ import numpy as np
 from loopkit.analysis.rounding import accumulation_length, index_names
 from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.kinds import epsilon, kind_of, promote
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import compiled, stages
@@ -138,7 +139,7 @@ def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], paramet
         if arg.name in data or (isinstance(arg, GlobalArg) and arg.name not in shapes):
             continue                                   # an array that nothing touches need not be there
         if isinstance(arg, ValueArg):
-            if arg.dtype is not None and np.dtype(arg.dtype).kind in "fc":
+            if arg.dtype is not None and kind_of(np.dtype(arg.dtype)) in "fc":
                 data[arg.name] = random_array((), np.dtype(arg.dtype), random)[()]
             continue                                   # an integer may be solved; the call says where it cannot
         data[arg.name] = _random_argument(arg, shapes[arg.name], arg.name in subscripting, random)
@@ -200,7 +201,7 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[st
 def _epsilon(knl: LoopKernel) -> float:
     """The rounding unit of the coarsest floating-point dtype among the arguments."""
     dtypes = [np.dtype(a.dtype) for a in knl.array_args.values() if a.dtype is not None]
-    return max((float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"), default=0.0)
+    return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 
 def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputComparison:
@@ -211,7 +212,7 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
     if got.size == 0:
         return OutputComparison(name, 0.0, 0.0, ())
     finite = np.isfinite(expected)
-    bound = relative * float(np.max(np.abs(expected[finite]), initial=0)) if got.dtype.kind in "fc" else 0.0
+    bound = relative * float(np.max(np.abs(expected[finite]), initial=0)) if kind_of(got.dtype) in "fc" else 0.0
     distance = _distance(got, expected)
     index = tuple(int(i) for i in np.unravel_index(int(np.argmax(distance)), distance.shape))
     error = float(distance[index])
@@ -228,8 +229,8 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
 def _distance(got: Array, expected: Array) -> Array:
     """Elementwise ``|got - expected|``; infinite where only one is NaN, or where infinities differ."""
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
-    if got.dtype.kind in "fc" or expected.dtype.kind in "fc":
-        wide = np.result_type(got.dtype, expected.dtype, np.float64)
+    if kind_of(got.dtype) in "fc" or kind_of(expected.dtype) in "fc":
+        wide = promote(promote(got.dtype, expected.dtype), np.dtype(np.float64))
         with np.errstate(invalid="ignore", over="ignore"):
             difference = np.abs(got.astype(wide) - expected.astype(wide))
     else:

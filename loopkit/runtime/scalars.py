@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.kinds import is_bfloat16, kind_of
 
 Scalar = bool | int | float | complex
 
@@ -20,7 +21,7 @@ def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scal
 
     :arg dtype: ``None`` for a size whose width is chosen for each call.
     """
-    kind = "i" if dtype is None else dtype.kind
+    kind = "i" if dtype is None else kind_of(dtype)
     if kind == "b":
         return lambda value: _boolean(name, value)
     if kind in "iu":
@@ -80,10 +81,12 @@ def _boolean(name: str, value: object) -> bool:
 def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
     if isinstance(value, np.ndarray):
         value = value[()]                           # a 0-dimensional array gives its scalar
-    wanted = "a real number" if dtype.kind == "f" else "a number"
+    wanted = "a number" if dtype.kind == "c" else "a real number"
+    if isinstance(value, np.generic) and is_bfloat16(value.dtype):
+        value = float(value)                        # numpy does not take it for a number
     if not isinstance(value, bool | int | float | complex | np.bool_ | np.number):
         raise _not_a_scalar(name, wanted, value)
-    if dtype.kind == "f" and isinstance(value, complex | np.complexfloating):
+    if dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
         raise _not_a_scalar(name, wanted, value)
     number: complex
     try:

@@ -53,6 +53,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> Generated
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, layout)
+        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         _require_within(launch, function, target.limits)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, _shared_bytes(function)))

@@ -1,7 +1,8 @@
-"""The C-family languages of the targets, one table each: host C, and CUDA C++ as NVRTC compiles it, without headers."""
+"""The C-family languages of the targets, one table each: host C, and CUDA C++; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
 from loopkit.expr.dialect import Dialect
+from loopkit.target import half_text
 
 #: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
 _INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -24,13 +25,15 @@ static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
 #: C11 with its mathematical library.
 C = Dialect(
     name="c",
-    types={**_INTEGERS, **_REALS, "bool": "_Bool", "complex64": "float _Complex", "complex128": "double _Complex"},
+    types={**_INTEGERS, **_REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
+           "complex64": "float _Complex", "complex128": "double _Complex"},
     qualifier="static inline",
     helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}),
     complex_names=_COMPLEX_FUNCTIONS, complex_marked=True, complex_maker="make_{0}",
     complex_text={None: "#include <complex.h>\n#undef I",
                   "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
                   "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
+    half_text=half_text.STORAGE, half_helpers=half_text.HELPERS,
     includes=("#include <math.h>",))
 
 _CUDA_COMPLEX = """
@@ -128,10 +131,11 @@ def _cuda_complex(name: str, part: str, align: int, mark: str) -> str:
             .replace("MARK", mark))
 
 
-#: CUDA C++ in device code; NVRTC knows everything here without a header.
+#: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
 CUDA = Dialect(
     name="cuda",
-    types={**_INTEGERS, **_REALS, "bool": "bool", "complex64": "complex64", "complex128": "complex128"},
+    types={**_INTEGERS, **_REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
+           "complex64": "complex64", "complex128": "complex128"},
     qualifier="__device__ __forceinline__",
     integer_functions={
         "abs_i32": "abs", "abs_i64": "llabs",
@@ -142,4 +146,8 @@ CUDA = Dialect(
                "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
     complex_text={"complex64": _cuda_complex("complex64", "float", 8, "f"),
                   "complex128": _cuda_complex("complex128", "double", 16, "")},
+    half_text={"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, half_operators=True,
+    half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
+                    "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
+                    "rint": "hrint"},
     unroll=("#pragma unroll",))
