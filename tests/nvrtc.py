@@ -11,6 +11,8 @@ from functools import cache
 
 import pytest
 
+from loopkit.runtime.cuda.headers import header_directories, needs_headers
+
 
 @dataclass(frozen=True)
 class KernelResources:
@@ -83,8 +85,9 @@ def compile_cuda(source: str, arch: str = "sm_90") -> CompiledCuda:
     from cuda.core import Program, ProgramOptions
     from cuda.core._utils.cuda_utils import NVRTCError
     messages = io.StringIO()
+    include = list(header_directories()) if needs_headers(source) else None
     try:
-        program = Program(source, "c++", ProgramOptions(arch=arch, ptxas_options=["-v"]))
+        program = Program(source, "c++", ProgramOptions(arch=arch, ptxas_options=["-v"], include_path=include))
         cubin = program.compile("cubin", logs=messages).code
     except NVRTCError as err:
         pytest.fail(f"NVRTC refuses this text for {arch}:\n{err}\n{source}", pytrace=False)

@@ -100,7 +100,7 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
 
 def _require_finite(name: str, dtype: np.dtype[Any], given: object, number: complex) -> None:
     with np.errstate(over="ignore"):
-        narrowed = dtype.type(number)
+        narrowed = complex(dtype.type(number))
     # an infinity that was passed as one is a value like another
     if np.isinf(narrowed) and not (isinstance(given, float | complex | np.inexact) and np.isinf(given)):
         raise CallError(f"'{name}' is {given}, which overflows {dtype}.", argument=name)
