@@ -90,7 +90,8 @@ __device__ __forceinline__ NAME clog(NAME z)
 {
     const TYPE a = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im)), b = fminMARK(fabsMARK(z.re), fabsMARK(z.im));
     const TYPE angle = atan2MARK(z.im, z.re);
-    if (a > (TYPE)0.5 && fabsMARK(z.re) < 2 && fabsMARK(z.im) < 2)  // near 1 the logarithm of the size has few digits of the result
+    // near 1 the logarithm of the size has few digits of the result
+    if (a > (TYPE)0.5 && fabsMARK(z.re) < 2 && fabsMARK(z.im) < 2)
         return NAME(log1pMARK((a - 1)*(a + 1) + b*b) / 2, angle);
     if (a > LARGE)                          // the size may overflow
         return NAME(logMARK(cabs(z / 2)) + (TYPE)0.6931471805599453, angle);
@@ -118,19 +119,19 @@ __device__ __forceinline__ NAME csinh(NAME z)
         return NAME(z.re, sinMARK(z.im));
     if (fabsMARK(z.re) > 40) {              // half of an exponential
         const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
-        return NAME(copysignMARK(1, z.re)*w.re, w.im);
+        return NAME(copysignMARK((TYPE)1, z.re)*w.re, w.im);
     }
     return NAME(sinhMARK(z.re)*cosMARK(z.im), coshMARK(z.re)*sinMARK(z.im));
 }
 __device__ __forceinline__ NAME ccosh(NAME z)
 {
     if (z.im == 0)
-        return NAME(coshMARK(z.re), copysignMARK(1, z.re)*z.im);
+        return NAME(coshMARK(z.re), copysignMARK((TYPE)1, z.re)*z.im);
     if (z.re == 0)
         return NAME(cosMARK(z.im), z.re*sinMARK(z.im));
     if (fabsMARK(z.re) > 40) {
         const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
-        return NAME(w.re, copysignMARK(1, z.re)*w.im);
+        return NAME(w.re, copysignMARK((TYPE)1, z.re)*w.im);
     }
     return NAME(coshMARK(z.re)*cosMARK(z.im), sinhMARK(z.re)*sinMARK(z.im));
 }
