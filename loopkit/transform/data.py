@@ -38,7 +38,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
-    wanted = {name: _dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
+    wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
         if known is None:
@@ -57,7 +57,8 @@ DTYPES = frozenset(np.dtype(t) for t in (
     np.uint64, np.bool_, np.complex64, np.complex128))
 
 
-def _dtype(value: npt.DTypeLike, name: str) -> np.dtype:
+def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
+    """The dtype that *value* is; :raises PreconditionError: *name* can have no such dtype."""
     dtype: np.dtype | None = None
     with suppress(TypeError):
         dtype = named_dtype(value) if isinstance(value, str) else np.dtype(value)
