@@ -59,8 +59,8 @@ __all__ = [
     "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes", "add_prefetch",
     "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
     "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
-    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames",
-    "tile", "unroll", "untag_inames",
+    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
+    "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
 ]
 
 __version__ = "0.1.0"

@@ -66,7 +66,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     stay finite; integers are from -7 to 7 without 0; arrays that another array is subscripted with must be given.
 
     The error allowed is ``eps * (8 + 2*length) * max|ref|`` for each output: *eps* of the coarsest floating-point dtype
-    among the arguments, *length* the operations that follow one another
+    among the arguments and temporaries, *length* the operations that follow one another
     (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, as must the places
     of NaN and of the infinities.
 
@@ -199,8 +199,9 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[st
 
 
 def _epsilon(knl: LoopKernel) -> float:
-    """The rounding unit of the coarsest floating-point dtype among the arguments."""
-    dtypes = [np.dtype(a.dtype) for a in knl.array_args.values() if a.dtype is not None]
+    """The rounding unit of the coarsest floating-point dtype among the arguments and temporaries."""
+    dtypes = [np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for a in data.values()
+              if a.dtype is not None]
     return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 

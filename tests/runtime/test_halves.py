@@ -268,4 +268,13 @@ def test_equivalence(half: np.dtype[Any]) -> None:
     with pytest.raises(lk.EquivalenceError):
         lk.check_equivalent(lambda a: 0.1*a.astype(np.float32).sum(axis=1), mapped, {"n": 10})
 
+
+@each_half
+def test_equivalence_of_half_temporaries(half: np.dtype[Any]) -> None:
+    """Their rounding is allowed for, though all arguments are float32."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", f"<{half.name}> t = a[i]\ny[i] = 3*cast(float32, t)",
+                         [lk.GlobalArg("a", np.float32), "..."])
+    report = lk.check_equivalent(lambda a: 3*a, knl, {"n": 100})
+    assert 0 < report.error < report.outputs[0].bound
+
 # }}}
