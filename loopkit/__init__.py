@@ -47,6 +47,7 @@ from loopkit.transform.data import (
 )
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
+from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
@@ -56,7 +57,8 @@ __all__ = [
     "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "add_dtypes", "add_prefetch",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
+    "add_prefetch",
     "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
     "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
     "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",

@@ -6,12 +6,14 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 import loopkit as lk
 
 Arrays = dict[str, Any]
 F32 = np.float32
+F32_, F16, BF16 = np.dtype(F32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 
 
 @dataclass(frozen=True)
@@ -21,6 +23,7 @@ class Case:
     :ivar data: from sizes and a random generator to the arguments of a call.
     :ivar expected: from the arguments (before the call) to the outputs by name.
     :ivar sizes: several ragged ones.
+    :ivar dtype: of the outputs.
     """
 
     name: str
@@ -28,6 +31,7 @@ class Case:
     data: Callable[..., Arrays]
     expected: Callable[[Arrays], Mapping[str, np.ndarray]]
     sizes: Sequence[tuple[int, ...]]
+    dtype: np.dtype[Any] = F32_
 
 
 def _rand(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -150,6 +154,19 @@ def matmul_large_tiles() -> lk.LoopKernel:
     return lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
 
 
+def matmul_half() -> lk.LoopKernel:
+    """Halves in memory, products and sums in float32."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}",
+                         "c[i, j] = sum(k, cast(float32, a[i, k])*b[k, j])",
+                         name="matmul_half", assumptions="n>=1 and m>=1 and l>=1")
+    knl = lk.add_dtypes(knl, {"a,b,c": F16})
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 16)
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    return lk.add_prefetch(knl, "b", ["k_inner", "j_inner"])
+
+
 def batched_matmul() -> lk.LoopKernel:
     knl = lk.make_kernel("{[e, i, j]: 0<=e<ne and 0<=i,j<10}", "r[e, i] = sum(j, d[i, j]*u[e, j])",
                          name="elementwise_operator")
@@ -236,9 +253,9 @@ def softmax_by_thread() -> lk.LoopKernel:
     return lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")
 
 
-def _row_kernel_by_block(text: str, name: str, length: int) -> lk.LoopKernel:
+def _row_kernel_by_block(text: str, name: str, length: int, dtype: np.dtype[Any] = F32_) -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, k, j]: 0<=i<n and 0<=k,j<m}", text, name=name)
-    knl = lk.add_dtypes(knl, {"x": F32})
+    knl = lk.add_dtypes(knl, {"x,y": dtype} if dtype.itemsize == 2 else {"x": dtype})
     knl = lk.tag_inames(knl, {"i": "g.0"})
     knl = lk.split_iname(knl, "k", length, inner_tag="l.0")
     return lk.split_iname(knl, "j", length, inner_tag="l.0")
@@ -255,6 +272,20 @@ def softmax_by_block() -> lk.LoopKernel:
             end
         end
         """, "softmax_block", 48)
+
+
+def softmax_bfloat16() -> lk.LoopKernel:
+    """Rows of bfloat16, summed in float32; the maximum is one of the elements and stays a bfloat16."""
+    return _row_kernel_by_block(
+        """
+        for i
+            <> top = max(k, x[i, k])
+            <> total = sum(k, exp(cast(float32, x[i, k] - top)))
+            for j
+                y[i, j] = 0.5*x[i, j] + exp(cast(float32, x[i, j] - top)) / total
+            end
+        end
+        """, "softmax_bfloat16", 48, BF16)
 
 
 _LAYER_NORM = """
@@ -376,6 +407,12 @@ def _matmul(args: Arrays) -> Mapping[str, np.ndarray]:
     return {"c": args["a"].astype(np.float64) @ args["b"]}
 
 
+def _softmax_bfloat16(args: Arrays) -> Mapping[str, np.ndarray]:
+    x = args["x"]
+    e = np.exp((x - x.max(axis=1, keepdims=True)).astype(np.float64))
+    return {"y": 0.5*x.astype(np.float64) + e / e.sum(axis=1, keepdims=True)}
+
+
 _VECTORS = [(1,), (127,), (128,), (1000,)]
 _MATRICES = [(1, 1, 1), (16, 16, 16), (37, 29, 41), (64, 128, 8), (65, 70, 9)]
 _ROWS = [(1, 1), (3, 47), (5, 48), (33, 200)]
@@ -397,6 +434,8 @@ CASES = [
     Case("matmul_tiled", matmul_tiled, _matmul_data, _matmul, _MATRICES),
     Case("matmul_register_blocked", matmul_register_blocked, _matmul_data, _matmul, _MATRICES),
     Case("matmul_large_tiles", matmul_large_tiles, _matmul_data, _matmul, [*_MATRICES, (70, 65, 300)]),
+    Case("matmul_half", matmul_half, lambda *args: {k: v.astype(F16) for k, v in _matmul_data(*args).items()}, _matmul,
+         _MATRICES, F16),
     Case("matmul_ilp", matmul_ilp, _matmul_data, _matmul, _MATRICES),
     Case("stencil_2d", stencil_2d, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
          [(3, 3), (18, 34), (37, 53)]),
@@ -406,6 +445,8 @@ CASES = [
          [(3, 1), (40, 7)]),
     Case("softmax_by_thread", softmax_by_thread, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
     Case("softmax_by_block", softmax_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
+    Case("softmax_bfloat16", softmax_bfloat16, lambda rng, n, m: {"x": _rand(rng, n, m).astype(BF16)},
+         _softmax_bfloat16, _ROWS, BF16),
     Case("layer_norm_by_thread", layer_norm_by_thread, lambda rng, n, m: {"x": _rand(rng, n, m)}, _layer_norm,
          _ROWS[1:]),
     Case("layer_norm_by_block", layer_norm_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)}, _layer_norm,

@@ -11,6 +11,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.rounding import accumulation_length
+from loopkit.expr.kinds import epsilon
 from tests.cases import CASES, Case
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
@@ -44,7 +45,7 @@ def bound(case: Case, expected: np.ndarray, arguments: dict[str, object]) -> flo
     sizes = {str(k): max(getattr(v, "shape", (v,)), default=1) for k, v in arguments.items()}
     lengths = {p: max(sizes.values()) for s in kernel(case.name).statements for p in s.domain.params}
     operations = 16 + 2*accumulation_length(kernel(case.name), lengths)
-    return float(np.finfo(np.float32).eps) * operations * max(1.0, float(np.max(np.abs(expected), initial=0)))
+    return epsilon(case.dtype) * operations * max(1.0, float(np.max(np.abs(expected), initial=0)))
 
 
 @pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
@@ -56,9 +57,9 @@ def test_result(name: str, sizes: tuple[int, ...], full_tiles: bool) -> None:
     outputs = compiled(name, full_tiles)(**arguments).asdict()
     assert set(outputs) == set(expected)
     for array, want in expected.items():
-        assert outputs[array].dtype == np.float32
+        assert outputs[array].dtype == case.dtype
         assert outputs[array].shape == want.shape, array
-        error = np.max(np.abs(outputs[array] - want), initial=0)
+        error = np.max(np.abs(outputs[array].astype(np.float64) - want), initial=0)
         assert error <= bound(case, want, arguments), array
 
 

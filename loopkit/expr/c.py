@@ -34,6 +34,8 @@ from loopkit.expr.c_values import (
 from loopkit.expr.dialect import Dialect
 from loopkit.expr.dtypes import (
     BOOL,
+    COMPLEX64,
+    FLOAT32,
     INT32,
     UINT32,
     Lookup,
@@ -48,6 +50,7 @@ from loopkit.expr.dtypes import (
     resolve,
 )
 from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
 
 __all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
@@ -62,7 +65,8 @@ class CText(CBase):
         :raises TypeInferenceError: an operation that its operands do not have, or a name without a type.
         """
         piece = self._operand(expr, resolve(self._type(expr)) if want is None else want)
-        return self._convert(piece, want).text
+        piece = self._convert(piece, want)
+        return (self._stored(piece) if is_half(piece.dtype) else piece).text
 
     def condition(self, expr: Expression) -> str:
         """*expr* as the condition of an ``if``."""
@@ -122,7 +126,7 @@ class CText(CBase):
         given = self.lookup(name)
         assert given is not None                        # its type was asked for before
         dtype = resolve(given)
-        if dtype.kind == "c":
+        if dtype.kind == "c" or is_half(dtype):
             self._need(dtype)
         text = self.subscripts(name, indices)
         return Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
@@ -164,10 +168,12 @@ class CText(CBase):
         return piece
 
     def _negated(self, piece: Piece) -> Piece:
+        if is_half(piece.dtype) and not piece.unrounded:
+            piece = self._half_operand(piece)
         text = inside(piece, PRODUCT)
         text = f"-({text})" if text.startswith("-") else f"-{text}"
         return Piece(text, PRODUCT if piece.precedence == PRODUCT else UNARY, piece.dtype,
-                     promoted(piece.c_dtype))
+                     promoted(piece.c_dtype), unrounded=piece.unrounded)
 
     def _binary(self, operator: str, precedence: int, left: Piece, right: Piece, dtype: np.dtype, *,
                 modular: bool = True) -> Piece:
@@ -175,8 +181,10 @@ class CText(CBase):
 
         :arg modular: operands that are congruent to the value, modulo 2^bits of *dtype*, will do.
         """
-        left, right = (self._prepared(x, dtype, modular=modular) for x in (left, right))
-        if not self._common_is(left, right, dtype, modular=modular):
+        halves = is_half(dtype)
+        left, right = (self._half_operand(self._convert(x, dtype)) if halves else
+                       self._prepared(x, dtype, modular=modular) for x in (left, right))
+        if not halves and not self._common_is(left, right, dtype, modular=modular):
             if left.literal is not None and right.literal is None and right.dtype != dtype:
                 right = self._exact(self._convert(right, dtype))
             else:
@@ -189,13 +197,14 @@ class CText(CBase):
         if right.text.startswith("-") and operator in ("-", "+", "*") and right.precedence >= precedence + 1:
             text = f"{inside(left, precedence)}{operator}({right.text})"
         c_dtype = dtype if dtype.kind == "c" else usual_conversion(left.c_dtype, right.c_dtype)
-        return Piece(text, precedence, dtype, c_dtype, divides=operator in (" / ", " % "))
+        return Piece(text, precedence, dtype, c_dtype, divides=operator in (" / ", " % "),
+                     unrounded=halves and c_dtype != dtype)
 
     def _prepared(self, piece: Piece, dtype: np.dtype, *, modular: bool) -> Piece:
         """*piece* as an operand: a value computed wider than its dtype is cut where that matters."""
         if piece.literal is not None or (modular and piece.dtype == dtype and dtype.kind in "iu"):
             return piece
-        return self._exact(piece)
+        return self._convert(piece, dtype) if is_half(piece.dtype) else self._exact(piece)
 
     def _common_is(self, left: Piece, right: Piece, dtype: np.dtype, *, modular: bool) -> bool:
         """Does C compute an operation of these two in *dtype* without further ado?"""
@@ -222,13 +231,17 @@ class CText(CBase):
         left, right = self._operand(a, dtype), self._operand(b, dtype)
         if dtype.kind in "iu" and (dtype.kind == "u" or (self.nonnegative(a) and self.nonnegative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
+        name = "floor_div" if is_quotient else "floor_mod"
+        if is_half(dtype):
+            return self._half_function(name, [self._convert(x, dtype) for x in (left, right)], dtype,
+                                       self._helper(name, FLOAT32))
         computed = promoted(dtype)
-        name = self._helper("floor_div" if is_quotient else "floor_mod", computed)
+        name = self._helper(name, computed)
         args = [self._exact(self._convert(x, computed)) for x in (left, right)]
         return replace(self._call(name, args, dtype), c_dtype=computed)
 
     def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
-        if isinstance(exponent, float) and exponent.is_integer() and own.kind in "fc":
+        if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
             exponent = int(exponent)
         if isinstance(exponent, int) and not isinstance(exponent, bool) and abs(exponent) <= 16:
             return self._small_power(base, exponent, own)
@@ -236,18 +249,33 @@ class CText(CBase):
             computed = promoted(own)
             args = [self._converted(base, computed), self._converted(exponent, INT32)]
             return replace(self._call(self._helper("int_power", computed), args, own), c_dtype=computed)
-        if exponent == 0.5 and own.kind == "f":
-            return self._call(self._function_name("sqrt", own), [self._converted(base, own)], own)
-        args = [self._converted(e, own) for e in (base, exponent)]
-        return self._call(self._function_name("pow", own), args, own)
+        if exponent == 0.5 and kind_of(own) == "f":
+            return self._of_floats("sqrt", (base,), own)
+        return self._of_floats("pow", (base, exponent), own)
+
+    def _of_floats(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
+        """The function *name*, whose arguments and result have the dtype *own*."""
+        if is_half(own):
+            return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
+        return self._call(self._function_name(name, own), [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
-        """Powers with a literal exponent, by multiplication."""
+        """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
+        piece = self._convert(self._operand(base, own), own)
+        if is_half(own) and exponent == 2 and isinstance(base, p.Variable | p.Subscript):
+            return self._binary("*", PRODUCT, piece, piece, own)
+        if is_half(own) and exponent not in (0, 1):
+            return replace(self._multiplied(base, self._in_float(piece), exponent, FLOAT32), dtype=own, c_dtype=FLOAT32,
+                           unrounded=True)
+        return self._multiplied(base, piece if is_half(own) else self._exact(piece), exponent, own)
+
+    def _multiplied(self, base: Expression, piece: Piece, exponent: int, own: np.dtype) -> Piece:
+        """``piece**exponent``, where *piece* is *base* in *own*."""
         if exponent < 0:
-            return self._binary(" / ", PRODUCT, self._literal(1, own), self._small_power(base, -exponent, own), own)
+            return self._binary(" / ", PRODUCT, self._literal(1, own), self._multiplied(base, piece, -exponent, own),
+                                own)
         if exponent == 0:
             return self._literal(1, own)
-        piece = self._exact(self._convert(self._operand(base, own), own))
         if exponent == 1:
             return piece
         if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
@@ -258,8 +286,13 @@ class CText(CBase):
     def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
         """``min`` and ``max``, from the left."""
         steps = self._steps(operands, own, join)
-        piece = self._converted(operands[0], steps[1] if len(steps) > 1 else own)
+        first = steps[1] if len(steps) > 1 else own
+        piece = self._convert(self._operand(operands[0], first), first)
         for operand, dtype in zip(operands[1:], steps[1:], strict=True):
+            if is_half(dtype):
+                piece = self._half_function(which, [self._convert(x, dtype) for x in (
+                    piece, self._operand(operand, dtype))], dtype)
+                continue
             piece = self._exact(self._convert(piece, dtype))
             right = self._converted(operand, dtype)
             if dtype == BOOL:
@@ -284,7 +317,7 @@ class CText(CBase):
         precedence = EQUALITY if operator in ("==", "!=") else RELATION
         left, right = self._operand(expr.left, dtype), self._operand(expr.right, dtype)
         piece = self._binary(f" {operator} ", precedence, left, right, dtype, modular=False)
-        return replace(piece, dtype=BOOL, c_dtype=BOOL)
+        return replace(piece, dtype=BOOL, c_dtype=BOOL, unrounded=False)
 
     def _logical(self, operator: str, precedence: int, operands: Sequence[Expression]) -> Piece:
         # gcc asks for parentheses around && inside of ||, and so do readers
@@ -297,14 +330,21 @@ class CText(CBase):
         if rank_of(given) == 3:
             raise TypeInferenceError("A complex number is no condition.", subject=str(expr), hint="compare it")
         piece = self._operand(expr, resolve(given))
+        if is_half(piece.dtype):
+            return self._in_float(piece)
         return piece if piece.dtype == BOOL else self._exact(piece)
 
     def _if(self, expr: p.If, own: np.dtype) -> Piece:
         condition = self._condition(expr.condition)
-        then, otherwise = (self._exact(self._convert(self._operand(e, own), own)) for e in (expr.then, expr.else_))
-        c_dtype = own if then.c_dtype == otherwise.c_dtype == own else promoted(own)
+        then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
+        if is_half(own) and not (then.exact and otherwise.exact):
+            then, otherwise = (x if x.unrounded and not self.dialect.half_operators else self._half_operand(x)
+                               for x in (then, otherwise))
+        else:
+            then, otherwise = self._exact(then), self._exact(otherwise)
+        c_dtype = then.c_dtype if then.c_dtype == otherwise.c_dtype else promoted(own)
         text = f"{inside(condition, OR)} ? {inside(then, OR)} : {inside(otherwise, TERNARY)}"
-        return Piece(text, TERNARY, own, c_dtype)
+        return Piece(text, TERNARY, own, c_dtype, unrounded=then.unrounded or otherwise.unrounded)
 
     def _type_cast(self, expr: TypeCast) -> Piece:
         dtype = expr.dtype
@@ -317,7 +357,8 @@ class CText(CBase):
                     self._cast(self._literal(value, INT32), dtype)
             if not (isinstance(value, float | complex) and dtype.kind in "iub"):
                 return self._literal(value, dtype)
-        return self._exact(self._convert(self._operand(expr.child, dtype), dtype))
+        piece = self._convert(self._operand(expr.child, dtype), dtype)
+        return piece if is_half(dtype) else self._exact(piece)
 
     # }}}
 
@@ -327,12 +368,11 @@ class CText(CBase):
         kind = FUNCTIONS[name].kind
         if kind == "predicate":
             dtype = resolve(as_float(self._joined(arguments)))
-            call = self._call(self._function_name(name, dtype), [self._converted(e, dtype) for e in arguments], BOOL)
+            call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
             return replace(call, c_dtype=INT32) if self.dialect.int_predicates else call
         if kind in ("magnitude", "part", "complex", "preserve"):
             return self._part(name, arguments[0], own)
-        args = [self._converted(e, own) for e in arguments]
-        return self._call(self._function_name(name, own), args, own)
+        return self._of_floats(name, arguments, own)
 
     def _part(self, name: str, argument: Expression, own: np.dtype) -> Piece:
         """``abs``, ``real``, ``imag``, ``conj`` and the roundings."""
@@ -343,10 +383,12 @@ class CText(CBase):
                 return self._convert(self._operand(argument, own), own)
             if name == "imag":
                 return self._literal(0, own)
+            if is_half(own):
+                return self._of_floats(name, (argument,), own)
             computed = promoted(own)
             args = [self._converted(argument, computed)]
             return replace(self._call(self._function_name(name, computed), args, own), c_dtype=computed)
-        operand = self._own(given, np.promote_types(own, np.complex64))
+        operand = self._own(given, promote(own, COMPLEX64))
         args = [self._converted(argument, operand)]
         return self._convert(self._call(self._function_name(name, operand), args,
                                         operand if name == "conj" else real_dtype(operand)), own)

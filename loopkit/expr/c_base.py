@@ -13,6 +13,9 @@ from loopkit.expr.c_values import PRIMARY, UNARY, Piece, inside, integer_literal
 from loopkit.expr.dialect import Dialect, suffix
 from loopkit.expr.dtypes import (
     BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
     INT32,
     Lookup,
     Type,
@@ -23,6 +26,10 @@ from loopkit.expr.dtypes import (
     resolve,
     type_of_node,
 )
+from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
+
+#: Functions of halves whose result is a half again.
+_EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})
 
 #: Name and subscripts of an element (``()``: a scalar) to its text.
 Subscripts = Callable[[str, tuple[Expression, ...]], str]
@@ -83,7 +90,7 @@ class CBase:
         rank = rank_of(want)
         if given.rank == 1:
             own = resolve(given)
-            return np.promote_types(own, want) if want.kind == "i" else own
+            return promote(own, want) if want.kind == "i" else own
         if given.rank == 2 and rank >= 2:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
@@ -96,8 +103,11 @@ class CBase:
         """*piece* with the dtype *want*; a cast where it has another."""
         if want is None or piece.dtype == want:
             return piece
-        if piece.literal is not None and want.kind in "iuf":
+        if piece.literal is not None and kind_of(want) in "iuf":
             return self._literal(piece.literal, want)
+        if is_half(piece.dtype):
+            piece = self._from_half(piece, want)
+            return piece if piece.dtype == want else self._convert(piece, want)
         piece = self._exact(piece)
         if want.kind == "c":
             self._need(want)
@@ -106,7 +116,7 @@ class CBase:
             if want.kind != "c":
                 real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
                 return self._convert(real, want)
-        return self._cast(piece, want)
+        return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
 
     def _cast(self, piece: Piece, want: np.dtype) -> Piece:
         if want.kind == "c" and self.dialect.complex_calls:
@@ -122,6 +132,8 @@ class CBase:
             return piece
         if piece.literal is not None:
             return self._literal(piece.literal, piece.dtype, typed=True)
+        if is_half(piece.dtype):
+            return self._stored(piece)
         return self._cast(replace(piece, dtype=piece.c_dtype), piece.dtype)
 
     # }}}
@@ -130,7 +142,7 @@ class CBase:
 
     def _literal_dtype(self, value: object, want: np.dtype) -> np.dtype:
         given = literal_type(value)
-        if isinstance(given, Weak) and given.rank == 1 and want.kind in "iufc":
+        if isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc":
             return real_dtype(want)
         return self._own(given, want)
 
@@ -144,16 +156,98 @@ class CBase:
         if dtype == BOOL:
             return Piece(self.dialect.truth[bool(value)], PRIMARY, BOOL, BOOL)
         if dtype.kind == "c":
-            number = complex(value)                                     # type: ignore[call-overload]
+            whole = complex(value)                                      # type: ignore[call-overload]
             part = real_dtype(dtype)
             self._need(dtype)
-            parts = [self._literal(number.real, part), self._literal(number.imag, part)]
+            parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
             return self._call(self.dialect.complex_maker.format(dtype.name), parts, dtype)
-        if dtype.kind == "f":
-            piece = real_literal(float(value), dtype)                   # type: ignore[arg-type]
+        if kind_of(dtype) == "f":
+            number = float(value)                                       # type: ignore[arg-type]
+            piece = self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
             self.used.update({"INFINITY", "NAN"} & {piece.text.removeprefix("-")})
             return piece
         return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
+
+    # }}}
+
+    # {{{ halves: literals and computed values are held in a float until they are needed as what they are
+
+    def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
+        self._need(dtype)
+        with np.errstate(over="ignore"):
+            number = float(dtype.type(value))
+        return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
+
+    def _stored(self, piece: Piece) -> Piece:
+        """A half as memory holds it."""
+        if piece.exact:
+            return piece
+        self._need(piece.dtype)
+        if piece.number is not None and self.dialect.half_operators:
+            literal = real_literal(piece.number, piece.dtype)
+            text, precedence = f"{self.dialect.type_name(piece.dtype)}({literal.text})", PRIMARY
+        elif self.dialect.half_operators:
+            text, precedence = f"({self.dialect.type_name(piece.dtype)}){inside(piece, UNARY)}", UNARY
+        else:
+            text, precedence = f"{self._half_helper('to', piece.dtype)}({piece.text})", PRIMARY
+        return Piece(text, precedence, piece.dtype, piece.dtype)
+
+    def _in_float(self, piece: Piece) -> Piece:
+        """The exact value of a half as a float32."""
+        dtype = piece.dtype
+        if not (piece.exact or piece.unrounded):
+            return replace(piece, dtype=FLOAT32, number=None)
+        if self.dialect.half_operators:
+            return self._cast(self._stored(piece), FLOAT32)
+        if piece.exact:
+            return Piece(f"{self._half_helper('from', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+        return Piece(f"{self._half_helper('round', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+
+    def _half_operand(self, piece: Piece) -> Piece:
+        """A half as the language's operators take it."""
+        if self.dialect.half_operators:
+            return self._stored(piece)
+        return replace(self._in_float(piece), dtype=piece.dtype)
+
+    def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
+        """A half on its way to *want*: other dtypes than numbers of one part come by way of float32."""
+        if self.dialect.half_operators and kind_of(want) in "iufb" and not is_half(want):
+            return self._cast(self._stored(piece), want)
+        return self._in_float(piece)
+
+    def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
+        """A real number rounded to *want*; to bfloat16 by way of float32, as ml_dtypes rounds."""
+        self._need(want)
+        small = piece.dtype.itemsize == 1
+        if self.dialect.half_operators:
+            if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
+                piece = self._cast(piece, FLOAT32)
+            return self._cast(piece, want)
+        if piece.dtype == FLOAT64 and want == FLOAT16:
+            self.used.add("odd_f32")
+            piece = self._call("odd_f32", [piece], FLOAT32)
+        elif piece.dtype != FLOAT32:
+            piece = self._cast(piece, FLOAT32)
+        return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
+
+    def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
+        """The function *name* of halves: the language's own, else that of float32, rounded.
+
+        :arg text: the name of the function of float32, where it is a helper.
+        """
+        native = self.dialect.half_functions.get(name)
+        if native is not None:
+            return self._call(native, [self._stored(x) for x in arguments], own)
+        call = self._call(text or self._function_name(name, FLOAT32), [self._in_float(x) for x in arguments], own)
+        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
+
+    def _half_helper(self, what: str, dtype: np.dtype) -> str:
+        name = f"{what}_{suffix(dtype)}"
+        self.used.add(name)
+        if what == "round":
+            self.used.update((f"from_{suffix(dtype)}", f"to_{suffix(dtype)}"))
+        self._need(dtype)
+        return name
 
     # }}}
 

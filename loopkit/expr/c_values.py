@@ -7,6 +7,7 @@ import numpy as np
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT32
+from loopkit.expr.kinds import is_bfloat16, is_half
 
 #: How tight C's operators bind.
 TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
@@ -22,6 +23,9 @@ class Piece:
         computed wider than the dtype.
     :ivar literal: the value of a literal.
     :ivar divides: its outermost operator is ``/`` or ``%``.
+    :ivar unrounded: a half that was computed in float32 and is still to be rounded; other halves whose *c_dtype* is
+        float32 are exact.
+    :ivar number: the value of a literal that is a half; its text is that of a float32.
     """
 
     text: str
@@ -30,6 +34,8 @@ class Piece:
     c_dtype: np.dtype
     literal: int | None = None
     divides: bool = False
+    unrounded: bool = False
+    number: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -65,14 +71,18 @@ def inside(piece: Piece, precedence: int) -> str:
 # {{{ literals
 
 def real_literal(value: float, dtype: np.dtype) -> Piece:
-    """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``."""
+    """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``.
+
+    C has no literals of halves: theirs are the float32 ones of the same value, or of one that rounds to it.
+    """
     if np.isfinite(value):
         with np.errstate(over="ignore"):
             rounded = dtype.type(value)
-        text = np.format_float_scientific(rounded, trim="-", exp_digits=1) if _is_extreme(abs(float(rounded))) \
-            else np.format_float_positional(rounded, trim="0")
-        if np.isfinite(rounded):
-            text += "f" if dtype == FLOAT32 else ""
+        if np.isfinite(float(rounded)):
+            shown = _shortest(rounded) if is_bfloat16(dtype) else rounded
+            text = np.format_float_scientific(shown, trim="-", exp_digits=1) if _is_extreme(abs(float(rounded))) \
+                else np.format_float_positional(shown, trim="0")
+            text += "f" if dtype == FLOAT32 or is_half(dtype) else ""
             return Piece(text, UNARY if text.startswith("-") else PRIMARY, dtype, dtype)
         value = float(rounded)
     name = "NAN" if np.isnan(value) else "INFINITY"
@@ -98,6 +108,15 @@ def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
     else:
         text, precedence = f"{value}{mark}", UNARY if value < 0 else PRIMARY
     return Piece(text, precedence, dtype, c_dtype, value)
+
+
+def _shortest(value: np.generic) -> np.float64:
+    """The number of the fewest decimal digits that rounds to the bfloat16 *value*."""
+    for digits in range(1, 9):
+        found = np.float64(f"{float(value):.{digits - 1}e}")
+        if value.dtype.type(found) == value:
+            return found
+    return np.float64(value)
 
 
 def _is_extreme(value: float) -> bool:

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from loopkit.expr.helpers import POWER, calls, template
+from loopkit.expr.kinds import is_bfloat16
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
 
@@ -17,8 +19,8 @@ _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 
 
 def suffix(dtype: np.dtype) -> str:
-    """``f32`` for float32, ``i64`` for int64, ``c64`` for complex64: what helper functions are called by."""
-    return f"{dtype.kind}{8 * dtype.itemsize}"
+    """``f32`` for float32, ``i64`` for int64, ``bf16`` for bfloat16: what helper functions are called by."""
+    return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,11 @@ class Dialect:
     :ivar int_predicates: ``isnan`` and its like give an int.
     :ivar constants: text of the macros ``INFINITY`` and ``NAN`` where the language has none.
     :ivar complex_text: what complex numbers need, by dtype; ``None`` as the key: what all of them need.
+    :ivar half_text: what halves need, by dtype: lines that stand before the helpers.
+    :ivar half_operators: the language has operators of halves; without them halves are computed in float32 and
+        rounded.
+    :ivar half_functions: names of functions of halves that the language has.
+    :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     """
@@ -53,6 +60,10 @@ class Dialect:
     int_predicates: bool = True
     constants: Mapping[str, str] = field(default_factory=dict)
     complex_text: Mapping[str | None, str] = field(default_factory=dict)
+    half_text: Mapping[str, str] = field(default_factory=dict)
+    half_operators: bool = False
+    half_functions: Mapping[str, str] = field(default_factory=dict)
+    half_helpers: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
 
@@ -74,14 +85,16 @@ class Dialect:
         own = self.integer_functions.get(full)
         return (full, True) if own is None else (own, False)
 
-    def preamble(self, used: Collection[str]) -> str:
+    def preamble(self, used: AbstractSet[str]) -> str:
         """The text that must stand before expressions that used the helpers *used*; ``""`` or whole lines."""
         parts = ["\n".join(self.includes)] if self.includes else []
+        parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]
         complexes = [name for name in ("complex64", "complex128") if name in used]
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
-        parts += [self._helper(name) for name in _in_order(used)]
+        parts += [text for name, text in self.half_helpers.items() if name in used]
+        parts += [self._helper(name) for name in _in_order(used - self.half_helpers.keys())]
         return "".join(part.strip("\n") + "\n" for part in parts)
 
     def _helper(self, name: str) -> str:

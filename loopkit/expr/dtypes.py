@@ -5,6 +5,9 @@ of ``a``. Where an expression is weak as a whole it gets the dtype of its value 
 complex128. Three rules depart from numpy on purpose: ``/`` of integers gives float64 whatever their width, truth
 values count as weak integers in arithmetic (numpy's ``True + True`` is ``True``), and a negative literal as the
 exponent of an integer gives float64, as ``/`` does.
+
+Where numpy has no common dtype for bfloat16 (with float16, with integers of 16 bits and more) there is the one of
+:func:`loopkit.expr.kinds.promote`.
 """
 from __future__ import annotations
 
@@ -18,10 +21,12 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
 
-BOOL, INT32, INT64, UINT32, UINT64, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
-    np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float32", "float64", "complex64", "complex128"))
+BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
+    np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
+               "complex128"))
 
 _INT, _FLOAT, _COMPLEX = 1, 2, 3
 _RANKS = {"b": 0, "i": _INT, "u": _INT, "f": _FLOAT, "c": _COMPLEX}
@@ -63,7 +68,7 @@ def weak(dtype: np.dtype) -> Type:
 
 @lru_cache(maxsize=64)
 def _weak(dtype: np.dtype) -> Type:
-    rank = _RANKS[dtype.kind]
+    rank = _RANKS[kind_of(dtype)]
     return Weak(rank, dtype) if rank else dtype
 
 
@@ -76,7 +81,7 @@ def resolve(given: Type) -> np.dtype:
 
 def rank_of(given: Type) -> int:
     """0 for truth values, 1 for integers, 2 for reals, 3 for complex numbers."""
-    return given.rank if isinstance(given, Weak) else _RANKS[given.kind]
+    return given.rank if isinstance(given, Weak) else _RANKS[kind_of(given)]
 
 
 def literal_type(value: object) -> Type:
@@ -107,7 +112,7 @@ def join(a: Type, b: Type) -> Type:
     """
     if isinstance(a, Weak):
         return _join_weak(a, b) if isinstance(b, Weak) else _join_mixed(b, a)
-    return _join_mixed(a, b) if isinstance(b, Weak) else np.promote_types(a, b)
+    return _join_mixed(a, b) if isinstance(b, Weak) else promote(a, b)
 
 
 def _join_weak(a: Weak, b: Weak) -> Weak:
@@ -115,18 +120,18 @@ def _join_weak(a: Weak, b: Weak) -> Weak:
         return a if a.rank > b.rank else b
     if a.dtype is None or b.dtype is None:
         return b if a.dtype is None else a
-    return Weak(a.rank, np.promote_types(a.dtype, b.dtype))
+    return Weak(a.rank, promote(a.dtype, b.dtype))
 
 
 def _join_mixed(a: np.dtype, b: Weak) -> Type:
-    rank = _RANKS[a.kind]
+    rank = _RANKS[kind_of(a)]
     if rank == 0:
         return b
     if b.rank <= rank:
         return a
     if b.rank == _FLOAT:
         return FLOAT64
-    return COMPLEX64 if a == FLOAT32 else COMPLEX128
+    return COMPLEX64 if a == FLOAT32 or is_half(a) else COMPLEX128
 
 
 def arithmetic(a: Type, b: Type) -> Type:
@@ -155,7 +160,7 @@ def comparison(a: Type, b: Type, literals: Iterable[object] = ()) -> Type:
     values = [v for v in literals if isinstance(v, int)]
     if values and all(info.min <= v <= info.max for v in values):
         return joined
-    return np.promote_types(resolve(a), resolve(b))
+    return promote(resolve(a), resolve(b))
 
 
 def as_float(given: Type) -> Type:
@@ -270,6 +275,9 @@ def function_type(name: str, argument: Type | None) -> Type | None:
         return BOOL
     if argument is None:
         return None
+    if name == "nextafter" and is_half(resolve(argument)):
+        raise TypeInferenceError(f"'{name}' takes no {resolve(argument)}: the next float32 would round back.",
+                                 subject=name, hint=f"write {name}(cast(float32, x), ...)")
     if rank_of(argument) == _COMPLEX and name not in COMPLEX_FUNCTIONS:
         raise TypeInferenceError(f"'{name}' takes no complex numbers.", subject=name,
                                  hint="apply it to real(z), imag(z) or abs(z)")

@@ -35,7 +35,8 @@ FUNCTIONS: dict[str, Function] = {f.name: f for f in (
     Function("abs", 1, "magnitude"), Function("fabs", 1, "float"), Function("fma", 3, "float"),
     Function("real", 1, "part"), Function("imag", 1, "part"), Function("conj", 1, "complex"))}
 
-_DTYPES = "bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128"
+_DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 "
+           "complex128")
 
 #: Every spelling of a dtype that the language reads, and numpy's name for it.
 DTYPE_NAMES: dict[str, str] = {
@@ -43,10 +44,10 @@ DTYPE_NAMES: dict[str, str] = {
     "i1": "int8", "i2": "int16", "i4": "int32", "i8": "int64",
     "u1": "uint8", "u2": "uint16", "u4": "uint32", "u8": "uint64",
     "f4": "float32", "f8": "float64", "c8": "complex64", "c16": "complex128",
-    "int": "int64", "single": "float32", "float": "float64", "double": "float64", "complex": "complex128",
-    "bool_": "bool"}
+    "int": "int64", "half": "float16", "single": "float32", "float": "float64", "double": "float64",
+    "complex": "complex128", "bool_": "bool"}
 
-#: Suffixes of number literals: ``1.5f``, ``1.5f64``, ``3i32``, ``3u8``.
+#: Suffixes of number literals: ``1.5f``, ``1.5f64``, ``1.5f16``, ``1.5bf16``, ``3i32``, ``3u8``.
 LITERAL_SUFFIXES: dict[str, str] = {
-    "f": "float32", "f32": "float32", "f64": "float64",
+    "f": "float32", "f16": "float16", "bf16": "bfloat16", "f32": "float32", "f64": "float64",
     **{f"{kind}{bits}": f"{name}{bits}" for kind, name in (("i", "int"), ("u", "uint")) for bits in (8, 16, 32, 64)}}

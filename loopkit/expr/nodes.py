@@ -9,6 +9,7 @@ from pymbolic.mapper.stringifier import PREC_NONE, StringifyMapper
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import product_of, sum_of
+from loopkit.expr.kinds import kind_of, named_dtype
 
 
 class _Text(StringifyMapper[[]]):
@@ -54,7 +55,7 @@ class TypeCast(_Node):
 
     @property
     def dtype(self) -> np.dtype:
-        return np.dtype(self.dtype_name)
+        return named_dtype(self.dtype_name)
 
 
 @p.expr_dataclass()
@@ -113,13 +114,13 @@ class ReductionOperation:
 
 
 def _largest(dtype: np.dtype) -> object:
-    if dtype.kind == "f":
+    if kind_of(dtype) == "f":
         return dtype.type(np.inf)
     return np.bool_(True) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).max)
 
 
 def _smallest(dtype: np.dtype) -> object:
-    if dtype.kind == "f":
+    if kind_of(dtype) == "f":
         return dtype.type(-np.inf)
     return np.bool_(False) if dtype.kind == "b" else dtype.type(np.iinfo(dtype).min)
 

@@ -18,6 +18,7 @@ from loopkit.errors import UnknownNameError
 from loopkit.expr.build import floor_div, logical_onto, negated, power, product_onto, quotient, remainder, sum_onto
 from loopkit.expr.cursor import KEYWORDS, Cursor
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
+from loopkit.expr.kinds import named_dtype
 from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
 from loopkit.expr.numbers import read_number
 from loopkit.expr.tokens import Source, Tokens, tokenize
@@ -254,7 +255,7 @@ class ExpressionParser(Cursor):
         elif name in DTYPE_NAMES:
             if len(arguments) != 1:
                 raise self.error(f"one argument for {name}", at=at)
-            return TypeCast(DTYPE_NAMES[name], arguments[0])
+            return TypeCast(named_dtype(DTYPE_NAMES[name]).name, arguments[0])
         else:
             self._check_function(name, len(arguments), at)
         return p.Call(self.variable(name), tuple(arguments))
@@ -291,7 +292,7 @@ class ExpressionParser(Cursor):
             word, at = self.name("a dtype, such as float32"), self.at - 1
         if word not in DTYPE_NAMES:
             raise self._unknown("dtype", word, DTYPE_NAMES, at)
-        return DTYPE_NAMES[word]
+        return named_dtype(DTYPE_NAMES[word]).name
 
     # }}}
 

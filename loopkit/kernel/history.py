@@ -6,6 +6,7 @@ from enum import Enum
 
 import numpy as np
 
+from loopkit.expr.kinds import BFLOAT16, spelled
 from loopkit.kernel.tags import InameTag
 
 
@@ -32,9 +33,9 @@ def _literal(value: object) -> str:
     """*value* as Python text that makes it again, in a script with ``import numpy as np, loopkit as lk``."""
     match value:
         case np.dtype():
-            return f"np.{value.name}"
+            return spelled(value)
         case type() if issubclass(value, np.generic):
-            return f"np.{value.__name__}"
+            return repr(BFLOAT16) if value.__name__ == BFLOAT16 else f"np.{value.__name__}"
         case dict():
             return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
         case list():

@@ -11,6 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.functions import DTYPE_NAMES
+from loopkit.expr.kinds import named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, Use, parse_expression
 from loopkit.expr.tokens import Source
@@ -91,13 +92,14 @@ def _dtype(name: str, dtype: object) -> np.dtype | None:
     if dtype is None:
         return None
     try:
-        result: np.dtype | None = np.dtype(DTYPE_NAMES.get(dtype, dtype) if isinstance(dtype, str) else dtype)    # type: ignore[call-overload]
+        result: np.dtype | None = (named_dtype(DTYPE_NAMES.get(dtype, dtype)) if isinstance(dtype, str)
+                                   else np.dtype(dtype))     # type: ignore[call-overload]
     except TypeError:
         result = None
     if result is None or result.name not in DTYPE_NAMES or not result.isnative:
         raise PreconditionError(f"'{name}' has the dtype {dtype!r}.", subject=name,
-                                hint="dtypes are bool, int8 to int64, uint8 to uint64, float32, float64, "
-                                     "complex64 and complex128")
+                                hint="dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
+                                     "float64, complex64 and complex128")
     return result
 
 
@@ -199,7 +201,7 @@ def find_temporaries(program: Program, declared: Declared) -> dict[str, Temporar
         if node.temporary is None:
             continue
         name = node.written
-        dtype = np.dtype(node.temporary) if node.temporary else None
+        dtype = named_dtype(node.temporary) if node.temporary else None
         known = found.get(name)
         if known is None:
             if isinstance(by_name.get(name), GlobalArg | ValueArg):

@@ -25,11 +25,14 @@ INFINITY assert errno stdin stdout stderr printf malloc free memcpy memset exit 
 int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
-int4 uint uint2 uint3 uint4 cudaStream_t"""
+int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint"""
+
+#: The helpers of host C for halves.
+_HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
 
 _LANGUAGE = "reduce cast np numpy"
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_LANGUAGE.split()])
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_HALVES.split(), *_LANGUAGE.split()])
 
 
 def fault(name: str) -> str | None:

@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
+from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.points import checker
@@ -294,8 +295,8 @@ def _wrong_dtype(name: str, array: ArrayLike, wanted: np.dtype[Any]) -> CallErro
     given = array.dtype
     if given.newbyteorder("=") == wanted:
         return CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                         hint=f"pass {name}.astype(np.{wanted.name})")
-    way = f"pass {name}.astype(np.{wanted.name})" if isinstance(array, np.ndarray) else "convert it first"
+                         hint=f"pass {name}.astype({spelled(wanted)})")
+    way = f"pass {name}.astype({spelled(wanted)})" if isinstance(array, np.ndarray) else "convert it first"
     return CallError(f"'{name}' must be of dtype {wanted}, not {given}.", argument=name,
                      hint=f"{way}; a call never casts")
 

@@ -11,6 +11,7 @@ import numpy as np
 from loopkit.analysis.rounding import accumulation_length, index_names
 from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.kinds import epsilon, is_half, kind_of
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import compiled, stages
@@ -65,7 +66,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     stay finite; integers are from -7 to 7 without 0; arrays that another array is subscripted with must be given.
 
     The error allowed is ``eps * (8 + 2*length) * max|ref|`` for each output: *eps* of the coarsest floating-point dtype
-    among the arguments, *length* the operations that follow one another
+    among the arguments and temporaries, *length* the operations that follow one another
     (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, as must the places
     of NaN and of the infinities.
 
@@ -138,7 +139,7 @@ def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], paramet
         if arg.name in data or (isinstance(arg, GlobalArg) and arg.name not in shapes):
             continue                                   # an array that nothing touches need not be there
         if isinstance(arg, ValueArg):
-            if arg.dtype is not None and np.dtype(arg.dtype).kind in "fc":
+            if arg.dtype is not None and kind_of(np.dtype(arg.dtype)) in "fc":
                 data[arg.name] = random_array((), np.dtype(arg.dtype), random)[()]
             continue                                   # an integer may be solved; the call says where it cannot
         data[arg.name] = _random_argument(arg, shapes[arg.name], arg.name in subscripting, random)
@@ -198,9 +199,10 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[st
 
 
 def _epsilon(knl: LoopKernel) -> float:
-    """The rounding unit of the coarsest floating-point dtype among the arguments."""
-    dtypes = [np.dtype(a.dtype) for a in knl.array_args.values() if a.dtype is not None]
-    return max((float(np.finfo(d).eps) for d in dtypes if d.kind in "fc"), default=0.0)
+    """The rounding unit of the coarsest floating-point dtype among the arguments and temporaries."""
+    dtypes = [np.dtype(a.dtype) for data in (knl.array_args, knl.temporaries) for a in data.values()
+              if a.dtype is not None]
+    return max((epsilon(d) for d in dtypes if kind_of(d) in "fc"), default=0.0)
 
 
 def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputComparison:
@@ -210,6 +212,7 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
                                bound=0.0)
     if got.size == 0:
         return OutputComparison(name, 0.0, 0.0, ())
+    got, expected = _wide(got), _wide(expected)
     finite = np.isfinite(expected)
     bound = relative * float(np.max(np.abs(expected[finite]), initial=0)) if got.dtype.kind in "fc" else 0.0
     distance = _distance(got, expected)
@@ -223,6 +226,11 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
             f"{bound:.3g} ({wrong} of {got.size} elements are).", output=name, index=index, got=got[index],
             expected=expected[index], error=error, bound=bound)
     return OutputComparison(name, error, bound, index)
+
+
+def _wide(array: Array) -> Array:
+    """Halves as float32: ml_dtypes warns of each NaN that it meets."""
+    return array.astype(np.float32) if is_half(array.dtype) else array
 
 
 def _distance(got: Array, expected: Array) -> Array:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import Bound
@@ -40,7 +41,8 @@ class _Complex128(ctypes.Structure):
 _CACHE_BYTES = 64 << 20
 
 _CTYPES: dict[str, Any] = {
-    "bool": ctypes.c_bool, "float32": ctypes.c_float, "float64": ctypes.c_double,
+    "bool": ctypes.c_bool, "float16": ctypes.c_uint16, "bfloat16": ctypes.c_uint16,
+    "float32": ctypes.c_float, "float64": ctypes.c_double,
     "complex64": _Complex64, "complex128": _Complex128,
     **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 
@@ -181,6 +183,9 @@ def _argument(parameter: Parameter) -> Getter:
     if parameter.kind is ParameterKind.VALUE and np.dtype(parameter.dtype).kind == "c":
         pair, name = _CTYPES[np.dtype(parameter.dtype).name], parameter.name
         return lambda bound, scratch: pair(bound.values[name].real, bound.values[name].imag)
+    if parameter.kind is ParameterKind.VALUE and is_half(parameter.dtype):
+        dtype, name = parameter.dtype, parameter.name
+        return lambda bound, scratch: int(np.array(bound.values[name], dtype).view(np.uint16))
     return getter(parameter, _address)
 
 

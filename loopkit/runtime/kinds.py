@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 #: The handle of the stream that orders itself with all others.
@@ -57,7 +58,7 @@ class NumpyKind:
     name = "numpy"
 
     def probe(self, x: Array) -> tuple[Hashable, int]:
-        return (x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
+        return ("numpy", x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
     def view(self, name: str, x: Array) -> ArrayLike:
         if isinstance(x, np.ma.MaskedArray):
@@ -117,7 +118,7 @@ class TorchKind:
                             hint=f"pass {name}.resolve_neg().resolve_conj()")
         if x.dtype not in self._names:
             raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not know.", argument=name)
-        dtype = named_dtype(name, self._names[x.dtype])
+        dtype = named_dtype(self._names[x.dtype])
         if x.device.type == "cpu":
             return self._on_host(x, dtype)
         if x.device.type != "cuda":
@@ -145,19 +146,6 @@ class TorchKind:
 
     def stream(self, ordinal: int) -> int:
         return self._raw_stream(ordinal)
-
-
-def named_dtype(argument: str, name: str) -> np.dtype[Any]:
-    """The numpy dtype *name*; :raises CallError: it needs a package that is not there."""
-    if name != "bfloat16":
-        return np.dtype(name)
-    try:
-        import ml_dtypes
-    except ModuleNotFoundError:
-        raise CallError(f"'{argument}' has the dtype bfloat16, for which numpy needs the package 'ml_dtypes'.",
-                        argument=argument, hint="pip install ml_dtypes") from None
-    found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return found
 
 
 NUMPY = NumpyKind()

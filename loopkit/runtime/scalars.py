@@ -4,12 +4,13 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.kinds import is_bfloat16, kind_of, largest_real
 
 Scalar = bool | int | float | complex
 
@@ -20,7 +21,7 @@ def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scal
 
     :arg dtype: ``None`` for a size whose width is chosen for each call.
     """
-    kind = "i" if dtype is None else dtype.kind
+    kind = "i" if dtype is None else kind_of(dtype)
     if kind == "b":
         return lambda value: _boolean(name, value)
     if kind in "iu":
@@ -28,9 +29,19 @@ def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scal
         return lambda value: _integer(name, dtype, low, high, value)
     if kind in "fc":
         assert dtype is not None
-        checked = dtype
-        return lambda value: _inexact(name, checked, value)
+        return _real_converter(name, dtype) if kind == "f" else partial(_inexact, name, dtype)
     raise CallError(f"'{name}' has the dtype {dtype}, which cannot be passed by value.", argument=name)
+
+
+def _real_converter(name: str, dtype: np.dtype[Any]) -> Callable[[object], Scalar]:
+    largest = largest_real(dtype)
+
+    def convert(value: object) -> Scalar:
+        # nearly every call passes this: no more than a comparison is needed then
+        if type(value) is float and -largest <= value <= largest:
+            return value
+        return _inexact(name, dtype, value)
+    return convert
 
 
 def integer_range(dtype: np.dtype[Any] | None) -> tuple[int, int]:
@@ -80,10 +91,12 @@ def _boolean(name: str, value: object) -> bool:
 def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
     if isinstance(value, np.ndarray):
         value = value[()]                           # a 0-dimensional array gives its scalar
-    wanted = "a real number" if dtype.kind == "f" else "a number"
+    wanted = "a number" if dtype.kind == "c" else "a real number"
+    if isinstance(value, np.generic) and is_bfloat16(value.dtype):
+        value = float(value)                        # numpy does not take it for a number
     if not isinstance(value, bool | int | float | complex | np.bool_ | np.number):
         raise _not_a_scalar(name, wanted, value)
-    if dtype.kind == "f" and isinstance(value, complex | np.complexfloating):
+    if dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
         raise _not_a_scalar(name, wanted, value)
     number: complex
     try:
@@ -97,7 +110,7 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
 
 def _require_finite(name: str, dtype: np.dtype[Any], given: object, number: complex) -> None:
     with np.errstate(over="ignore"):
-        narrowed = dtype.type(number)
+        narrowed = complex(dtype.type(number))
     # an infinity that was passed as one is a value like another
     if np.isinf(narrowed) and not (isinstance(given, float | complex | np.inexact) and np.isinf(given)):
         raise CallError(f"'{name}' is {given}, which overflows {dtype}.", argument=name)

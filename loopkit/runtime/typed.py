@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import CallError
+from loopkit.expr.functions import DTYPE_NAMES
+from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
@@ -110,10 +112,11 @@ class TypedKernels:
 
 
 def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
-    if dtype.kind not in "biufc" or dtype.name in ("float16", "longdouble", "clongdouble", "float128", "complex256"):
+    if dtype.name not in DTYPE_NAMES:
         raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not know.", argument=name,
-                        hint="bool, int8 to int64, uint8 to uint64, float32, float64, complex64, complex128")
+                        hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, "
+                             "complex64, complex128")
     if not dtype.isnative:
         raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
-                        hint=f"pass {name}.astype(np.{dtype.name})")
+                        hint=f"pass {name}.astype({spelled(dtype)})")
     return dtype

@@ -97,6 +97,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> Generated
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, layout)
+        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
         _require_within(lowered, launch, shared, target.limits)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used)])))

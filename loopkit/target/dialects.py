@@ -1,7 +1,8 @@
-"""The C-family languages of the targets, one table each: host C, and CUDA C++ as NVRTC compiles it, without headers."""
+"""The C-family languages of the targets, one table each: host C, and CUDA C++; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
 from loopkit.expr.dialect import Dialect
+from loopkit.target import half_text
 
 #: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
 _INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -24,13 +25,15 @@ static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
 #: C11 with its mathematical library.
 C = Dialect(
     name="c",
-    types={**_INTEGERS, **_REALS, "bool": "_Bool", "complex64": "float _Complex", "complex128": "double _Complex"},
+    types={**_INTEGERS, **_REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
+           "complex64": "float _Complex", "complex128": "double _Complex"},
     qualifier="static inline",
     helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}),
     complex_names=_COMPLEX_FUNCTIONS, complex_marked=True, complex_maker="make_{0}",
     complex_text={None: "#include <complex.h>\n#undef I",
                   "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
                   "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
+    half_text=half_text.STORAGE, half_helpers=half_text.HELPERS,
     includes=("#include <math.h>",))
 
 _CUDA_COMPLEX = """
@@ -57,6 +60,8 @@ __device__ __forceinline__ NAME operator/(NAME a, TYPE b) { return NAME(a.re / b
 // divides by the larger part of b first, so that nothing overflows on the way
 __device__ __forceinline__ NAME operator/(NAME a, NAME b)
 {
+    if (b.re == 0 && b.im == 0)
+        return NAME(a.re / fabsMARK(b.re), a.im / fabsMARK(b.re));
     if (fabsMARK(b.re) >= fabsMARK(b.im)) {
         const TYPE ratio = b.im / b.re, scale = b.re + b.im*ratio;
         return NAME((a.re + a.im*ratio) / scale, (a.im - a.re*ratio) / scale);
@@ -77,23 +82,57 @@ __device__ __forceinline__ TYPE cabs(NAME z) { return hypotMARK(z.re, z.im); }
 __device__ __forceinline__ NAME conj(NAME z) { return NAME(z.re, -z.im); }
 __device__ __forceinline__ NAME cexp(NAME z)
 {
-    const TYPE size = expMARK(z.re);
-    return z.im == 0 ? NAME(size, z.im) : NAME(size*cosMARK(z.im), size*sinMARK(z.im));
+    // two factors, of which neither overflows before the result does
+    const TYPE size = expMARK(z.re / 2);
+    return z.im == 0 ? NAME(expMARK(z.re), z.im) : NAME(size*cosMARK(z.im)*size, size*sinMARK(z.im)*size);
 }
-__device__ __forceinline__ NAME clog(NAME z) { return NAME(logMARK(cabs(z)), atan2MARK(z.im, z.re)); }
+__device__ __forceinline__ NAME clog(NAME z)
+{
+    const TYPE a = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im)), b = fminMARK(fabsMARK(z.re), fabsMARK(z.im));
+    const TYPE angle = atan2MARK(z.im, z.re);
+    // near 1 the logarithm of the size has few digits of the result
+    if (a > (TYPE)0.5 && fabsMARK(z.re) < 2 && fabsMARK(z.im) < 2)
+        return NAME(log1pMARK((a - 1)*(a + 1) + b*b) / 2, angle);
+    if (a > LARGE)                          // the size may overflow
+        return NAME(logMARK(cabs(z / 2)) + (TYPE)0.6931471805599453, angle);
+    return NAME(logMARK(cabs(z)), angle);
+}
 __device__ __forceinline__ NAME csqrt(NAME z)
 {
     if (z.re == 0 && z.im == 0)
         return NAME(0, z.im);
+    const TYPE size = fmaxMARK(fabsMARK(z.re), fabsMARK(z.im));
+    if (isinf(z.im))
+        return NAME(fabsMARK(z.im), z.im);
+    // by a power of 4, so that nothing overflows or is lost on the way
+    const TYPE scale = size > LARGE ? 4 : size < SMALL ? (TYPE)5.551115123125783e-17 : 1;
+    z = z / scale;
     const TYPE half = sqrtMARK((fabsMARK(z.re) + cabs(z)) / 2), other = fabsMARK(z.im) / (2*half);
-    return z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
+    const NAME root = z.re >= 0 ? NAME(half, copysignMARK(other, z.im)) : NAME(other, copysignMARK(half, z.im));
+    return root*sqrtMARK(scale);
 }
 __device__ __forceinline__ NAME csinh(NAME z)
 {
+    if (z.im == 0)
+        return NAME(sinhMARK(z.re), z.im);
+    if (z.re == 0)
+        return NAME(z.re, sinMARK(z.im));
+    if (fabsMARK(z.re) > 40) {              // half of an exponential
+        const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
+        return NAME(copysignMARK((TYPE)1, z.re)*w.re, w.im);
+    }
     return NAME(sinhMARK(z.re)*cosMARK(z.im), coshMARK(z.re)*sinMARK(z.im));
 }
 __device__ __forceinline__ NAME ccosh(NAME z)
 {
+    if (z.im == 0)
+        return NAME(coshMARK(z.re), copysignMARK((TYPE)1, z.re)*z.im);
+    if (z.re == 0)
+        return NAME(cosMARK(z.im), z.re*sinMARK(z.im));
+    if (fabsMARK(z.re) > 40) {
+        const NAME w = cexp(NAME(fabsMARK(z.re) / 2, z.im))*(expMARK(fabsMARK(z.re) / 2) / 2);
+        return NAME(w.re, copysignMARK((TYPE)1, z.re)*w.im);
+    }
     return NAME(coshMARK(z.re)*cosMARK(z.im), sinhMARK(z.re)*sinMARK(z.im));
 }
 __device__ __forceinline__ NAME ctanh(NAME z)
@@ -103,11 +142,12 @@ __device__ __forceinline__ NAME ctanh(NAME z)
 }
 __device__ __forceinline__ NAME csin(NAME z)
 {
-    return NAME(sinMARK(z.re)*coshMARK(z.im), cosMARK(z.re)*sinhMARK(z.im));
+    const NAME w = csinh(NAME(-z.im, z.re));
+    return NAME(w.im, -w.re);
 }
 __device__ __forceinline__ NAME ccos(NAME z)
 {
-    return NAME(cosMARK(z.re)*coshMARK(z.im), -sinMARK(z.re)*sinhMARK(z.im));
+    return ccosh(NAME(-z.im, z.re));
 }
 __device__ __forceinline__ NAME ctan(NAME z)
 {
@@ -116,22 +156,25 @@ __device__ __forceinline__ NAME ctan(NAME z)
 }
 __device__ __forceinline__ NAME cpow(NAME a, NAME b)
 {
-    if (a.re == 0 && a.im == 0)
-        return NAME(b.re == 0 && b.im == 0 ? 1 : 0, 0);
+    if (b.re == 0 && b.im == 0)
+        return NAME(1, 0);
+    if (a.re == 0 && a.im == 0)             // 0, and nothing where it would be infinite in no direction
+        return b.re > 0 ? NAME(0, 0) : NAME(a.re / a.re, a.re / a.re);
     return cexp(b*clog(a));
 }
 """
 
 
-def _cuda_complex(name: str, part: str, align: int, mark: str) -> str:
+def _cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> str:
     return (_CUDA_COMPLEX.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
-            .replace("MARK", mark))
+            .replace("MARK", mark).replace("LARGE", f"1e{digits}{mark}").replace("SMALL", f"1e-{digits}{mark}"))
 
 
-#: CUDA C++ in device code; NVRTC knows everything here without a header.
+#: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
 CUDA = Dialect(
     name="cuda",
-    types={**_INTEGERS, **_REALS, "bool": "bool", "complex64": "complex64", "complex128": "complex128"},
+    types={**_INTEGERS, **_REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
+           "complex64": "complex64", "complex128": "complex128"},
     qualifier="__device__ __forceinline__",
     integer_functions={
         "abs_i32": "abs", "abs_i64": "llabs",
@@ -140,6 +183,10 @@ CUDA = Dialect(
     truth=("false", "true"), int_predicates=False,
     constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
                "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
-    complex_text={"complex64": _cuda_complex("complex64", "float", 8, "f"),
-                  "complex128": _cuda_complex("complex128", "double", 16, "")},
+    complex_text={"complex64": _cuda_complex("complex64", "float", 8, "f", 37),
+                  "complex128": _cuda_complex("complex128", "double", 16, "", 307)},
+    half_text={"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, half_operators=True,
+    half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
+                    "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
+                    "rint": "hrint"},
     unroll=("#pragma unroll",))

@@ -12,6 +12,7 @@ from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Re
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
+from loopkit.expr.kinds import is_half
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
@@ -102,10 +103,14 @@ class Emitter:
             yield f"{target} = {self.text(node.value, signs, dtype)};"
             return
         operation = REDUCTIONS[node.combine]
-        if operation.combine in ("+", "*") and dtype.kind != "c":
+        if operation.combine in ("+", "*") and self._has_operators(dtype):
             yield f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
         else:
             yield f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+
+    def _has_operators(self, dtype: np.dtype) -> bool:
+        """Has the language ``+=`` and ``*=`` of *dtype*?"""
+        return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
 
     # }}}
 

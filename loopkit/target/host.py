@@ -45,6 +45,7 @@ def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, layout)
+        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block))
     preamble = C.preamble(used)

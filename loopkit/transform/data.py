@@ -13,6 +13,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import iname_range
 from loopkit.errors import IllegalTransformError, PreconditionError, Witness
+from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -37,7 +38,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
-    wanted = {name: _dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
+    wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
         if known is None:
@@ -52,17 +53,18 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
 
 
 DTYPES = frozenset(np.dtype(t) for t in (
-    np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
-    np.bool_, np.complex64, np.complex128))
+    np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
+    np.uint64, np.bool_, np.complex64, np.complex128))
 
 
-def _dtype(value: npt.DTypeLike, name: str) -> np.dtype:
+def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
+    """The dtype that *value* is; :raises PreconditionError: *name* can have no such dtype."""
     dtype: np.dtype | None = None
     with suppress(TypeError):
-        dtype = np.dtype(value)
-    if dtype is None or dtype not in DTYPES:
+        dtype = named_dtype(value) if isinstance(value, str) else np.dtype(value)
+    if dtype is None or not (dtype in DTYPES or is_bfloat16(dtype)):
         raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
-                                hint="kernels have " + ", ".join(sorted(str(d) for d in DTYPES)))
+                                hint="kernels have " + ", ".join(sorted({BFLOAT16, *map(str, DTYPES)})))
     return dtype
 
 

@@ -1,7 +1,7 @@
 """C and CUDA text: it computes what numpy computes, and it reads well."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from loopkit.expr.dtypes import Type, dtype_of, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
 from loopkit.target.dialects import CUDA, C
-from tests.expr.typed import Maker, WeakArrayError, arrays, lookup, numpy_value, run_c, source
+from tests.expr.typed import BFLOATS, REALS, Maker, WeakArrayError, arrays, lookup, numpy_value, run_c, source
 from tests.nvrtc import compile_cuda
 
 NAMES: dict[str, Type] = {
@@ -35,9 +35,9 @@ def text(source: str, dialect: object = C, want: object = None, used: set[str] |
 
 # {{{ the same numbers as numpy
 
-def _random(count: int, seed: int = 20) -> list[tuple[object, np.ndarray]]:
+def _random(count: int, seed: int = 20, dtypes: Sequence[str] = REALS) -> list[tuple[object, np.ndarray]]:
     found: list[tuple[object, np.ndarray]] = []
-    maker = Maker(seed)
+    maker = Maker(seed, dtypes)
     with np.errstate(all="ignore"):
         while len(found) < count:
             expr = maker.make(3)
@@ -50,8 +50,9 @@ def _random(count: int, seed: int = 20) -> list[tuple[object, np.ndarray]]:
     return found
 
 
-def test_c_computes_what_numpy_computes(tmp_path: Path) -> None:
-    expected = _random(400)
+@pytest.mark.parametrize("dtypes", [REALS, ("f2", "f2", "f4", "i1", "i4"), BFLOATS], ids=["all", "float16", "bfloat16"])
+def test_c_computes_what_numpy_computes(dtypes: Sequence[str], tmp_path: Path) -> None:
+    expected = _random(400, dtypes=dtypes)
     results = run_c([e for e, _ in expected], C, tmp_path)          # type: ignore[misc]
     for (expr, value), result in zip(expected, results, strict=True):
         assert dtype_of(expr, lookup) == value.dtype, expr          # type: ignore[arg-type]
@@ -101,7 +102,11 @@ def _compares_with_zero(expr: object) -> bool:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_nvrtc_takes_the_cuda_form(arch: str) -> None:
-    exprs = [*(e for e, _ in _random(80) if not _compares_with_zero(e)), *(parse_expression(f) for f, _ in FUNCTIONS),
+    halves = (("f2", "f2", "f4", "i1", "i4"), BFLOATS)
+    random = [*_random(80), *(found for dtypes in halves for found in _random(80, dtypes=dtypes))]
+    exprs = [*(e for e, _ in random if not _compares_with_zero(e)), *(parse_expression(f) for f, _ in FUNCTIONS),
+             *(parse_expression(f.replace("f4", half).replace("f8", half)) for f, _ in FUNCTIONS
+               for half in ("f2", "bfloat16")),
              *(parse_expression(f"{f}(a_c8[k])") for f in ("sqrt", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh")),
              *(parse_expression(f) for f in ("a_c16[k]**a_c16[k]", "a_c8[k] == 1", "cast(complex64, a_c16[k])",
                                              "rsqrt(a_f4[k])", "if(a_f4[k] > 1e30, 0, a_f4[k])"))]

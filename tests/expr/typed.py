@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import random
 import shutil
 import subprocess
@@ -19,10 +20,13 @@ from loopkit.expr.build import floor_div, power, product_of, quotient, remainder
 from loopkit.expr.c import CText
 from loopkit.expr.dialect import Dialect
 from loopkit.expr.dtypes import Type, dtype_of, weak
+from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
 
 N = 40
-REALS = ("f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+REALS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
+#: What ml_dtypes computes with.
+BFLOATS = ("bfloat16", "bfloat16", "f4", "f8", "i1", "u1")
 VALUES = {"i": 5, "n": 7}
 
 
@@ -31,10 +35,10 @@ def arrays() -> dict[str, np.ndarray]:
     """An array of each dtype, and one (``d_...``) without zeros."""
     rng = np.random.default_rng(1)
     found = {}
-    for name in REALS:
-        dtype = np.dtype(name)
+    for name in dict.fromkeys((*REALS, *BFLOATS)):
+        dtype = named_dtype(name)
         low = 0 if dtype.kind == "u" else -9
-        values = rng.integers(low, 10, N) * (0.25 if dtype.kind == "f" else 1)
+        values = rng.integers(low, 10, N) * (0.25 if kind_of(dtype) == "f" else 1)
         found[f"a_{name}"] = values.astype(dtype)
         found[f"d_{name}"] = np.where(values == 0, 3, values).astype(dtype)
     for name in ("c8", "c16"):
@@ -50,11 +54,12 @@ def lookup(name: str) -> Type | None:
 class Maker:
     """Makes expressions that C and numpy compute alike to the last bit."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, dtypes: Sequence[str] = REALS) -> None:
         self.random = random.Random(seed)
+        self.dtypes = dtypes
 
     def array(self, stem: str = "a") -> Expression:
-        return p.Subscript(p.Variable(f"{stem}_{self.random.choice(REALS)}"), p.Variable("k"))
+        return p.Subscript(p.Variable(f"{stem}_{self.random.choice(self.dtypes)}"), p.Variable("k"))
 
     def atom(self) -> Expression:
         choice = self.random.random()
@@ -86,7 +91,7 @@ class Maker:
             case 9:
                 return p.If(self.condition(depth - 1), a, b)
             case 10:
-                return TypeCast(self.random.choice(["float32", "float64", "int32", "int64"]), self.atom())
+                return TypeCast(self.random.choice(["float32", "float64", "float16", "int64"]), self.atom())
             case _:
                 return power(self.array(), 2)
 
@@ -113,28 +118,28 @@ def numpy_value(expr: Expression) -> Any:
             for c in children[1:]:
                 match c:
                     case p.Product(children=(-1, x)):
-                        result = result - numpy_value(x)        # ``a - x`` is written so
+                        result = operator.sub(*_pair(result, numpy_value(x)))       # ``a - x`` is written so
                     case _:
-                        result = result + numpy_value(c)
+                        result = operator.add(*_pair(result, numpy_value(c)))
             return result
         case p.Product(children=(-1, x)):
             return -numpy_value(x)
         case p.Product(children=children):
             result = numpy_value(children[0])
             for c in children[1:]:
-                result = result * numpy_value(c)
+                result = operator.mul(*_pair(result, numpy_value(c)))
             return result
         case p.Quotient():
-            a, b = numpy_value(expr.numerator), numpy_value(expr.denominator)
-            if isinstance(a, np.ndarray) and a.dtype.kind in "iu" and np.result_type(a, b).kind in "iu":
+            a, b = _pair(numpy_value(expr.numerator), numpy_value(expr.denominator))
+            if isinstance(a, np.ndarray) and a.dtype.kind in "iu" and kind_of(np.result_type(a, b)) in "iu":
                 a = a.astype(np.float64)             # small integers too: our one departure
-            elif isinstance(b, np.ndarray) and b.dtype.kind in "iu" and np.result_type(a, b).kind in "iu":
+            elif isinstance(b, np.ndarray) and b.dtype.kind in "iu" and kind_of(np.result_type(a, b)) in "iu":
                 b = b.astype(np.float64)
             return a / b
         case p.FloorDiv():
-            return numpy_value(expr.numerator) // numpy_value(expr.denominator)
+            return operator.floordiv(*_pair(numpy_value(expr.numerator), numpy_value(expr.denominator)))
         case p.Remainder():
-            return numpy_value(expr.numerator) % numpy_value(expr.denominator)
+            return operator.mod(*_pair(numpy_value(expr.numerator), numpy_value(expr.denominator)))
         case p.Power():
             return numpy_value(expr.base) ** numpy_value(expr.exponent)
         case p.Min(children=(a, b)):
@@ -144,7 +149,7 @@ def numpy_value(expr: Expression) -> Any:
         case p.If():
             return _where(*map(numpy_value, (expr.condition, expr.then, expr.else_)))
         case p.Comparison():
-            return _COMPARE[str(expr.operator)](numpy_value(expr.left), numpy_value(expr.right))
+            return _COMPARE[str(expr.operator)](*_pair(numpy_value(expr.left), numpy_value(expr.right)))
         case p.LogicalNot():
             return np.logical_not(numpy_value(expr.child))
         case p.LogicalAnd(children=(a, b)):
@@ -160,13 +165,24 @@ def numpy_value(expr: Expression) -> Any:
 _COMPARE = {"<": np.less, "<=": np.less_equal, "==": np.equal, "!=": np.not_equal, ">": np.greater}
 
 
+def _pair(a: Any, b: Any) -> tuple[Any, Any]:
+    """*a* and *b*, a Python number as a bfloat16 beside an array of them: for ml_dtypes it would be a float32."""
+    for x, y in ((a, b), (b, a)):
+        if isinstance(x, np.ndarray) and is_bfloat16(x.dtype) and isinstance(y, float):
+            y = x.dtype.type(y)
+            return (x, y) if x is a else (y, x)
+    return a, b
+
+
 def _of_two(ufunc: Any, scalar: Any, a: Any, b: Any) -> Any:
+    a, b = _pair(a, b)
     if not isinstance(a, np.ndarray) and not isinstance(b, np.ndarray):
         return type(a + b)(scalar(a, b))
     return ufunc(a, b)
 
 
 def _where(condition: Any, a: Any, b: Any) -> Any:
+    a, b = _pair(a, b)
     if any(isinstance(x, np.ndarray) for x in (a, b)):
         return np.where(condition, a, b)
     # two weak branches: numpy would make an array of them, our rules keep them weak
@@ -181,7 +197,7 @@ class WeakArrayError(Exception):
 
 
 def parameters(dialect: Dialect, used: set[str]) -> str:
-    used.update({"complex64", "complex128"})
+    used.update({"complex64", "complex128", "float16", "bfloat16"})
     return ", ".join([*(f"const {dialect.type_name(a.dtype)} *{name}" for name, a in arrays().items()),
                       *(f"int {name}" for name in VALUES)])
 

@@ -309,7 +309,7 @@ def test_an_illegal_access_in_debug_mode() -> None:
     done = run(GATHER % ", debug=True" + "try:\n    knl(x=x, at=at)\nexcept lk.LaunchError as err:\n"
                "    print(err, err.sticky, err.launch, err.grid, err.block)\n")
     assert "'gather' of kernel 'gather' failed on GPU 0" in done.stdout, done.stderr
-    assert "ILLEGAL_ADDRESS" in done.stdout
+    assert "CUDA_ERROR_" in done.stdout
     assert "grid 16 x 1 x 1, block 64 x 1 x 1" in done.stdout
     assert "x: float32, shape (10,)" in done.stdout
     assert "n = 1000" in done.stdout
@@ -317,17 +317,18 @@ def test_an_illegal_access_in_debug_mode() -> None:
 
 
 def test_an_illegal_access_is_seen_at_a_later_launch() -> None:
-    done = run(GATHER % "" + "import time\nknl(x=x, at=at)\ntime.sleep(0.5)\n"
-               "try:\n    knl(x=x, at=at)\nexcept (lk.LaunchError, Exception) as err:\n    print(type(err), err)\n"
-               "y = torch.empty\n")
-    assert "ILLEGAL_ADDRESS" in done.stdout or "illegal memory access" in done.stdout, done.stderr
+    done = run(GATHER % "" + "import time\ny = torch.zeros(1000, device='cuda')\n"
+               "knl(x=x, at=at, y=y)\ntime.sleep(0.5)\n"
+               "try:\n    knl(x=x, at=at, y=y)\nexcept lk.LaunchError as err:\n    print(err)\n")
+    assert "CUDA_ERROR_" in done.stdout, done.stderr
+    assert "something that was launched before" in done.stdout
 
 
 def test_an_illegal_access_on_arrays_of_the_host() -> None:
     done = run("knl = lk.compile(lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = x[at[i]]', name='gather'), target='cuda')\n"
                "try:\n    knl(x=np.ones(4, F), at=np.full(9, 2**30, np.int32))\n"
                "except lk.LaunchError as err:\n    print(err)\n")
-    assert "ILLEGAL_ADDRESS" in done.stdout, done.stderr
+    assert "CUDA_ERROR_" in done.stdout, done.stderr
     assert "debug=True" in done.stdout
     assert "Traceback" not in done.stderr
 
@@ -335,7 +336,7 @@ def test_an_illegal_access_on_arrays_of_the_host() -> None:
 def test_too_little_memory() -> None:
     knl = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1.0f"), target="cuda")
     stride = np.lib.stride_tricks.as_strided(np.ones(1, F), (2**40,), (0,))
-    copy = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[0] = x[n-1]"), target="cuda")
+    copy = lk.compile(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", assumptions="n>=1"), target="cuda")
     with pytest.raises((lk.DeviceError, MemoryError)):
         copy(x=stride)
     assert knl(n=10).y.all()

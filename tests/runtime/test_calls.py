@@ -314,7 +314,7 @@ def test_open_dtypes_come_from_the_arrays(workshop: Workshop) -> None:
         np.testing.assert_array_equal(out, [0, 2, 4])
     assert len(workshop.layouts) == 2
     refuse(knl, "y", "dtype of 'y' is not known", a=A, s=2)
-    refuse(knl, "a", "which kernels do not know", a=A.astype(np.float16), s=2, y=A)
+    refuse(knl, "a", "which kernels do not know", a=A.astype(np.longdouble), s=2, y=A)
     refuse(knl, "a", "which kernels do not know", a=np.array(["x"]), s=2, y=A)
     refuse(knl, "a", "byte order", a=A.astype(">f4"), s=2, y=A)
     refuse(knl, "s", "a number", a=A, s="x", y=A)

@@ -11,6 +11,7 @@ from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda.binary import Binary, PtxasUsage
 from loopkit.runtime.cuda.command import compile_options
 from loopkit.runtime.cuda.disassembler import disassembly
+from loopkit.runtime.cuda.headers import headers_identity, needs_headers
 from loopkit.runtime.cuda.nvcc import find_nvcc
 from loopkit.runtime.cuda.nvrtc import find_nvrtc
 from loopkit.runtime.library import dump, version
@@ -87,7 +88,8 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
 
 def binary_key(source: str, target: CudaTarget, compiler: CudaCompiler) -> str:
     """The key of a binary: everything that its bytes depend on."""
-    parts = (source, *compile_options(target), compiler.name, compiler.version, version())
+    headers = headers_identity() if needs_headers(source) else ""
+    parts = (source, *compile_options(target), compiler.name, compiler.version, headers, version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

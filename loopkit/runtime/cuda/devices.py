@@ -48,7 +48,10 @@ class Gpu:
         self.context_handle = int(self._context.handle)
 
     def __enter__(self) -> Self:
-        self._context.push()
+        try:
+            self._context.push()
+        except self.pycuda.Error as err:
+            raise self._lost(err) from None
         return self
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
@@ -76,6 +79,13 @@ class Gpu:
         """Memory that is free now."""
         with self:
             return int(self.pycuda.mem_get_info()[0])
+
+    def _lost(self, err: Exception) -> DeviceError:
+        if self.process != os.getpid():
+            return DeviceError("CUDA was used before this process was forked, and does not survive that.",
+                               hint="start worker processes with multiprocessing's 'spawn'")
+        return DeviceError(f"{self} cannot be used any more: {err}.",
+                           hint="an earlier error has broken its context: the process must be started anew")
 
     def detach(self) -> None:
         self._context.detach()

@@ -29,7 +29,7 @@ class CupyKind:
 
     def probe(self, x: Any) -> tuple[Hashable, int]:
         data = x.data
-        return (x.dtype, x.shape, x.strides, data.device_id), data.ptr
+        return ("cupy", x.dtype, x.shape, x.strides, data.device_id), data.ptr
 
     def view(self, name: str, x: Any) -> DeviceView:
         return DeviceView(np.dtype(x.dtype), x.shape, x.strides, int(x.data.ptr), int(x.data.device_id))
@@ -53,12 +53,13 @@ class PycudaKind:
 
     def __init__(self, gpuarray: Any, driver: Driver) -> None:
         self.gpuarray = gpuarray
+        self._memset = gpuarray.drv.memset_d8
         self._driver = driver
 
     def probe(self, x: Any) -> tuple[Hashable, int]:
         pointer = int(x.gpudata) if x.size else 0
         # each context has memory of its own, so that the device alone does not tell
-        return (x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
+        return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
 
     def view(self, name: str, x: Any) -> DeviceView:
         pointer = int(x.gpudata) if x.size else 0
@@ -66,7 +67,10 @@ class PycudaKind:
                           _ordinal_of(self._driver, name, pointer))
 
     def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
-        return self.gpuarray.zeros(shape, dtype)
+        made = self.gpuarray.empty(shape, dtype)
+        if made.nbytes:
+            self._memset(int(made.gpudata), 0, made.nbytes)
+        return made
 
     def empty(self, count: int, ordinal: int) -> Any:
         return self.gpuarray.empty(count, np.uint8)
@@ -91,7 +95,7 @@ class InterfaceKind:
         told = x.__cuda_array_interface__
         pointer, read_only = told["data"]
         pointer = pointer or 0
-        return ((told["typestr"], told["shape"], told.get("strides"), read_only, told.get("mask") is None,
+        return ((type(x), told["typestr"], told["shape"], told.get("strides"), read_only, told.get("mask") is None,
                  told.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
     def view(self, name: str, x: Any) -> DeviceView:
@@ -134,7 +138,7 @@ class OwnKind:
         self._namespace = namespace
 
     def probe(self, x: DeviceArray) -> tuple[Hashable, int]:
-        return (x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.namespace), x.pointer
+        return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.namespace), x.pointer
 
     def view(self, name: str, x: DeviceArray) -> DeviceView:
         return DeviceView(x.dtype, x.shape, x.strides, x.pointer, x.ordinal, not x.read_only)

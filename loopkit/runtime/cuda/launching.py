@@ -37,6 +37,22 @@ def _write_bytes(buffer: Any, offset: int, content: bytes) -> None:
     buffer[offset:offset + len(content)] = content
 
 
+def _one_layout(pointers: int, scalars: Sequence[tuple[np.dtype[Any], int]]) -> str | None:
+    """The format of addresses followed by *scalars*, dtypes with their offsets; ``None`` where there is none."""
+    text, at = f"={pointers}Q", 8 * pointers
+    for dtype, offset in scalars:
+        if dtype.kind not in "biuf" or offset < at:
+            return None
+        text += f"{offset - at}x{_STANDARD[dtype.name]}"
+        at = offset + dtype.itemsize
+    return text
+
+
+#: The letters of struct's standard sizes.
+_STANDARD = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
+             "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+
+
 class PreparedLaunch:
     """A function with its grid, and a buffer for its parameters.
 
@@ -68,11 +84,16 @@ class PreparedLaunch:
         self._config = LaunchConfig(*grid, *launch.block, launch.dynamic_shared_bytes, None, None, 0)
         self._stream = 0
         self._picks = tuple(places[p.name] for p in pointers)
-        self._all = self._picks == tuple(range(len(places)))
         self._write_addresses = struct.Struct(f"{len(pointers)}P").pack_into
+        dtypes = {p.name: np.dtype(p.dtype) for p in parameters}
         self._scalars: list[tuple[Writer, int, int]] = []
         for p in others:
             self._place(p, offsets[p.name], arrays, values, varying)
+        # most launches take all addresses and scalars of the call in its own order: one call of struct writes them
+        layout = _one_layout(len(pointers), [(dtypes[p.name], offsets[p.name]) for p in others if p.name in varying])
+        self._in_order = (layout is not None and self._picks == tuple(range(len(places)))
+                          and [i for _, _, i in self._scalars] == list(range(len(varying))))
+        self._write_all = struct.Struct(layout or "").pack_into
         self._lock = threading.Lock()
         self._enter = driver.launcher(self._config, function, self._parameters)
 
@@ -91,17 +112,17 @@ class PreparedLaunch:
     def __call__(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
         """Launch; gives the driver's ``CUresult``."""
         with self._lock:                               # the buffer belongs to one thread at a time
-            self._write(addresses, scalars)
+            if self._in_order:
+                self._write_all(self._buffer, 0, *addresses, *scalars)
+            else:
+                self._write(addresses, scalars)
             if stream != self._stream:
                 self._config.stream = self._stream = stream
             code: int = self._enter()
         return code
 
     def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        if self._all:
-            self._write_addresses(self._buffer, 0, *addresses)
-        else:
-            self._write_addresses(self._buffer, 0, *[addresses[i] for i in self._picks])
+        self._write_addresses(self._buffer, 0, *[addresses[i] for i in self._picks])
         for write, offset, i in self._scalars:
             write(self._buffer, offset, scalars[i])
 

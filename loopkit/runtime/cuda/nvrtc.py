@@ -14,9 +14,9 @@ from typing import Any
 from loopkit.errors import CompilerError
 from loopkit.runtime.cuda.binary import Binary, parse_ptxas_log
 from loopkit.runtime.cuda.command import FILE_NAME, compile_options, refused
+from loopkit.runtime.cuda.headers import header_directories, needs_headers
 from loopkit.target.cuda import CudaTarget
 
-_HEADER = re.compile(r"^\s*#\s*include\s*<cuda_", re.MULTILINE)
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
 
 
@@ -71,9 +71,7 @@ def find_nvrtc() -> Nvrtc | None:
 
 def _include_options(source: str) -> tuple[str, ...]:
     """Where the headers of CUDA lie that *source* includes; NVRTC looks for them nowhere else."""
-    if _HEADER.search(source) is None:
-        return ()
-    return ()                                   # -I of each directory; no text that is generated includes any yet
+    return tuple(f"-I{place}" for place in header_directories()) if needs_headers(source) else ()
 
 
 def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | None, str]:

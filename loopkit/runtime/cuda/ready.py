@@ -120,10 +120,15 @@ class ReadyCall:
         return None if self.scratch else self.stream_if_fixed
 
     @cached_property
-    def ranges(self) -> tuple[tuple[int, int, int, int, int, int], ...]:
-        """*apart* with the ranges of bytes."""
-        return tuple((a, self.given[a].low, self.given[a].high, b, self.given[b].low, self.given[b].high)
+    def distances(self) -> tuple[tuple[int, int, int, int], ...]:
+        """*apart* with the range in which the difference of two addresses means that their bytes meet."""
+        return tuple((a, b, self.given[b].low - self.given[a].high, self.given[b].high - self.given[a].low)
                      for a, b in self.apart)
+
+    @cached_property
+    def mask(self) -> int:
+        """The bits of which no address may have one, by the largest of the elements; see :meth:`check`."""
+        return max((mask for _, mask in self.masks), default=0)
 
     @cached_property
     def positions(self) -> tuple[int, ...]:
@@ -137,7 +142,13 @@ class ReadyCall:
             hand out capsules only were opened.
         :arg addresses: of the given arrays.
         """
-        self.check(addresses)
+        mask = self.mask
+        for address in addresses:
+            if address & mask:
+                self._require_aligned(addresses)
+        for a, b, low, high in self.distances:
+            if low < addresses[a] - addresses[b] < high:
+                self._require_apart(a, b, addresses)
         scalars = [convert(values[i]) for i, convert in self.scalars]
         direct = self.direct
         if direct is None:
@@ -151,23 +162,24 @@ class ReadyCall:
 
     def check(self, addresses: Sequence[int]) -> None:
         """:raises CallError: an address is not aligned, or a written array overlaps another one."""
+        self._require_aligned(addresses)
+        for a, b, low, high in self.distances:
+            if low < addresses[a] - addresses[b] < high:
+                self._require_apart(a, b, addresses)
+
+    def _require_aligned(self, addresses: Sequence[int]) -> None:
         for place, mask in self.masks:
             if addresses[place] & mask:
                 name = self.given[place].name
                 raise CallError(f"'{name}' is not aligned to the size of {self.given[place].view.dtype}.",
                                 argument=name, hint="pass a copy of it")
-        for a, low, high, b, other_low, other_high in self.ranges:
-            x, y = addresses[a], addresses[b]
-            if x + low < y + other_high and y + other_low < x + high and self._share(a, x, b, y):
-                raise overlapping(self.given[a].name, self.given[b].name)
 
-    def _share(self, a: int, x: int, b: int, y: int) -> bool:
+    def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
         """The exact question, for two arrays whose ranges meet."""
-        views = []
-        for place, address in ((a, x), (b, y)):
-            view = self.given[place].view
-            views.append(DeviceView(view.dtype, view.shape, view.strides, address, 0))
-        return share_memory(*views)
+        views = [DeviceView(g.view.dtype, g.view.shape, g.view.strides, address, 0)
+                 for g, address in ((self.given[a], addresses[a]), (self.given[b], addresses[b]))]
+        if share_memory(*views):
+            raise overlapping(self.given[a].name, self.given[b].name)
 
     # {{{ launches
 

@@ -160,8 +160,9 @@ def staging_of(gpu: Gpu) -> Staging:
 def _release() -> None:
     while _stagings:
         gpu, staging = _stagings.popitem()
-        with gpu:
-            del staging
+        if gpu.process == os.getpid():
+            with gpu:
+                del staging
 
 
 def _bytes(array: Array) -> Array:

@@ -1,0 +1,94 @@
+"""What kind of numbers a dtype holds; bfloat16, which numpy takes for raw bytes, is one of the reals here.
+
+numpy itself has no bfloat16: the optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, and
+``np.finfo`` and ``np.promote_types`` do not know it, so what must hold for it too asks the functions of this module.
+"""
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import PreconditionError
+
+BFLOAT16 = "bfloat16"
+
+
+def kind_of(dtype: np.dtype[Any]) -> str:
+    """``dtype.kind``, and ``"f"`` for bfloat16.
+
+    >>> kind_of(np.dtype(np.float16)), kind_of(np.dtype(np.int8))
+    ('f', 'i')
+    """
+    kind: str = dtype.kind
+    return "f" if kind == "V" and dtype.name == BFLOAT16 else kind
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Is *dtype* the 8 bits of exponent and 7 of fraction that are the upper half of a float32?"""
+    return dtype.kind == "V" and dtype.name == BFLOAT16
+
+
+def is_half(dtype: np.dtype[Any]) -> bool:
+    """Is *dtype* float16 or bfloat16?"""
+    return dtype.itemsize == 2 and kind_of(dtype) == "f"
+
+
+def spelled(dtype: np.dtype[Any]) -> str:
+    """*dtype* as Python text, where ``np`` is numpy.
+
+    >>> spelled(np.dtype(np.int8))
+    'np.int8'
+    """
+    return repr(BFLOAT16) if is_bfloat16(dtype) else f"np.{dtype.name}"
+
+
+@lru_cache(maxsize=64)
+def named_dtype(name: str) -> np.dtype[Any]:
+    """The dtype that numpy, or for ``"bfloat16"`` ml_dtypes, calls *name*.
+
+    :raises PreconditionError: it is bfloat16, and ml_dtypes is not installed.
+    :raises TypeError: there is no such dtype.
+    """
+    if name != BFLOAT16:
+        return np.dtype(name)
+    try:
+        from ml_dtypes import bfloat16
+    except ImportError:
+        raise PreconditionError("The dtype bfloat16 needs the package ml_dtypes, which is not installed.",
+                                subject=BFLOAT16, hint="pip install ml_dtypes") from None
+    dtype: np.dtype[Any] = np.dtype(bfloat16)
+    return dtype
+
+
+def epsilon(dtype: np.dtype[Any]) -> float:
+    """The distance from 1 to the next larger number of a real or complex *dtype*.
+
+    >>> epsilon(np.dtype(np.float16)) == 2**-10
+    True
+    """
+    return 2.0**-7 if is_bfloat16(dtype) else float(np.finfo(dtype).eps)
+
+
+def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """numpy's ``promote_types``; where that has no answer for bfloat16, what it says of float16.
+
+    So bfloat16 with int16 is float32 and with int32 float64, as for float16; the two halves together are float32.
+
+    >>> promote(np.dtype(np.float16), np.dtype(np.int32))
+    dtype('float64')
+    """
+    if a == b:
+        return a
+    for half, other in ((a, b), (b, a)):
+        if is_bfloat16(half) and kind_of(other) in "iuf" and (other.itemsize > 1):
+            return np.promote_types(np.float32 if is_half(other) else np.float16, other)
+    return np.promote_types(a, b)
+
+
+def largest_real(dtype: np.dtype[Any]) -> float:
+    """The largest finite number of a real *dtype*."""
+    if is_bfloat16(dtype):
+        return (2.0 - 2.0**-7)*2.0**127
+    return float(np.finfo(dtype).max)

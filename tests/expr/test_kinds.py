@@ -1,0 +1,80 @@
+"""What kinds of numbers dtypes hold, with ml_dtypes and without it."""
+from __future__ import annotations
+
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.expr.dtypes import dtype_of, weak
+from loopkit.expr.kinds import epsilon, is_half, kind_of, named_dtype, promote, spelled
+from loopkit.expr.parsing import parse_expression
+
+HALF, BFLOAT = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+ALL = [np.dtype(d) for d in ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")]
+
+
+def test_kinds() -> None:
+    assert [kind_of(d) for d in (BFLOAT, HALF, np.dtype("V2"), np.dtype("u2"))] == ["f", "f", "V", "u"]
+    assert is_half(HALF)
+    assert is_half(BFLOAT)
+    assert not is_half(np.dtype("i2"))
+    assert epsilon(BFLOAT) == float(ml_dtypes.finfo(BFLOAT).eps)
+    assert spelled(BFLOAT) == "'bfloat16'"
+
+
+@pytest.mark.parametrize("other", ALL, ids=str)
+def test_promotion_is_numpy_s_where_numpy_has_one(other: np.dtype) -> None:
+    assert promote(HALF, other) == np.promote_types(HALF, other)
+    assert promote(BFLOAT, other) == promote(other, BFLOAT)
+    try:
+        expected = np.promote_types(BFLOAT, other)
+    except TypeError:
+        expected = np.dtype(np.float32) if other == HALF else np.promote_types(HALF, other)
+    assert promote(BFLOAT, other) == expected
+
+
+NAMES = {"h": HALF, "b": BFLOAT, "f": np.dtype("f4"), "d": np.dtype("f8"), "x": np.dtype("i4"), "s": np.dtype("i2"),
+         "c": np.dtype("i1"), "z": np.dtype("c8"), "t": np.dtype("?"), "i": weak(np.dtype("i4")),
+         "alpha": weak(np.dtype("f8")), "beta": weak(BFLOAT)}
+
+
+@pytest.mark.parametrize(("text", "expected"), [
+    ("h[i]*h[i]", HALF), ("2.5*h[i]", HALF), ("2.5*b[i]", BFLOAT), ("i*b[i]", BFLOAT), ("alpha*h[i]", HALF),
+    ("beta*f[i]", "f4"), ("beta*h[i]", HALF), ("beta*2", BFLOAT), ("h[i] + b[i]", "f4"), ("h[i] + f[i]", "f4"),
+    ("b[i] + d[i]", "f8"), ("c[i]*b[i]", BFLOAT), ("s[i]*b[i]", "f4"), ("s[i]*h[i]", "f4"), ("x[i]*b[i]", "f8"),
+    ("x[i]*h[i]", "f8"), ("t[i]*h[i]", HALF), ("h[i] + 2j", "c8"), ("b[i]*z[i]", "c8"), ("h[i] / 2", HALF),
+    ("h[i] // 2", HALF), ("b[i]**2", BFLOAT), ("b[i]**h[i]", "f4"), ("exp(b[i])", BFLOAT), ("floor(h[i])", HALF),
+    ("min(h[i], b[i])", "f4"), ("if(t[i], b[i], 0.1)", BFLOAT), ("h[i] < b[i]", "?"),
+    ("cast(bfloat16, f[i])", BFLOAT), ("bfloat16(f[i])", BFLOAT), ("cast(np.float16, x[i])", HALF),
+    ("half(1)", HALF), ("1.5f16", HALF), ("1.5bf16*f[i]", "f4"), ("real(h[i])", HALF), ("abs(b[i])", BFLOAT)])
+def test_dtype(text: str, expected: object) -> None:
+    assert dtype_of(parse_expression(text), NAMES.get) == np.dtype(expected)       # type: ignore[call-overload, arg-type]
+
+
+@pytest.fixture
+def without_ml_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    named_dtype.cache_clear()
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+
+
+@pytest.mark.usefixtures("without_ml_dtypes")
+@pytest.mark.parametrize("use", [
+    lambda: lk.GlobalArg("a", "bfloat16") and lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a[i]",       # type: ignore[arg-type]
+                                                            [lk.GlobalArg("a", "bfloat16"), "..."]),   # type: ignore[arg-type]
+    lambda: lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a[i]"), {"a": "bfloat16"}),
+    lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = cast(bfloat16, a[i])"),
+    lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = bfloat16(a[i])"),
+    lambda: lk.make_kernel("{[i]: 0<=i<n}", "<bfloat16> t = a[i]")])
+def test_without_ml_dtypes(use: object) -> None:
+    with pytest.raises(lk.PreconditionError, match="needs the package ml_dtypes, which is not installed") as caught:
+        use()                                                                       # type: ignore[operator]
+    assert caught.value.hint == "pip install ml_dtypes"
+
+
+@pytest.mark.usefixtures("without_ml_dtypes")
+def test_float16_needs_no_package() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*a[i]"), {"a": "float16"})
+    assert "__half(2.0f)*a[i]" in str(lk.generate_code(knl))

@@ -1,0 +1,132 @@
+#include <cuda_bf16.h>
+#ifndef INFINITY
+#define INFINITY __int_as_float(0x7f800000)
+#endif
+
+extern "C" __global__ void __launch_bounds__(48)
+softmax_bfloat16(const __nv_bfloat16 *__restrict__ x, __nv_bfloat16 *__restrict__ y, const int m, const int n)
+{
+    const int i = blockIdx.x;
+    const int k_inner = threadIdx.x;
+    const int j_inner = threadIdx.x;
+    __nv_bfloat16 acc_k;
+    __shared__ __nv_bfloat16 acc_k_shared[48];
+    __nv_bfloat16 top;
+    float acc_k_0;
+    __shared__ float acc_k_0_shared[48];
+    float total;
+
+    // insn.k.init
+    acc_k = __nv_bfloat16(-INFINITY);
+    for (int k_outer = 0; k_outer < m / 48; ++k_outer) {
+        // insn.k.update
+        acc_k = __hmax(acc_k, x[i*m + 48*k_outer + k_inner]);
+    }
+    if (k_inner < m % 48) {
+        const int k_outer = m / 48;
+        // insn.k.update
+        acc_k = __hmax(acc_k, x[i*m + 48*k_outer + k_inner]);
+    }
+    // insn.k.store
+    acc_k_shared[k_inner] = acc_k;
+    // acc_k_shared: insn.k.store writes, insn.k.step0 reads
+    // acc_k_shared: insn.k.store writes, insn.k.step1 reads
+    __syncthreads();
+    if (k_inner <= 15) {
+        // insn.k.step0
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 32]);
+        // insn.k.step1
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 16]);
+    }
+    // acc_k_shared: insn.k.step1 writes, insn.k.step2 reads
+    __syncwarp();
+    if (k_inner <= 7) {
+        // insn.k.step2
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 8]);
+    }
+    // acc_k_shared: insn.k.step2 writes, insn.k.step3 reads
+    __syncwarp();
+    if (k_inner <= 3) {
+        // insn.k.step3
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 4]);
+    }
+    // acc_k_shared: insn.k.step3 writes, insn.k.step4 reads
+    __syncwarp();
+    if (k_inner <= 1) {
+        // insn.k.step4
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 2]);
+    }
+    // acc_k_shared: insn.k.step4 writes, insn.k.step5 reads
+    __syncwarp();
+    if (k_inner == 0) {
+        // insn.k.step5
+        acc_k_shared[k_inner] = __hmax(acc_k_shared[k_inner], acc_k_shared[k_inner + 1]);
+    }
+    // acc_k_shared: insn.k.step5 writes, insn reads
+    __syncthreads();
+    // insn
+    top = acc_k_shared[0];
+    // insn_0.k.init
+    acc_k_0 = 0.0f;
+    for (int k_outer = 0; k_outer < m / 48; ++k_outer) {
+        // insn_0.k.update
+        acc_k_0 += expf((float)(x[i*m + 48*k_outer + k_inner] - top));
+    }
+    if (k_inner < m % 48) {
+        const int k_outer = m / 48;
+        // insn_0.k.update
+        acc_k_0 += expf((float)(x[i*m + 48*k_outer + k_inner] - top));
+    }
+    // insn_0.k.store
+    acc_k_0_shared[k_inner] = acc_k_0;
+    // acc_k_0_shared: insn_0.k.store writes, insn_0.k.step0 reads
+    // acc_k_0_shared: insn_0.k.store writes, insn_0.k.step1 reads
+    __syncthreads();
+    if (k_inner <= 15) {
+        // insn_0.k.step0
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 32];
+        // insn_0.k.step1
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 16];
+    }
+    // acc_k_0_shared: insn_0.k.step1 writes, insn_0.k.step2 reads
+    __syncwarp();
+    if (k_inner <= 7) {
+        // insn_0.k.step2
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 8];
+    }
+    // acc_k_0_shared: insn_0.k.step2 writes, insn_0.k.step3 reads
+    __syncwarp();
+    if (k_inner <= 3) {
+        // insn_0.k.step3
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 4];
+    }
+    // acc_k_0_shared: insn_0.k.step3 writes, insn_0.k.step4 reads
+    __syncwarp();
+    if (k_inner <= 1) {
+        // insn_0.k.step4
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 2];
+    }
+    // acc_k_0_shared: insn_0.k.step4 writes, insn_0.k.step5 reads
+    __syncwarp();
+    if (k_inner == 0) {
+        // insn_0.k.step5
+        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 1];
+    }
+    // acc_k_0_shared: insn_0.k.step5 writes, insn_0 reads
+    __syncthreads();
+    // insn_0
+    total = acc_k_0_shared[0];
+    for (int j_outer = 0; j_outer < m / 48; ++j_outer) {
+        // insn_1
+        y[i*m + 48*j_outer + j_inner] =
+                (__nv_bfloat16)((float)(__nv_bfloat16(0.5f)*x[i*m + 48*j_outer + j_inner]) +
+                expf((float)(x[i*m + 48*j_outer + j_inner] - top)) / total);
+    }
+    if (j_inner < m % 48) {
+        const int j_outer = m / 48;
+        // insn_1
+        y[i*m + 48*j_outer + j_inner] =
+                (__nv_bfloat16)((float)(__nv_bfloat16(0.5f)*x[i*m + 48*j_outer + j_inner]) +
+                expf((float)(x[i*m + 48*j_outer + j_inner] - top)) / total);
+    }
+}
