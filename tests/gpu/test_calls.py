@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
 from loopkit.runtime.cuda.program import GpuProgram
-from tests.cases import CASES, Case
+from tests.cases import CASES
 from tests.gpu.test_arrays import rows, saxpy
 
 F = np.float32
@@ -360,19 +359,3 @@ def test_sass_is_there() -> None:
     assert "FFMA" in knl.sass
 
 # }}}
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-@pytest.mark.parametrize("debug", [False, True])
-def test_cases(case: Case, debug: bool) -> None:
-    """The whole way: every real case as a user calls it, its arrays on the host."""
-    knl: Callable[..., Any] = lk.compile(case.make(), target="cuda", debug=debug)
-    for sizes in case.sizes:
-        given = case.data(np.random.default_rng(7), *sizes)
-        wanted = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()})
-        found = knl(**given)
-        for name, value in wanted.items():
-            scale = max(1.0, float(np.abs(value).max(initial=0)))
-            length = max((max(v.shape, default=1) for v in given.values() if isinstance(v, np.ndarray)), default=1)
-            np.testing.assert_allclose(found[name], value, rtol=0, atol=np.finfo(F).eps*(8 + 2*length)*scale,
-                                       err_msg=f"{name} at {sizes}")

@@ -8,16 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.gpu.launching import run_on_gpu
+import loopkit as lk
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
 from tests.property.writer import programs
-
-cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
-try:
-    cupy.cuda.runtime.getDeviceCount()
-except cupy.cuda.runtime.CUDARuntimeError as err:
-    pytest.skip(f"no CUDA device: {err}", allow_module_level=True)
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -36,7 +30,7 @@ def test_pipelines_keep_results_on_the_gpu(part: int) -> None:
             arguments: dict[str, Any] = {trial.names[k]: v for k, v in sizes.items() if trial.names.get(k) in known}
             arguments |= {trial.names[k]: v.copy() for k, v in program.inputs().items() if trial.names[k] in known}
             wanted = {trial.names[k]: v for k, v in expected.items()}
-            got: dict[str, np.ndarray] = run_on_gpu(cupy, trial.knl, arguments)
+            got: dict[str, np.ndarray] = dict(lk.compile(trial.knl, target="cuda")(**arguments).asdict())
             COUNTS["run on the GPU"] += 1
             trial.compare("the GPU", sizes, got, wanted)
     run()

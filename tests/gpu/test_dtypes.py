@@ -1,0 +1,107 @@
+"""Halves and complex numbers on the GPU, against numpy."""
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.expr.kinds import epsilon
+
+HALVES = {"float16": np.dtype(np.float16), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+each_half = pytest.mark.parametrize("dtype", HALVES.values(), ids=HALVES)
+
+
+def on_both(knl: lk.LoopKernel, **arguments: object) -> tuple[np.ndarray, np.ndarray]:
+    """The only output, on the GPU and on the host."""
+    mapped = lk.split_iname(knl, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    return lk.compile(mapped, target="cuda")(**arguments)[0], lk.compile(knl, target="c")(**arguments)[0]
+
+
+def bits(a: np.ndarray) -> np.ndarray:
+    return a.view(np.uint16)
+
+
+@each_half
+def test_every_value_survives(dtype: np.dtype) -> None:
+    """Through float32 and back, for all 65536 patterns."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = cast({dtype.name}, cast(float32, x[i]))"),
+                        {"x": dtype, "y": dtype})
+    x = np.arange(65536, dtype=np.uint16).view(dtype)
+    gpu, host = on_both(knl, x=x)
+    number = ~np.isnan(x.astype(np.float32))
+    assert (bits(gpu)[number] == bits(x)[number]).all()
+    assert (bits(host)[number] == bits(x)[number]).all()
+    assert np.isnan(gpu[~number].astype(np.float32)).all()
+
+
+@each_half
+@pytest.mark.parametrize("expression", ["a[i] + b[i]", "a[i] - b[i]", "a[i]*b[i]", "a[i] / b[i]", "-a[i]", "abs(a[i])",
+                                        "min(a[i], b[i])", "max(a[i], b[i])", "sqrt(abs(a[i]))", "2.5*a[i]",
+                                        "if(a[i] < b[i], a[i], 2*b[i])"])
+def test_operations_are_the_hosts(dtype: np.dtype, expression: str) -> None:
+    """Each rounded once, so equal bit for bit."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {expression}"), {"a,b": dtype})
+    random = np.random.default_rng(5)
+    a, b = (random.standard_normal(100_000).astype(dtype) * dtype.type(s) for s in (1, 30))
+    gpu, host = on_both(knl, a=a, b=b)
+    assert gpu.dtype == host.dtype == dtype
+    wrong = bits(gpu) != bits(host)
+    assert not wrong.any(), (a[wrong][:3], b[wrong][:3], gpu[wrong][:3], host[wrong][:3])
+
+
+@each_half
+def test_functions(dtype: np.dtype) -> None:
+    for function in ("exp", "log", "sin", "tanh", "rsqrt"):
+        knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {function}(a[i])"), {"a": dtype})
+        a = np.random.default_rng(6).uniform(0.1, 4, 10_000).astype(dtype)
+        gpu, host = on_both(knl, a=a)
+        np.testing.assert_allclose(gpu.astype(np.float64), host.astype(np.float64), rtol=1.01*epsilon(dtype))
+
+
+@each_half
+def test_scalars_by_value(dtype: np.dtype) -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = s*a[i]"), {"a": dtype, "s": dtype})
+    a = np.ones(10, dtype)
+    for s in (0.5, dtype.type(1.5), 3):
+        gpu, host = on_both(knl, a=a, s=s)
+        assert (gpu == dtype.type(s)).all()
+        assert (host == dtype.type(s)).all()
+
+
+@each_half
+def test_sums_in_float32(dtype: np.dtype) -> None:
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, cast(float32, a[i,k])*a[i,k])")
+    knl = lk.add_dtypes(knl, {"a": dtype, "y": dtype})
+    a = np.random.default_rng(7).uniform(0, 1, (40, 5000)).astype(dtype)
+    gpu, host = on_both(knl, a=a)
+    exact = (a.astype(np.float64)**2).sum(1)
+    np.testing.assert_allclose(gpu.astype(np.float64), exact, rtol=epsilon(dtype))
+    np.testing.assert_allclose(host.astype(np.float64), exact, rtol=epsilon(dtype))
+    plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*a[i,k])"), {"a": dtype})
+    wide, _ = on_both(lk.accumulate_in(plain, np.float32), a=a)
+    np.testing.assert_allclose(wide.astype(np.float64), exact, rtol=epsilon(dtype))
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_complex(dtype: type) -> None:
+    expressions = ["a[i]*b[i] + s", "a[i] / b[i]", "conj(a[i])*2", "sqrt(a[i])", "exp(a[i])", "log(a[i])", "sin(a[i])",
+                   "tanh(a[i])", "a[i]**3", "s*real(a[i]) - imag(b[i])", "if(a[i] == b[i], a[i], -b[i])"]
+    random = np.random.default_rng(8)
+    a, b = ((random.standard_normal(20_000) + 1j*random.standard_normal(20_000)).astype(dtype) for _ in range(2))
+    for expression in expressions:
+        knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {expression}"), {"a,b,s": dtype})
+        taken = {x: v for x, v in (("a", a), ("b", b), ("s", 1 - 2j)) if x in knl.argument_by_name}
+        gpu, host = on_both(knl, **taken)
+        assert gpu.dtype == dtype
+        error = np.abs(gpu - host) / np.maximum(np.abs(host), 1e-3)
+        assert error.max() < 60*np.finfo(dtype).eps, expression
+
+
+def test_complex_sums_over_threads() -> None:
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k])")
+    knl = lk.add_dtypes(knl, {"a": np.complex64})
+    knl = lk.split_iname(knl, "k", 64, inner_tag="l.0")
+    knl = lk.tag_inames(knl, {"i": "g.0"})
+    a = (np.arange(3000).reshape(10, 300) % 7 + 1j).astype(np.complex64)
+    np.testing.assert_array_equal(lk.compile(knl, target="cuda")(a=a).y, a.sum(1))
