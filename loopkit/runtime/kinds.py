@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,6 +17,11 @@ from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 #: The handle of the stream that orders itself with all others.
 LEGACY_STREAM = 0
+
+
+def legacy_stream() -> int:
+    """The stream of libraries that have no current one."""
+    return LEGACY_STREAM
 
 
 class Kind(Protocol):
@@ -41,8 +47,8 @@ class Kind(Protocol):
     def empty(self, count: int, ordinal: int) -> Any:
         """A new array of *count* bytes."""
 
-    def stream(self, ordinal: int) -> int:
-        """The handle of the stream that the library works on now."""
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        """Gives the handle of the stream that the library works on at that moment."""
 
 
 class HostKind(Kind, Protocol):
@@ -75,8 +81,8 @@ class NumpyKind:
     def empty(self, count: int, ordinal: int) -> Array:
         raise NotImplementedError("numpy has no arrays on a GPU")
 
-    def stream(self, ordinal: int) -> int:
-        return LEGACY_STREAM
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        return legacy_stream
 
 
 #: What torch calls as numpy does.
@@ -144,8 +150,8 @@ class TorchKind:
     def empty(self, count: int, ordinal: int) -> Any:
         return self.torch.empty(count, dtype=self.torch.uint8, device=self.torch.device("cuda", ordinal))
 
-    def stream(self, ordinal: int) -> int:
-        return self._raw_stream(ordinal)
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        return partial(self._raw_stream, ordinal)
 
 
 NUMPY = NumpyKind()

@@ -1,7 +1,8 @@
 """What a kernel call returns: a tuple with names."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache, partial
 from typing import Any, Self
 
 
@@ -16,19 +17,22 @@ class Outputs(tuple[Any, ...]):
     Outputs(x=1, y=2)
     """
 
-    _fields: tuple[str, ...]
+    __slots__ = ()
+    _fields: tuple[str, ...] = ()
 
     def __new__(cls, fields: Iterable[str], values: Iterable[Any]) -> Self:
-        self = super().__new__(cls, values)
-        self._fields = tuple(fields)
-        return self
+        return tuple.__new__(_named(tuple(fields)), values)      # type: ignore[return-value]
+
+    @staticmethod
+    def maker(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], Outputs]:
+        """The constructor for given *fields*, for callers to whom part of a microsecond matters."""
+        return partial(tuple.__new__, _named(fields))
 
     def __getattr__(self, name: str) -> Any:
         # a name that a tuple has itself ("count", "index") is reached by outputs["count"] only
-        fields = self.__dict__.get("_fields", ())
-        if name in fields:
-            return tuple.__getitem__(self, fields.index(name))
-        raise AttributeError(f"no output is called '{name}'; there is {', '.join(fields) or 'none'}")
+        if name in self._fields:
+            return tuple.__getitem__(self, self._fields.index(name))
+        raise AttributeError(f"no output is called '{name}'; there is {', '.join(self._fields) or 'none'}")
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
@@ -49,3 +53,9 @@ class Outputs(tuple[Any, ...]):
 
     def __reduce__(self) -> tuple[type[Outputs], tuple[tuple[str, ...], tuple[Any, ...]]]:
         return Outputs, (self._fields, tuple(self))
+
+
+@lru_cache(maxsize=1024)
+def _named(fields: tuple[str, ...]) -> type[Outputs]:
+    """The type of outputs with these names: a class holds them, so that making a tuple is all that a call does."""
+    return type("Outputs", (Outputs,), {"__slots__": (), "_fields": fields})

@@ -12,7 +12,16 @@ from loopkit.runtime.cuda.devices import find_gpu
 from loopkit.runtime.cuda.dlpack import Imported
 from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.kinds import LEGACY_STREAM, NUMPY, Kind, dlpack_device, general_kind, host_view, not_an_array
+from loopkit.runtime.kinds import (
+    LEGACY_STREAM,
+    NUMPY,
+    Kind,
+    dlpack_device,
+    general_kind,
+    host_view,
+    legacy_stream,
+    not_an_array,
+)
 from loopkit.runtime.views import Array, DeviceView, c_strides
 
 _CUDA, _CUDA_MANAGED = 2, 13
@@ -42,8 +51,9 @@ class CupyKind:
         with self.cupy.cuda.Device(ordinal):
             return self.cupy.empty(count, np.uint8)
 
-    def stream(self, ordinal: int) -> int:
-        return int(self._current().ptr)
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        current = self._current
+        return lambda: int(current().ptr)
 
 
 class PycudaKind:
@@ -75,8 +85,8 @@ class PycudaKind:
     def empty(self, count: int, ordinal: int) -> Any:
         return self.gpuarray.empty(count, np.uint8)
 
-    def stream(self, ordinal: int) -> int:
-        return LEGACY_STREAM
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        return legacy_stream
 
 
 class InterfaceKind:
@@ -117,8 +127,8 @@ class InterfaceKind:
     def empty(self, count: int, ordinal: int) -> DeviceArray:
         return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
 
-    def stream(self, ordinal: int) -> int:
-        return LEGACY_STREAM
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        return legacy_stream
 
     def own_stream(self, x: Any) -> int:
         """The stream that *x* says it must be ordered with."""
@@ -157,8 +167,8 @@ class OwnKind:
     def empty(self, count: int, ordinal: int) -> DeviceArray:
         return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
 
-    def stream(self, ordinal: int) -> int:
-        return LEGACY_STREAM
+    def stream(self, ordinal: int) -> Callable[[], int]:
+        return legacy_stream
 
 
 class Opener:

@@ -5,6 +5,7 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class PreparedLaunch:
         layout = _one_layout(len(pointers), [(dtypes[p.name], offsets[p.name]) for p in others if p.name in varying])
         self._in_order = (layout is not None and self._picks == tuple(range(len(places)))
                           and [i for _, _, i in self._scalars] == list(range(len(varying))))
-        self._write_all = struct.Struct(layout or "").pack_into
+        self._write_all = partial(struct.Struct(layout or "").pack_into, self._buffer, 0)
         self._lock = threading.Lock()
         self._enter = driver.launcher(self._config, function, self._parameters)
 
@@ -113,7 +114,7 @@ class PreparedLaunch:
         """Launch; gives the driver's ``CUresult``."""
         with self._lock:                               # the buffer belongs to one thread at a time
             if self._in_order:
-                self._write_all(self._buffer, 0, *addresses, *scalars)
+                self._write_all(*addresses, *scalars)
             else:
                 self._write(addresses, scalars)
             if stream != self._stream:

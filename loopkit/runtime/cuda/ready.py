@@ -125,16 +125,6 @@ class ReadyCall:
         return tuple((a, b, self.given[b].low - self.given[a].high, self.given[b].high - self.given[a].low)
                      for a, b in self.apart)
 
-    @cached_property
-    def mask(self) -> int:
-        """The bits of which no address may have one, by the largest of the elements; see :meth:`check`."""
-        return max((mask for _, mask in self.masks), default=0)
-
-    @cached_property
-    def positions(self) -> tuple[int, ...]:
-        """Of the outputs among a call's values, where all were given."""
-        return tuple(i for _, i in self.returned)
-
     def __call__(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
         """Run.
 
@@ -142,23 +132,38 @@ class ReadyCall:
             hand out capsules only were opened.
         :arg addresses: of the given arrays.
         """
-        mask = self.mask
-        for address in addresses:
-            if address & mask:
-                self._require_aligned(addresses)
-        for a, b, low, high in self.distances:
-            if low < addresses[a] - addresses[b] < high:
-                self._require_apart(a, b, addresses)
-        scalars = [convert(values[i]) for i, convert in self.scalars]
-        direct = self.direct
-        if direct is None:
-            return self._indirect(values, addresses, scalars, originals)
-        stream = direct()
-        for launch in self.launches:
-            code = launch(addresses, scalars, stream)
-            if code:
-                self.again(code, launch, addresses, scalars, stream)
-        return Outputs(self.fields, [originals[i] for i in self.positions])
+        return self.run(values, addresses, originals)
+
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
+        """What a call does, as a function for which everything is at hand."""
+        if self.direct is None:
+            return self._run_in_general
+        direct, launches, distances, scalars = self.direct, self.launches, self.distances, self.scalars
+        outputs = Outputs.maker(self.fields)
+        positions = tuple(i for _, i in self.returned)
+        # no address may have one of these bits, by the largest of the elements; the exact check tells smaller ones
+        mask = max((mask for _, mask in self.masks), default=0)
+
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            for address in addresses:
+                if address & mask:
+                    self._require_aligned(addresses)
+            for a, b, low, high in distances:
+                if low < addresses[a] - addresses[b] < high:
+                    self._require_apart(a, b, addresses)
+            numbers = [convert(values[i]) for i, convert in scalars]
+            stream = direct()
+            for launch in launches:
+                code = launch(addresses, numbers, stream)
+                if code:
+                    self.again(code, launch, addresses, numbers, stream)
+            return outputs([originals[i] for i in positions])
+        return run
+
+    def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+        self.check(addresses)
+        return self._indirect(values, addresses, [convert(values[i]) for i, convert in self.scalars], originals)
 
     def check(self, addresses: Sequence[int]) -> None:
         """:raises CallError: an address is not aligned, or a written array overlaps another one."""

@@ -104,7 +104,7 @@ class CudaRunner:
             ready = form.calls[tuple(key)]
         except (KeyError, CallError, RuntimeError, AttributeError, TypeError):
             return self._first_call(form, given)
-        return ready(values, addresses, values)
+        return ready.run(values, addresses, values)
 
     def _first_call(self, form: Form, given: Mapping[str, Any]) -> Outputs:
         """A call of a sort that was not seen before, or one that is refused."""
@@ -351,7 +351,7 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
                 stream = kind.own_stream(given[name])
                 found[kind, stream] = partial(int, stream)
             else:
-                found[kind.name] = partial(kind.stream, gpu.ordinal)
+                found[kind.name] = kind.stream(gpu.ordinal)
     return tuple(found.values())
 
 
