@@ -50,7 +50,7 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
     with gpu:
         stream = gpu.pycuda.Stream()
         chosen = runner.on(int(stream.handle))
-        gpu.driver.synchronize(0)
+        gpu.pycuda.Context.synchronize()               # whatever stream the arrays are still being filled on
         sets = [{**given, **{x: v if first and isinstance(v, DeviceView) and x not in written else _copy(gpu, v)
                              for x, v in views.items()}} for first in [True, *[False] * (number - 1)]]
         sets[0] |= {x: given[x] for x in views if isinstance(views[x], DeviceView) and x not in written}
