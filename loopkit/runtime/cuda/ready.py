@@ -37,19 +37,17 @@ class Given:
     :ivar position: which of a call's values it is; its address has the number of its place among the arrays.
     :ivar low: from its address to its first byte, *high*: to the one behind its last.
     :ivar view: as it was at the first such call.
+    :ivar on_host: it lies in the host's memory; *view* then has no address.
     """
 
     name: str
     position: int
     kind: Kind
-    view: ArrayLike
+    view: DeviceView
     low: int
     high: int
     written: bool
-
-    @property
-    def on_host(self) -> bool:
-        return isinstance(self.view, np.ndarray)
+    on_host: bool
 
 
 @dataclass(frozen=True)
@@ -225,10 +223,11 @@ class ReadyCall:
 
     def stream(self) -> tuple[int | None, list[int]]:
         """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
-        if self.fixed_stream is not None:
-            return self.fixed_stream, []               # who chose it orders it
         handles = list(dict.fromkeys(f() for f in self.streams))
-        return (handles[0], handles[1:]) if handles else (None, [])
+        if self.fixed_stream is None:
+            return (handles[0], handles[1:]) if handles else (None, [])
+        # who chose it orders it, but cannot know of what the call itself takes of a library, zeroed or used before
+        return self.fixed_stream, [h for h in handles if h != self.fixed_stream] if self.made or self.scratch else []
 
     def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
                   originals: Sequence[Any]) -> Outputs:
@@ -267,9 +266,11 @@ class ReadyCall:
             driver.synchronize(stream)                 # no library keeps it until the launches are through
         return stream
 
-    def make_scratch(self) -> Iterator[tuple[Any, int]]:
+    def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
+        """The temporaries; *own* ones are of no library, and no other work on the GPU gets their memory before this
+        one is through."""
         for _, count in self.scratch:
-            if self.scratch_kind is None:
+            if own or self.scratch_kind is None:
                 array = allocate(self.gpu, (count,), np.dtype(np.uint8))
                 yield array, array.pointer
             else:

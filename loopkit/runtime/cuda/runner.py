@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -32,6 +32,8 @@ from loopkit.target.cuda import CudaTarget
 
 #: How many different calls are remembered; beyond it all are forgotten, and learnt again.
 _MOST_CALLS = 4096
+#: Arrays with as many elements need 64-bit indices.
+_LARGE = 2**31
 
 
 @dataclass
@@ -128,9 +130,12 @@ class CudaRunner:
         originals = [*given.values()]
         _, values, addresses = self._look(form, originals)
         ready = self._prepare(form, values)
-        if ready.made and all(m.adopt is None and not m.of_another_library for m in ready.made):
+        if ready.made and not any(m.of_another_library for m in ready.made):
             with ready.gpu:
-                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) for m in ready.made}
+                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) if m.adopt is None
+                        else m.adopt(np.zeros(m.shape, m.dtype)) for m in ready.made}
+                for stream in ready.streams:           # zeroed, whatever stream the runs will be on
+                    ready.gpu.driver.synchronize(stream())
             return self.bind({**given, **made})
         return BoundCudaCall(ready, values, addresses, originals)
 
@@ -185,6 +190,8 @@ class CudaRunner:
             dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
         # what is copied to the GPU lies there in C order
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
+        if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
+            bound = replace(bound, wide=True)          # however close together its elements lie on the host
         text = typed.fitting(self.target_on(gpu), bound, strided)
         kind, adopt = _maker(given, kinds, views)
         made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt)
@@ -310,7 +317,11 @@ def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
 
 def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool) -> Given:
     low, high = span(view.shape, view.strides, view.itemsize)
-    return Given(name, position, kind, view, low, high, written)
+    if isinstance(view, DeviceView):
+        return Given(name, position, kind, view, low, high, written, on_host=False)
+    # what is remembered of a call must not keep the caller's array alive
+    kept = DeviceView(view.dtype, view.shape, view.strides, 0, -1)
+    return Given(name, position, kind, kept, low, high, written, on_host=True)
 
 
 def _apart(given: Sequence[Given]) -> tuple[tuple[int, int], ...]:
@@ -358,4 +369,4 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
 def _must_wait(given: Sequence[Given], made: Sequence[Made]) -> bool:
     """Is there an array whose library cannot know of the launches?"""
     return any(isinstance(m.kind, OwnKind | InterfaceKind) and m.adopt is None for m in made) or any(
-        isinstance(g.kind, OwnKind) and g.written for g in given)
+        isinstance(g.kind, OwnKind) for g in given)    # one that is only read may be freed when the call returns
