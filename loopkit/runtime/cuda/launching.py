@@ -77,7 +77,9 @@ class PreparedLaunch:
         # addresses come first and close together, so that one call of struct writes them all
         offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
         start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        others = [p for p in parameters if p.name not in offsets]
+        # what a call writes stands before what never changes: one call of struct writes the bytes in between, too
+        others = sorted((p for p in parameters if p.name not in offsets),
+                        key=lambda p: varying.get(p.name, len(varying)))
         offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
         self._buffer = (ctypes.c_char * (start + _SLOT * len(others) + _SLOT))()
         base = ctypes.addressof(self._buffer)
