@@ -99,7 +99,7 @@ class _Reader:
             arguments.append(kind.from_buffer_copy(ctypes.string_at(slot, ctypes.sizeof(kind))))
         values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
         sizes = {p.name: values[p.name] for p in launch.parameters if p.kind is ParameterKind.VALUE}
-        assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid
+        assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid, f"{launch.name} with {values} and {grid}"
         assert tuple(launch.block) == block
         assert launch.dynamic_shared_bytes == shared
         pointers = [values[p.name] or 0 for p in launch.parameters
