@@ -49,6 +49,7 @@ class CompiledKernel:
             case CudaTarget():
                 # a target that is an object says for which architecture; "cuda" means whatever there is
                 self._runner = CudaRunner(kernel, None if isinstance(target, str) else resolved, device, debug=debug)
+        self._call = self._runner.call
 
     # {{{ running
 
@@ -61,7 +62,7 @@ class CompiledKernel:
         """
         if args:
             raise self._by_name(args)
-        return self._runner.call(kwargs)
+        return self._call(kwargs)
 
     def bind(self, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
         """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
@@ -85,7 +86,8 @@ class CompiledKernel:
         if not isinstance(self._runner, CudaRunner):
             raise DeviceError("There are no streams on the host.", hint="compile(knl, target='cuda')")
         other: CompiledKernel = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _runner=self._runner.on(stream_handle(stream)))
+        runner = self._runner.on(stream_handle(stream))
+        other.__dict__.update(self.__dict__, _runner=runner, _call=runner.call)
         return other
 
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,

@@ -99,7 +99,6 @@ class TorchKind:
         self.torch = torch
         self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
-        self._complex = frozenset({torch.complex64, torch.complex128})
         # the public way costs as much as a launch
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
         self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
@@ -110,7 +109,7 @@ class TorchKind:
     def probe(self, x: Any) -> tuple[Hashable, int]:
         dtype = x.dtype
         return ((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
-                 dtype in self._complex and x.is_conj()), x.data_ptr())
+                 dtype.is_complex and x.is_conj()), x.data_ptr())
 
     def view(self, name: str, x: Any) -> ArrayLike:
         if x.layout != self.torch.strided:

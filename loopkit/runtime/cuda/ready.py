@@ -139,26 +139,32 @@ class ReadyCall:
         """What a call does, as a function for which everything is at hand."""
         if self.direct is None:
             return self._run_in_general
-        direct, launches, distances, scalars = self.direct, self.launches, self.distances, self.scalars
+        direct, distances, scalars = self.direct, self.distances, self.scalars
+        launches = [(launch.enter, launch) for launch in self.launches]
         outputs = Outputs.maker(self.fields)
         positions = tuple(i for _, i in self.returned)
         # no address may have one of these bits, by the largest of the elements; the exact check tells smaller ones
         mask = max((mask for _, mask in self.masks), default=0)
+        checked: list[int] = []
+        first, alone = positions[0], len(positions) == 1
 
         def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
-            for address in addresses:
-                if address & mask:
-                    self._require_aligned(addresses)
-            for a, b, low, high in distances:
-                if low < addresses[a] - addresses[b] < high:
-                    self._require_apart(a, b, addresses)
+            nonlocal checked
+            if addresses != checked:
+                for address in addresses:
+                    if address & mask:
+                        self._require_aligned(addresses)
+                for a, b, low, high in distances:
+                    if low < addresses[a] - addresses[b] < high:
+                        self._require_apart(a, b, addresses)
+                checked = addresses
             numbers = [convert(values[i]) for i, convert in scalars]
             stream = direct()
-            for launch in launches:
-                code = launch(addresses, numbers, stream)
+            for enter, launch in launches:
+                code = enter(addresses, numbers, stream)
                 if code:
                     self.again(code, launch, addresses, numbers, stream)
-            return outputs([originals[i] for i in positions])
+            return outputs((originals[first],) if alone else [originals[i] for i in positions])
         return run
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
@@ -191,7 +197,7 @@ class ReadyCall:
     def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
-            code = launch(addresses, scalars, stream)
+            code = launch.enter(addresses, scalars, stream)
             if code:
                 self.again(code, launch, addresses, scalars, stream)
             if self.debug:
@@ -205,7 +211,7 @@ class ReadyCall:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
-                code = launch(addresses, scalars, stream)
+                code = launch.enter(addresses, scalars, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None

@@ -90,7 +90,7 @@ def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
 
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:
-    delay = _delay(gpu)
+    delay = _delay(gpu).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):
