@@ -78,7 +78,9 @@ class PreparedLaunch:
         # addresses come first and close together, so that one call of struct writes them all
         offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
         start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        others = [p for p in parameters if p.name not in offsets]
+        # then what varies: the padding between is written with it, so that no constant may lie there
+        others = sorted((p for p in parameters if p.name not in offsets),
+                        key=lambda p: varying.get(p.name, len(parameters)))
         offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
         self._buffer = (ctypes.c_char * (start + _SLOT * len(others) + _SLOT))()
         base = ctypes.addressof(self._buffer)
