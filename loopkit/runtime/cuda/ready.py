@@ -6,6 +6,7 @@ written arrays overlap others, on which stream; then the launches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -36,20 +37,18 @@ class Given:
 
     :ivar position: which of a call's values it is; its address has the number of its place among the arrays.
     :ivar low: from its address to its first byte, *high*: to the one behind its last.
-    :ivar view: as it was at the first such call.
+    :ivar view: its dtype, shape and strides; the array itself is not kept.
+    :ivar on_host: it lies in the host's memory.
     """
 
     name: str
     position: int
     kind: Kind
-    view: ArrayLike
+    view: DeviceView
     low: int
     high: int
     written: bool
-
-    @property
-    def on_host(self) -> bool:
-        return isinstance(self.view, np.ndarray)
+    on_host: bool
 
 
 @dataclass(frozen=True)
@@ -231,9 +230,10 @@ class ReadyCall:
 
     def stream(self) -> tuple[int | None, list[int]]:
         """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
-        if self.fixed_stream is not None:
-            return self.fixed_stream, []               # who chose it orders it
         handles = list(dict.fromkeys(f() for f in self.streams))
+        if self.fixed_stream is not None:
+            # who chose it orders the arguments; what the call allocates, a library clears, and takes back, on its own
+            return self.fixed_stream, [h for h in handles if h != self.fixed_stream and (self.made or self.scratch)]
         return (handles[0], handles[1:]) if handles else (None, [])
 
     def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
@@ -241,7 +241,7 @@ class ReadyCall:
         if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
             with self.gpu.lock, self.gpu:
                 return self._staged(values, addresses, scalars, originals)
-        with self.gpu:
+        with nullcontext() if self.libraries_only else self.gpu:
             made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) for m in self.made]
             addresses = [*addresses, *(m.kind.probe(x)[1] for m, x in zip(self.made, made, strict=True))]
             if self.wait:
@@ -249,6 +249,13 @@ class ReadyCall:
             else:
                 self._run(addresses, scalars, 0)
             return self.outputs(originals, made)
+
+    @cached_property
+    def libraries_only(self) -> bool:
+        """Do libraries that see to contexts themselves allocate all that this call needs?"""
+        kinds = [*(m.kind.name for m in self.made), *([self.scratch_kind.name if self.scratch_kind else ""]
+                                                      if self.scratch else [])]
+        return not self.wait and len(self.streams) == 1 and all(name in ("torch", "cupy") for name in kinds)
 
     def outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
         return Outputs(self.fields, [originals[i] if given else self._handed_out(self.made[i], made[i])

@@ -310,7 +310,9 @@ def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
 
 def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool) -> Given:
     low, high = span(view.shape, view.strides, view.itemsize)
-    return Given(name, position, kind, view, low, high, written)
+    on_gpu = isinstance(view, DeviceView)
+    kept = view if isinstance(view, DeviceView) else DeviceView(view.dtype, view.shape, view.strides, 0, -1)
+    return Given(name, position, kind, kept, low, high, written, not on_gpu)
 
 
 def _apart(given: Sequence[Given]) -> tuple[tuple[int, int], ...]:
@@ -356,6 +358,6 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
 
 
 def _must_wait(given: Sequence[Given], made: Sequence[Made]) -> bool:
-    """Is there an array whose library cannot know of the launches?"""
+    """Is there an array whose library cannot know of the launches, and might take its memory back?"""
     return any(isinstance(m.kind, OwnKind | InterfaceKind) and m.adopt is None for m in made) or any(
-        isinstance(g.kind, OwnKind) and g.written for g in given)
+        isinstance(g.kind, OwnKind) for g in given)
