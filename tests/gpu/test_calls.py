@@ -266,11 +266,13 @@ def test_time(torch: Any) -> None:
     assert plain.teraflops is not None
     assert 100 < plain.gigabytes_per_second < 20_000
     assert "GB/s" in str(plain)
-    a = np.ones(1000, F)
+    a = np.ones(100_000, F)
     small = knl.time(x=a, y=a, alpha=2, duration=0.05)
     cold = knl.time(x=a, y=a, alpha=2, duration=0.05, rotate=True)
     assert 0 < small.seconds < 1e-4
     assert 0 < cold.seconds < 1e-4
+    with pytest.raises(lk.CallError, match="too small to be rotated"):
+        knl.time(x=a[:10], y=a[:10], alpha=2, rotate=True)
     strided = lk.compile(rows(), target="cuda").time(x=torch.rand(100, 200, device="cuda").T, duration=0.02)
     assert strided.seconds > 0
 
