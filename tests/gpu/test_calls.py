@@ -328,9 +328,12 @@ def test_an_illegal_access_is_seen_at_a_later_launch() -> None:
 def test_an_illegal_access_on_arrays_of_the_host() -> None:
     done = run("knl = lk.compile(lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = x[at[i]]', name='gather'), target='cuda')\n"
                "try:\n    knl(x=np.ones(4, F), at=np.full(9, 2**30, np.int32))\n"
-               "except lk.LaunchError as err:\n    print(err)\n")
+               "except lk.LaunchError as err:\n    print(err)\n"
+               "try:\n    knl(x=np.ones(4, F), at=np.zeros(9, np.int32))\n"
+               "except lk.DeviceError as err:\n    print(err)\n")
     assert "CUDA_ERROR_" in done.stdout, done.stderr
     assert "debug=True" in done.stdout
+    assert "cannot run kernel 'gather'" in done.stdout or "cannot be used any more" in done.stdout
     assert "Traceback" not in done.stderr
 
 

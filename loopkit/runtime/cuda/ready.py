@@ -16,7 +16,7 @@ import numpy as np
 from loopkit.errors import CallError, DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
-from loopkit.runtime.cuda.faults import describe, launch_error
+from loopkit.runtime.cuda.faults import describe, launch_error, reported
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
@@ -238,9 +238,13 @@ class ReadyCall:
 
     def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
                   originals: Sequence[Any]) -> Outputs:
-        if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
-            with self.gpu.lock, self.gpu:
-                return self._staged(values, addresses, scalars, originals)
+        with reported(self.gpu, self.kernel):
+            if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
+                with self.gpu.lock, self.gpu:
+                    return self._staged(values, addresses, scalars, originals)
+            return self._allocating(addresses, scalars, originals)
+
+    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar], originals: Sequence[Any]) -> Outputs:
         with nullcontext() if self.libraries_only else self.gpu:
             made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) for m in self.made]
             addresses = [*addresses, *(m.kind.probe(x)[1] for m, x in zip(self.made, made, strict=True))]

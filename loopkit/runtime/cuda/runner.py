@@ -19,6 +19,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
 from loopkit.runtime.cuda.devices import Gpu, find_gpu
+from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.program import GpuProgram, require_grid
@@ -260,7 +261,8 @@ class CudaRunner:
             found = self._programs.get((text, gpu))
             if found is None:
                 binary = self.binary(text, self.target_on(gpu))
-                found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
+                with reported(gpu, self.kernels.kernel.name):
+                    found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
             return found
 
     def binary(self, text: Text, target: CudaTarget) -> Binary:

@@ -14,6 +14,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.program import GpuProgram
@@ -47,7 +48,7 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
     written = runner.kernels.kernel.written_names
-    with gpu:
+    with reported(gpu, runner.kernels.kernel.name), gpu:
         stream = gpu.pycuda.Stream()
         chosen = runner.on(int(stream.handle))
         kept = {x for x, v in views.items() if isinstance(v, DeviceView) and x not in written}
