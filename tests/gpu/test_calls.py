@@ -12,7 +12,7 @@ import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
 from loopkit.runtime.cuda.program import GpuProgram
 from tests.cases import CASES
-from tests.gpu.test_arrays import rows, saxpy
+from tests.gpu.test_arrays import _to_numpy, rows, saxpy
 
 F = np.float32
 
@@ -100,9 +100,15 @@ def test_another_gpu(make: str) -> None:
     for ordinal in (0, 1, 0, 1):
         z = knl(x=ones(ordinal), y=ones(ordinal), alpha=3).z
         assert (z.get_device() if make == "torch" else z.device.id) == ordinal
-        assert float(z.sum()) == 4000
+        assert (_to_numpy(z) == 4).all()
     with pytest.raises(lk.CallError, match="'x' lies on GPU 0 and 'y' on GPU 1"):
         knl(x=ones(0), y=ones(1), alpha=3)
+    if make == "cupy":
+        with cupy.cuda.Device(1), cupy.cuda.Stream(non_blocking=True) as stream:
+            x = ones(1)
+            z = knl(x=x, y=x, alpha=3).z
+            stream.synchronize()
+            assert (_to_numpy(z) == 4).all()
     second = lk.compile(saxpy(), target="cuda", device=1)
     assert (second(x=np.ones(10, F), y=np.ones(10, F), alpha=1).z == 2).all()
     with pytest.raises(lk.CallError, match="lies on GPU 0, and the kernel was compiled for GPU 1"):

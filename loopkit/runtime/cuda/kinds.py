@@ -54,8 +54,8 @@ class CupyKind:
             return self.cupy.empty(count, np.uint8)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        current = self._current
-        return lambda: int(current().ptr)
+        current = self._current                        # each device has one
+        return lambda: int(current(ordinal).ptr)
 
 
 class PycudaKind:
