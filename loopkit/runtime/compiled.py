@@ -8,7 +8,7 @@ from typing import Any
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.runtime.cuda.bound import BoundCudaCall
-from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler
+from loopkit.runtime.cuda.compiler import available_cuda_compilers, disassembly, find_cuda_compiler
 from loopkit.runtime.cuda.devices import find_gpu, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
@@ -49,6 +49,7 @@ class CompiledKernel:
             case CudaTarget():
                 # a target that is an object says for which architecture; "cuda" means whatever there is
                 self._runner = CudaRunner(kernel, None if isinstance(target, str) else resolved, device, debug=debug)
+        self._call = self._runner.call
 
     # {{{ running
 
@@ -61,7 +62,7 @@ class CompiledKernel:
         """
         if args:
             raise self._by_name(args)
-        return self._runner.call(kwargs)
+        return self._call(kwargs)
 
     def bind(self, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
         """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
@@ -85,7 +86,8 @@ class CompiledKernel:
         if not isinstance(self._runner, CudaRunner):
             raise DeviceError("There are no streams on the host.", hint="compile(knl, target='cuda')")
         other: CompiledKernel = object.__new__(type(self))
-        other.__dict__.update(self.__dict__, _runner=self._runner.on(stream_handle(stream)))
+        runner = self._runner.on(stream_handle(stream))
+        other.__dict__.update(self.__dict__, _runner=runner, _call=runner.call)
         return other
 
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
@@ -225,7 +227,8 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     """
     require_kernel(knl, "compile")
     if target is None:
-        target = "c" if device is None and why_not() is not None else "cuda"
+        # a GPU is of use where there is also something to compile for it
+        target = "cuda" if device is not None or (why_not() is None and available_cuda_compilers()) else "c"
     return CompiledKernel(knl, target, device, debug=debug)
 
 

@@ -5,7 +5,7 @@ No library is imported here unless one of its arrays was passed.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -17,6 +17,10 @@ from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 #: The handle of the stream that orders itself with all others.
 LEGACY_STREAM = 0
+
+
+#: Of the values of a call, those at some positions: all that a check looks at but the addresses, and the addresses.
+Tell = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]]]
 
 
 def legacy_stream() -> int:
@@ -97,9 +101,9 @@ class TorchKind:
 
     def __init__(self, torch: Any) -> None:
         self.torch = torch
+        self._tensor = torch.Tensor
         self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
-        self._complex = frozenset({torch.complex64, torch.complex128})
         # the public way costs as much as a launch
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
         self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
@@ -110,7 +114,25 @@ class TorchKind:
     def probe(self, x: Any) -> tuple[Hashable, int]:
         dtype = x.dtype
         return ((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
-                 dtype in self._complex and x.is_conj()), x.data_ptr())
+                 dtype.is_complex and x.is_conj()), x.data_ptr())
+
+    def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
+        """:meth:`probe` for the *values* at *positions*, which are all plain tensors, in one go.
+
+        :raises TypeError: one is not.
+        """
+        tensor = self._tensor
+        told: list[Hashable] = []
+        addresses = []
+        for i in positions:
+            x = values[i]
+            if type(x) is not tensor:
+                raise TypeError
+            dtype = x.dtype
+            told.append((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
+                         dtype.is_complex and x.is_conj()))
+            addresses.append(x.data_ptr())
+        return told, addresses
 
     def view(self, name: str, x: Any) -> ArrayLike:
         if x.layout != self.torch.strided:

@@ -9,7 +9,7 @@ from loopkit.errors import CallError
 
 #: Rotated arguments are this many times as large as the cache, so that nothing of a set is left when its turn comes.
 _CACHES = 3
-_MOST_SETS = 256
+_MOST_SETS = 4096
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,18 @@ class TimingRequest:
                             hint="time(duration=0.2, warmup=3, ...)")
 
     def number_of_sets(self, size: int, cache: int) -> int:
-        """How many copies of arguments of *size* bytes to rotate among, so that they do not fit into *cache* bytes."""
+        """How many copies of arguments of *size* bytes to rotate among, so that they do not fit into *cache* bytes.
+
+        :raises CallError: they are so small that it would take too many.
+        """
         if not self.rotate:
             return 1
-        return min(max(-(-_CACHES * cache // max(size, 1)), 2), _MOST_SETS)
+        number = max(-(-_CACHES * cache // max(size, 1)), 2)
+        if number > _MOST_SETS:
+            raise CallError(f"arguments of {size} bytes are too small to be rotated past a cache of {cache} bytes: it "
+                            f"would take {number} copies.", argument="",
+                            hint=f"time larger arrays, of {-(-_CACHES * cache // _MOST_SETS)} bytes together or more")
+        return number
 
 
 @dataclass(frozen=True)

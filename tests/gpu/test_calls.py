@@ -12,7 +12,7 @@ import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
 from loopkit.runtime.cuda.program import GpuProgram
 from tests.cases import CASES
-from tests.gpu.test_arrays import rows, saxpy
+from tests.gpu.test_arrays import _to_numpy, rows, saxpy
 
 F = np.float32
 
@@ -100,9 +100,15 @@ def test_another_gpu(make: str) -> None:
     for ordinal in (0, 1, 0, 1):
         z = knl(x=ones(ordinal), y=ones(ordinal), alpha=3).z
         assert (z.get_device() if make == "torch" else z.device.id) == ordinal
-        assert float(z.sum()) == 4000
+        assert (_to_numpy(z) == 4).all()
     with pytest.raises(lk.CallError, match="'x' lies on GPU 0 and 'y' on GPU 1"):
         knl(x=ones(0), y=ones(1), alpha=3)
+    if make == "cupy":
+        with cupy.cuda.Device(1), cupy.cuda.Stream(non_blocking=True) as stream:
+            x = ones(1)
+            z = knl(x=x, y=x, alpha=3).z
+            stream.synchronize()
+            assert (_to_numpy(z) == 4).all()
     second = lk.compile(saxpy(), target="cuda", device=1)
     assert (second(x=np.ones(10, F), y=np.ones(10, F), alpha=1).z == 2).all()
     with pytest.raises(lk.CallError, match="lies on GPU 0, and the kernel was compiled for GPU 1"):
@@ -266,11 +272,13 @@ def test_time(torch: Any) -> None:
     assert plain.teraflops is not None
     assert 100 < plain.gigabytes_per_second < 20_000
     assert "GB/s" in str(plain)
-    a = np.ones(1000, F)
+    a = np.ones(100_000, F)
     small = knl.time(x=a, y=a, alpha=2, duration=0.05)
     cold = knl.time(x=a, y=a, alpha=2, duration=0.05, rotate=True)
     assert 0 < small.seconds < 1e-4
     assert 0 < cold.seconds < 1e-4
+    with pytest.raises(lk.CallError, match="too small to be rotated"):
+        knl.time(x=a[:10], y=a[:10], alpha=2, rotate=True)
     strided = lk.compile(rows(), target="cuda").time(x=torch.rand(100, 200, device="cuda").T, duration=0.02)
     assert strided.seconds > 0
 
@@ -326,9 +334,12 @@ def test_an_illegal_access_is_seen_at_a_later_launch() -> None:
 def test_an_illegal_access_on_arrays_of_the_host() -> None:
     done = run("knl = lk.compile(lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = x[at[i]]', name='gather'), target='cuda')\n"
                "try:\n    knl(x=np.ones(4, F), at=np.full(9, 2**30, np.int32))\n"
-               "except lk.LaunchError as err:\n    print(err)\n")
+               "except lk.LaunchError as err:\n    print(err)\n"
+               "try:\n    knl(x=np.ones(4, F), at=np.zeros(9, np.int32))\n"
+               "except lk.DeviceError as err:\n    print(err)\n")
     assert "CUDA_ERROR_" in done.stdout, done.stderr
     assert "debug=True" in done.stdout
+    assert "cannot run kernel 'gather'" in done.stdout or "cannot be used any more" in done.stdout
     assert "Traceback" not in done.stderr
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.ready import ReadyCall
 from loopkit.runtime.outputs import Outputs
 
@@ -23,7 +24,7 @@ class BoundCudaCall:
         self._direct = ready.stream_if_fixed
         if self._direct is None:
             return
-        with ready.gpu:
+        with reported(ready.gpu, ready.kernel), ready.gpu:
             # a library would reuse it in the order of the stream that it was made on, which runs need not be on
             self._scratch = list(ready.make_scratch(own=True))
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]

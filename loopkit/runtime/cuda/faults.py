@@ -3,9 +3,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from loopkit.errors import LaunchError
+from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, DriverError
 from loopkit.runtime.cuda.launching import PreparedLaunch
@@ -13,6 +14,8 @@ from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
 
 _NOT_INITIALIZED = 3
+#: Code of a version, or of a form, that this driver does not know.
+_NOT_FOR_THIS_DRIVER = (200, 209, 222, 803)
 
 
 def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: DriverError, arguments: Sequence[str], *,
@@ -31,6 +34,26 @@ def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: DriverE
         what = f"'{launch.launch.name}' of kernel '{kernel}' could not be launched on {gpu}: {failure}."
     return LaunchError(what, kernel=kernel, launch=launch.launch.name, grid=launch.grid, block=launch.launch.block,
                        arguments=arguments, sticky=sticky, hint=_way_out(gpu, failure, sticky=sticky, certain=certain))
+
+
+@contextmanager
+def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
+    """What the driver refuses within the block becomes an error of ours.
+
+    :raises DeviceError: a copy, an allocation or the loading of code failed.
+    """
+    try:
+        yield
+    except (DriverError, gpu.pycuda.Error) as err:
+        lost = isinstance(err, DriverError) and err.code in STICKY
+        hint = None
+        if isinstance(err, DriverError) and err.code in _NOT_FOR_THIS_DRIVER:
+            hint = ("the driver is older than the compiler: update it, or take the compiler of its version "
+                    "(pip install 'loopkit[cuda12]')")
+        elif lost or "memory access" in str(err) or "launch failure" in str(err):
+            hint = ("an earlier launch has broken the context: start the process anew, and compile with debug=True to "
+                    "find the launch")
+        raise DeviceError(f"{gpu} cannot run kernel '{kernel}': {err}.", hint=hint) from None
 
 
 def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> str | None:

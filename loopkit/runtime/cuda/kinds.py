@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,8 @@ from loopkit.runtime.kinds import (
     LEGACY_STREAM,
     NUMPY,
     Kind,
+    Tell,
+    TorchKind,
     dlpack_device,
     general_kind,
     host_view,
@@ -52,14 +54,8 @@ class CupyKind:
             return self.cupy.empty(count, np.uint8)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        return lambda: int(self._stream_of(ordinal).ptr)
-
-    def _stream_of(self, ordinal: int) -> Any:
-        """The stream that CuPy works on on the device, which need not be the current one."""
-        try:
-            return self._current(ordinal)
-        except TypeError:                              # an old CuPy, which knows the current device only
-            return self._current()
+        current = self._current                        # each device has one
+        return lambda: int(current(ordinal).ptr)
 
 
 class PycudaKind:
@@ -180,6 +176,11 @@ class OwnKind:
         return legacy_stream
 
 
+def cannot_tell(values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
+    """What a sort of call starts with, before its arrays were seen."""
+    raise KeyError
+
+
 class Opener:
     """Knows the kind of every type of array that came along.
 
@@ -213,6 +214,25 @@ class Opener:
             raise not_an_array(name, x)
         self._learn(type(x), kind)
         return x
+
+    def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
+        """What arrays of any kinds tell, and their addresses; :raises KeyError: one of a kind that is not known yet."""
+        probes = self.probes
+        told: list[Hashable] = []
+        addresses = []
+        for i in positions:
+            x = values[i]
+            found, address = probes[type(x)](x)
+            told.append(found)
+            addresses.append(address)
+        return told, addresses
+
+    def teller(self, types: Sequence[type], before: Tell) -> Tell:
+        """The shortest way to be told about arrays of *types*, and about those for which *before* was chosen."""
+        kind = self.kinds.get(types[0]) if types else None
+        if isinstance(kind, TorchKind) and before in (cannot_tell, kind.tell) and set(types) == {kind.torch.Tensor}:
+            return kind.tell
+        return self.tell
 
     def _library(self, x: Any) -> Kind | None:
         cupy = sys.modules.get("cupy")

@@ -64,6 +64,7 @@ class PreparedLaunch:
     :arg values: of the scalars that are the same in each call; *varying*: for the others, which of a call's scalars.
     :arg program: what the function is in; kept loaded.
     :ivar launch: what is launched, for messages.
+    :ivar enter: launches with a call's addresses and scalars on a stream, and gives the driver's ``CUresult``.
     """
 
     def __init__(self, driver: Driver, program: object, function: int, launch: Launch, grid: Sequence[int],
@@ -77,9 +78,9 @@ class PreparedLaunch:
         # addresses come first and close together, so that one call of struct writes them all
         offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
         start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        # what a call writes stands before what never changes: one call of struct writes the bytes in between, too
+        # then what varies: the padding between is written with it, so that no constant may lie there
         others = sorted((p for p in parameters if p.name not in offsets),
-                        key=lambda p: varying.get(p.name, len(varying)))
+                        key=lambda p: varying.get(p.name, len(parameters)))
         offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
         self._buffer = (ctypes.c_char * (start + _SLOT * len(others) + _SLOT))()
         base = ctypes.addressof(self._buffer)
@@ -94,11 +95,12 @@ class PreparedLaunch:
             self._place(p, offsets[p.name], arrays, values, varying)
         # most launches take all addresses and scalars of the call in its own order: one call of struct writes them
         layout = _one_layout(len(pointers), [(dtypes[p.name], offsets[p.name]) for p in others if p.name in varying])
-        self._in_order = (layout is not None and self._picks == tuple(range(len(places)))
-                          and [i for _, _, i in self._scalars] == list(range(len(varying))))
-        self._write_all = partial(struct.Struct(layout or "").pack_into, self._buffer, 0)
+        in_order = (self._picks == tuple(range(len(places)))
+                    and [i for _, _, i in self._scalars] == list(range(len(varying))))
         self._lock = threading.Lock()
         self._enter = driver.launcher(self._config, function, self._parameters)
+        self.enter = self._launcher(partial(struct.Struct(layout).pack_into, self._buffer, 0)
+                                    if layout is not None and in_order else None)
 
     def _place(self, p: Parameter, offset: int, arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
                varying: Mapping[str, int]) -> None:
@@ -112,17 +114,24 @@ class PreparedLaunch:
         else:
             raise InternalError(f"The parameter '{p.name}' of '{self.launch.name}' has no value.")
 
-    def __call__(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """Launch; gives the driver's ``CUresult``."""
-        with self._lock:                               # the buffer belongs to one thread at a time
-            if self._in_order:
-                self._write_all(*addresses, *scalars)
-            else:
-                self._write(addresses, scalars)
-            if stream != self._stream:
-                self._config.stream = self._stream = stream
-            code: int = self._enter()
-        return code
+    def _launcher(self, write_all: Callable[..., None] | None) -> Callable[[Sequence[int], Sequence[Scalar], int], int]:
+        """The function that a call launches with, for which everything is at hand.
+
+        :arg write_all: writes all addresses and scalars of a call, if one call of struct can.
+        """
+        lock, enter, write, config = self._lock, self._enter, self._write, self._config
+
+        def launch(addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+            with lock:                                 # the buffer belongs to one thread at a time
+                if write_all is None:
+                    write(addresses, scalars)
+                else:
+                    write_all(*addresses, *scalars)
+                if stream != self._stream:
+                    config.stream = self._stream = stream
+                code: int = enter()
+            return code
+        return launch
 
     def _write(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
         self._write_addresses(self._buffer, 0, *[addresses[i] for i in self._picks])

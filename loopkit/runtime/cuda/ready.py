@@ -6,6 +6,7 @@ written arrays overlap others, on which stream; then the launches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 from loopkit.errors import CallError, DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
-from loopkit.runtime.cuda.faults import describe, launch_error
+from loopkit.runtime.cuda.faults import describe, launch_error, reported
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
@@ -36,8 +37,8 @@ class Given:
 
     :ivar position: which of a call's values it is; its address has the number of its place among the arrays.
     :ivar low: from its address to its first byte, *high*: to the one behind its last.
-    :ivar view: as it was at the first such call.
-    :ivar on_host: it lies in the host's memory; *view* then has no address.
+    :ivar view: its dtype, shape and strides; the array itself is not kept.
+    :ivar on_host: it lies in the host's memory.
     """
 
     name: str
@@ -137,26 +138,32 @@ class ReadyCall:
         """What a call does, as a function for which everything is at hand."""
         if self.direct is None:
             return self._run_in_general
-        direct, launches, distances, scalars = self.direct, self.launches, self.distances, self.scalars
+        direct, distances, scalars = self.direct, self.distances, self.scalars
+        launches = [(launch.enter, launch) for launch in self.launches]
         outputs = Outputs.maker(self.fields)
         positions = tuple(i for _, i in self.returned)
         # no address may have one of these bits, by the largest of the elements; the exact check tells smaller ones
         mask = max((mask for _, mask in self.masks), default=0)
+        checked: list[int] = []
+        first, alone = positions[0], len(positions) == 1
 
         def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
-            for address in addresses:
-                if address & mask:
-                    self._require_aligned(addresses)
-            for a, b, low, high in distances:
-                if low < addresses[a] - addresses[b] < high:
-                    self._require_apart(a, b, addresses)
+            nonlocal checked
+            if addresses != checked:
+                for address in addresses:
+                    if address & mask:
+                        self._require_aligned(addresses)
+                for a, b, low, high in distances:
+                    if low < addresses[a] - addresses[b] < high:
+                        self._require_apart(a, b, addresses)
+                checked = addresses
             numbers = [convert(values[i]) for i, convert in scalars]
             stream = direct()
-            for launch in launches:
-                code = launch(addresses, numbers, stream)
+            for enter, launch in launches:
+                code = enter(addresses, numbers, stream)
                 if code:
                     self.again(code, launch, addresses, numbers, stream)
-            return outputs([originals[i] for i in positions])
+            return outputs((originals[first],) if alone else [originals[i] for i in positions])
         return run
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
@@ -189,7 +196,7 @@ class ReadyCall:
     def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
         """All launches, on *stream*; :raises LaunchError: one fails."""
         for launch in self.launches:
-            code = launch(addresses, scalars, stream)
+            code = launch.enter(addresses, scalars, stream)
             if code:
                 self.again(code, launch, addresses, scalars, stream)
             if self.debug:
@@ -203,7 +210,7 @@ class ReadyCall:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
-                code = launch(addresses, scalars, stream)
+                code = launch.enter(addresses, scalars, stream)
         if code != SUCCESS:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
@@ -224,17 +231,21 @@ class ReadyCall:
     def stream(self) -> tuple[int | None, list[int]]:
         """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
         handles = list(dict.fromkeys(f() for f in self.streams))
-        if self.fixed_stream is None:
-            return (handles[0], handles[1:]) if handles else (None, [])
-        # who chose it orders it, but cannot know of what the call itself takes of a library, zeroed or used before
-        return self.fixed_stream, [h for h in handles if h != self.fixed_stream] if self.made or self.scratch else []
+        if self.fixed_stream is not None:
+            # who chose it orders the arguments; what the call allocates, a library clears, and takes back, on its own
+            return self.fixed_stream, [h for h in handles if h != self.fixed_stream and (self.made or self.scratch)]
+        return (handles[0], handles[1:]) if handles else (None, [])
 
     def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
                   originals: Sequence[Any]) -> Outputs:
-        if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
-            with self.gpu.lock, self.gpu:
-                return self._staged(values, addresses, scalars, originals)
-        with self.gpu:
+        with reported(self.gpu, self.kernel):
+            if any(g.on_host for g in self.given) or any(m.adopt is not None for m in self.made):
+                with self.gpu.lock, self.gpu:
+                    return self._staged(values, addresses, scalars, originals)
+            return self._allocating(addresses, scalars, originals)
+
+    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar], originals: Sequence[Any]) -> Outputs:
+        with nullcontext() if self.libraries_only else self.gpu:
             made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) for m in self.made]
             addresses = [*addresses, *(m.kind.probe(x)[1] for m, x in zip(self.made, made, strict=True))]
             if self.wait:
@@ -242,6 +253,13 @@ class ReadyCall:
             else:
                 self._run(addresses, scalars, 0)
             return self.outputs(originals, made)
+
+    @cached_property
+    def libraries_only(self) -> bool:
+        """Do libraries that see to contexts themselves allocate all that this call needs?"""
+        kinds = [*(m.kind.name for m in self.made), *([self.scratch_kind.name if self.scratch_kind else ""]
+                                                      if self.scratch else [])]
+        return not self.wait and len(self.streams) == 1 and all(name in ("torch", "cupy") for name in kinds)
 
     def outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
         return Outputs(self.fields, [originals[i] if given else self._handed_out(self.made[i], made[i])

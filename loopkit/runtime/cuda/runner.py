@@ -19,11 +19,12 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
 from loopkit.runtime.cuda.devices import Gpu, find_gpu
-from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind
+from loopkit.runtime.cuda.faults import reported
+from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind, cannot_tell
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.program import GpuProgram, require_grid
 from loopkit.runtime.cuda.ready import Given, Made, ReadyCall
-from loopkit.runtime.kinds import NUMPY, Kind, TorchKind
+from loopkit.runtime.kinds import NUMPY, Kind, Tell, TorchKind
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernels
@@ -42,14 +43,17 @@ class Form:
 
     :ivar arrays: positions of the array arguments; *sizes*: of the scalars that decide about shapes, launches or text.
     :ivar open: positions of the scalars whose types decide about dtypes.
-    :ivar calls: by all that a check looks at.
+    :ivar tell: what arrays tell, by the shortest way for the kinds that came so far.
+    :ivar calls: by all that a check looks at; *recent*: the last one.
     """
 
     names: tuple[str, ...]
     arrays: tuple[int, ...]
     sizes: tuple[tuple[int, Callable[[object], Scalar]], ...]
     open: tuple[int, ...]
+    tell: Tell = cannot_tell
     calls: dict[tuple[Hashable, ...], ReadyCall] = field(default_factory=dict)
+    recent: tuple[list[Hashable] | None, Any] = (None, None)
 
 
 class CudaRunner:
@@ -72,7 +76,6 @@ class CudaRunner:
         self._structural = stages.structural_values(knl)
         self._forms: dict[tuple[str, ...], Form] = {}
         self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
-        self._probes: dict[type, Callable[[Any], tuple[Hashable, int]]] = {}
         self._lock = threading.RLock()
 
     def on(self, stream: int) -> CudaRunner:
@@ -89,24 +92,21 @@ class CudaRunner:
         if form is None:
             form = self._form(given)
         values = [*given.values()]
-        probes = self._probes
-        key: list[Hashable] = []
-        addresses = []
         try:
-            for i in form.arrays:
-                x = values[i]
-                told, address = probes[type(x)](x)
-                key.append(told)
-                addresses.append(address)
+            key, addresses = form.tell(values, form.arrays)
             for i, convert in form.sizes:
                 x = values[i]
                 key.append(x if type(x) is int else convert(x))
             for i in form.open:
                 key.append((type(values[i]), getattr(values[i], "dtype", None)))
-            ready = form.calls[tuple(key)]
+            recent, ready = form.recent
+            if key != recent:
+                ready = form.calls[tuple(key)]
+                form.recent = key, ready
         except (KeyError, CallError, RuntimeError, AttributeError, TypeError):
             return self._first_call(form, given)
-        return ready.run(values, addresses, values)
+        outputs: Outputs = ready.run(values, addresses, values)
+        return outputs
 
     def _first_call(self, form: Form, given: Mapping[str, Any]) -> Outputs:
         """A call of a sort that was not seen before, or one that is refused."""
@@ -114,6 +114,7 @@ class CudaRunner:
             return self.call(_something(given))
         originals = [*given.values()]
         key, values, addresses = self._look(form, originals)
+        form.tell = opener().teller([type(values[i]) for i in form.arrays], form.tell)
         ready = form.calls.get(key)
         if ready is None:
             ready = self._prepare(form, values)
@@ -155,7 +156,6 @@ class CudaRunner:
         key: list[Hashable] = []
         addresses = []
         known = opener()
-        self._probes = known.probes
         for i in form.arrays:
             x = values[i]
             probe = known.probes.get(type(x))
@@ -267,7 +267,8 @@ class CudaRunner:
             found = self._programs.get((text, gpu))
             if found is None:
                 binary = self.binary(text, self.target_on(gpu))
-                found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
+                with reported(gpu, self.kernels.kernel.name):
+                    found = self._programs[text, gpu] = GpuProgram(gpu, binary.cubin, text.code.kernels)
             return found
 
     def binary(self, text: Text, target: CudaTarget) -> Binary:
@@ -317,11 +318,9 @@ def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
 
 def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool) -> Given:
     low, high = span(view.shape, view.strides, view.itemsize)
-    if isinstance(view, DeviceView):
-        return Given(name, position, kind, view, low, high, written, on_host=False)
-    # what is remembered of a call must not keep the caller's array alive
-    kept = DeviceView(view.dtype, view.shape, view.strides, 0, -1)
-    return Given(name, position, kind, kept, low, high, written, on_host=True)
+    on_gpu = isinstance(view, DeviceView)
+    kept = view if isinstance(view, DeviceView) else DeviceView(view.dtype, view.shape, view.strides, 0, -1)
+    return Given(name, position, kind, kept, low, high, written, not on_gpu)
 
 
 def _apart(given: Sequence[Given]) -> tuple[tuple[int, int], ...]:
@@ -367,6 +366,6 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
 
 
 def _must_wait(given: Sequence[Given], made: Sequence[Made]) -> bool:
-    """Is there an array whose library cannot know of the launches?"""
+    """Is there an array whose library cannot know of the launches, and might take its memory back?"""
     return any(isinstance(m.kind, OwnKind | InterfaceKind) and m.adopt is None for m in made) or any(
-        isinstance(g.kind, OwnKind) for g in given)    # one that is only read may be freed when the call returns
+        isinstance(g.kind, OwnKind) for g in given)

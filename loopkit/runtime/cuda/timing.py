@@ -14,6 +14,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.program import GpuProgram
@@ -47,13 +48,13 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
         raise CallError(f"{number} sets of arguments to rotate among do not fit into the memory of {gpu}.",
                         argument="", hint="time(rotate=False), whose arguments are larger than the cache by themselves")
     written = runner.kernels.kernel.written_names
-    with gpu:
+    with reported(gpu, runner.kernels.kernel.name), gpu:
         stream = gpu.pycuda.Stream()
         chosen = runner.on(int(stream.handle))
-        gpu.pycuda.Context.synchronize()               # whatever stream the arrays are still being filled on
-        sets = [{**given, **{x: v if first and isinstance(v, DeviceView) and x not in written else _copy(gpu, v)
-                             for x, v in views.items()}} for first in [True, *[False] * (number - 1)]]
-        sets[0] |= {x: given[x] for x in views if isinstance(views[x], DeviceView) and x not in written}
+        gpu.pycuda.Context.synchronize()               # what others still do with the arrays
+        kept = {x for x, v in views.items() if isinstance(v, DeviceView) and x not in written}
+        block = _Block(gpu, [v for x, v in views.items() if x not in kept], list(views.values()), number)
+        sets = [{**given, **{x: block.copy(v) for x, v in views.items() if k or x not in kept}} for k in range(number)]
         runs = [chosen.bind(s) for s in sets]
         try:
             return _measured(gpu, stream, runs, request)
@@ -73,24 +74,43 @@ def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]
     return views
 
 
-def _copy(gpu: Gpu, view: ArrayLike) -> DeviceArray:
-    """A copy on the GPU, whose context is current; one that lies there keeps its strides."""
-    if isinstance(view, np.ndarray):
-        packed = np.ascontiguousarray(view)
-        copy = allocate(gpu, view.shape, view.dtype)
-        if packed.size:
-            gpu.pycuda.memcpy_htod(copy.pointer, packed.reshape(-1).view(np.uint8))
-        return copy
-    assert isinstance(view, DeviceView)
-    low, high = span(view.shape, view.strides, view.itemsize)
-    memory = allocate(gpu, (high - low,), np.dtype(np.uint8))
-    if high > low:
-        gpu.pycuda.memcpy_dtod(memory.pointer, view.pointer + low, high - low)
-    return DeviceArray(memory.pointer - low, view.shape, view.dtype, gpu.ordinal, memory, strides=view.strides)
+class _Block:
+    """One piece of memory on a GPU, whose context is current, for all copies of the arguments.
+
+    :arg first: the arrays of the first set that must be copied; *every*: those of each of the others.
+    """
+
+    def __init__(self, gpu: Gpu, first: Sequence[ArrayLike], every: Sequence[ArrayLike], number: int) -> None:
+        self._gpu = gpu
+        size = sum(map(_room, first)) + (number - 1) * sum(map(_room, every))
+        self._memory = allocate(gpu, (size,), np.dtype(np.uint8))
+        self._next = self._memory.pointer
+
+    def copy(self, view: ArrayLike) -> DeviceArray:
+        """A copy; one of an array on the GPU keeps its strides."""
+        start = self._next
+        self._next += _room(view)
+        if isinstance(view, np.ndarray):
+            packed = np.ascontiguousarray(view)
+            if packed.size:
+                self._gpu.pycuda.memcpy_htod(start, packed.reshape(-1).view(np.uint8))
+            return DeviceArray(start, view.shape, view.dtype, self._gpu.ordinal, self._memory)
+        assert isinstance(view, DeviceView)
+        low, high = span(view.shape, view.strides, view.itemsize)
+        if high > low:
+            self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
+        return DeviceArray(start - low, view.shape, view.dtype, self._gpu.ordinal, self._memory, strides=view.strides)
+
+
+def _room(view: ArrayLike) -> int:
+    """Bytes that a copy takes, a multiple of what every dtype is aligned to."""
+    low, high = (0, int(view.size) * int(view.itemsize)) if isinstance(view, np.ndarray) else span(
+        view.shape, view.strides, view.itemsize)
+    return -(-(high - low) // 256) * 256
 
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:
-    delay = _delay(gpu)
+    delay = _delay(gpu).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)
     for run in itertools.islice(turns, max(request.warmup, len(runs))):

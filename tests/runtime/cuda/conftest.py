@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -71,15 +71,26 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     return Lab(machine, codes, modules, torch, cupy, at_exit)
 
 
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    report = yield
+    item.stash[_FAILED] = item.stash.get(_FAILED, False) or report.failed
+    return report
+
+
 @pytest.fixture
-def lab(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
+def lab(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[Lab]:
     """Two GPUs, sm_90 and sm_80, whose operations run as late as they may."""
     found = install(monkeypatch, Machine())
     yield found
     _forget()
     found.machine.faults = Faults()
     try:
-        if not found.machine.sticky:
+        # what a failed test holds is still alive
+        if not found.machine.sticky and not request.node.stash.get(_FAILED, False):
             _require_clean(found.machine)
     finally:
         found.machine.closed = True

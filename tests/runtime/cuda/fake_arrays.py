@@ -96,6 +96,7 @@ class CurrentStreams:
 class TorchDtype:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.is_complex = name.startswith("complex")
 
     def __repr__(self) -> str:
         return f"torch.{self.name}"

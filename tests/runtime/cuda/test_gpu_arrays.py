@@ -74,7 +74,7 @@ def test_what_a_kernel_does_not_write_is_kept(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, fresh), np.where(np.arange(99) % 2, 0, np.repeat(x, 2)[:99]))
 
 
-@pytest.mark.parametrize(("a", "b"), list(permutations(KINDS, 2)), ids="-".join)
+@pytest.mark.parametrize(("a", "b"), list(permutations(KINDS, 2)))
 def test_kinds_may_be_mixed(lab: Lab, a: str, b: str) -> None:
     """The result is of the first array's kind that lies on a GPU, else of torch's if there is one."""
     knl = lk.compile(saxpy(), target="cuda")
