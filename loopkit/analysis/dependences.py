@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.certainty import certain_write, sure_writes
@@ -19,7 +20,7 @@ from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import Map, parse_relation, relation_text
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,15 @@ class Dependence:
     exact: bool = True
     reorderable: bool = False
     of_value: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # islpy does not pickle relations that have one name on both sides
+        others = (self.exact, self.reorderable, self.of_value)
+        return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
+
+
+def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:
+    return Dependence(kind, array, source, sink, parse_relation(relation), *others)
 
 
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +20,16 @@ from loopkit.poly.sets import Set, universe_params
 
 #: What higher floors offer on a kernel (calling it, its HTML form); filled by ``loopkit/__init__.py``.
 ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What :attr:`LoopKernel.carried` would give, known already."""
+
+    found: Any
+
+    def __call__(self) -> Any:
+        return self.found
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -119,6 +129,12 @@ class LoopKernel:
     def copy(self, **changes: Any) -> LoopKernel:
         """This kernel with some fields changed."""
         return replace(self, **changes)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""
+        state = {f.name: getattr(self, f.name) for f in fields(self)}
+        carried = None if self.carried is None else Settled(self.carried())
+        return {**state, "carried": carried, "memo": {}}
 
     # {{{ equality: what the kernel means, not how it came to be
 

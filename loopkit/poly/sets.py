@@ -384,6 +384,16 @@ def rename_param(points: T, old: str, new: str) -> T:
     return points if i < 0 else points.set_dim_name(DIM.param, i, new)
 
 
+def relation_text(relation: isl.Map) -> str:
+    """isl's notation of *relation*, which :func:`parse_relation` reads."""
+    return str(relation)
+
+
+def parse_relation(text: str) -> isl.Map:
+    """The relation that :func:`relation_text` wrote."""
+    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, text)
+
+
 def _isl_reason(err: isl.Error) -> str:
     """isl's own sentence, without islpy's frame around it."""
     text = str(err)
