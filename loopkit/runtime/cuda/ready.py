@@ -259,7 +259,9 @@ class ReadyCall:
         """Do libraries that see to contexts themselves allocate all that this call needs?"""
         kinds = [*(m.kind.name for m in self.made), *([self.scratch_kind.name if self.scratch_kind else ""]
                                                       if self.scratch else [])]
-        return not self.wait and len(self.streams) == 1 and all(name in ("torch", "cupy") for name in kinds)
+        # to wait for a stream, or for an event on one, takes the context
+        waits = self.wait or self.debug or self.fixed_stream is not None
+        return not waits and len(self.streams) == 1 and all(name in ("torch", "cupy") for name in kinds)
 
     def outputs(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
         return Outputs(self.fields, [originals[i] if given else self._handed_out(self.made[i], made[i])
