@@ -80,7 +80,7 @@ def make(lab: Lab, kind: str, array: np.ndarray, ordinal: int = 0) -> Any:
 def read(lab: Lab, x: Any) -> np.ndarray:
     """The elements of an array, waiting for no more than its library would."""
     if isinstance(x, Tensor):
-        return x.cpu().numpy()
+        return x.cpu()._array                          # numpy() knows no bfloat16
     if isinstance(x, np.ndarray):
         return x
     if hasattr(x, "get"):

@@ -1,0 +1,244 @@
+"""DLPack capsules in and out: who holds what, and who lets go of it."""
+from __future__ import annotations
+
+import ctypes
+import gc
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.runtime.cuda import dlpack
+from loopkit.runtime.cuda.dlpack import _DELETER, Imported, _Managed, _Versioned, export_capsule
+from loopkit.runtime.cuda.memory import DeviceArray
+from tests.runtime.cuda.conftest import Lab
+from tests.runtime.cuda.fake_arrays import on_gpu
+from tests.runtime.cuda.work import F, read, saxpy
+
+X = np.arange(12, dtype=F).reshape(3, 4)
+
+
+class Capsule:
+    """Made by hand: a structure whose fields a test sets, and the capsule over it.
+
+    :ivar deleted: how often its deleter was called.
+    """
+
+    def __init__(self, *, versioned: bool = False, array: np.ndarray = X, strides: bool = True, **fields: Any) -> None:
+        self.deleted = 0
+        self.array = array
+        self._shape = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
+        self._strides = (ctypes.c_int64 * max(array.ndim, 1))(*(s // array.itemsize for s in array.strides))
+        self.managed = _Versioned() if versioned else _Managed()
+        tensor = self.managed.tensor
+        tensor.data, tensor.device_type, tensor.device_id, tensor.ndim = array.ctypes.data, 2, 0, array.ndim
+        tensor.code, tensor.bits, tensor.lanes = 2, 8*array.itemsize, 1
+        tensor.shape = self._shape
+        if strides:
+            tensor.strides = self._strides
+        if versioned:
+            self.managed.major = fields.pop("major", 1)
+            self.managed.flags = fields.pop("flags", 0)
+        for name, value in fields.items():
+            setattr(tensor, name, value)
+        self._deleter = _DELETER(self._delete)
+        self.managed.deleter = ctypes.cast(self._deleter, ctypes.c_void_p)
+        self.made = dlpack._new(ctypes.addressof(self.managed),
+                                dlpack._VERSIONED if versioned else dlpack._PLAIN, None)
+
+    def _delete(self, address: int) -> None:
+        assert address == ctypes.addressof(self.managed)
+        self.deleted += 1
+
+
+# {{{ in
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_what_a_capsule_says(versioned: bool) -> None:
+    capsule = Capsule(versioned=versioned, array=X[:, ::2], byte_offset=16)
+    found = Imported(capsule.made)
+    assert (found.pointer, found.shape, found.strides) == (X.ctypes.data + 16, (3, 2), (16, 8))
+    assert (found.dtype, found.device, found.read_only) == (np.dtype(F), (2, 0), False)
+    assert Imported(Capsule(versioned=versioned, strides=False).made).strides is None
+
+
+def test_read_only_is_said_by_versioned_capsules_only() -> None:
+    assert Imported(Capsule(versioned=True, flags=1).made).read_only
+    assert not Imported(Capsule(versioned=True, flags=2).made).read_only
+
+
+@pytest.mark.parametrize("versioned", [False, True])
+def test_the_deleter_is_called_once(versioned: bool) -> None:
+    capsule = Capsule(versioned=versioned)
+    found = Imported(capsule.made)
+    with pytest.raises(ValueError, match="used before"):
+        Imported(capsule.made)
+    assert capsule.deleted == 0
+    del found
+    assert capsule.deleted == 1
+    del capsule.made
+    gc.collect()
+    assert capsule.deleted == 1
+
+
+def test_capsules_without_a_deleter() -> None:
+    capsule = Capsule()
+    capsule.managed.deleter = None
+    assert Imported(capsule.made).shape == (3, 4)
+
+
+@pytest.mark.parametrize(("fields", "match"), [
+    ({"lanes": 4}, "numpy does not know"), ({"code": 3}, "numpy does not know"), ({"bits": 4}, "numpy does not know"),
+    ({"code": 4, "bits": 8}, "a bfloat of 8 bits")])
+def test_elements_that_are_refused_are_given_back(fields: dict[str, int], match: str) -> None:
+    capsule = Capsule(**fields)
+    with pytest.raises(ValueError, match=match):
+        Imported(capsule.made)
+    gc.collect()
+    assert capsule.deleted == 1
+
+
+def test_versions_that_are_not_known_are_not_touched() -> None:
+    capsule = Capsule(versioned=True, major=2)
+    with pytest.raises(ValueError, match="DLPack 2"):
+        Imported(capsule.made)
+    assert capsule.deleted == 0                        # the capsule's maker still has it
+    with pytest.raises(ValueError, match="PyCapsule"):
+        Imported(object())
+
+
+@pytest.mark.parametrize(("code", "bits", "wanted"), [
+    (0, 16, "int16"), (1, 64, "uint64"), (2, 16, "float16"), (4, 16, "bfloat16"), (5, 128, "complex128"),
+    (6, 8, "bool")])
+def test_elements(code: int, bits: int, wanted: str) -> None:
+    assert Imported(Capsule(code=code, bits=bits).made).dtype.name == wanted
+
+# }}}
+
+
+# {{{ out
+
+def exported(array: np.ndarray = X) -> Any:
+    return DeviceArray(array.ctypes.data, array.shape, array.dtype, 0, array, strides=array.strides)
+
+
+@pytest.mark.parametrize("array", [X, X.T, X[::2, 1:], X[0, 0:0], np.array(3.0), X.astype(ml_dtypes.bfloat16),
+                                   X.astype(np.complex64), X > 3], ids=lambda a: f"{a.dtype}{a.shape}{a.strides}")
+def test_there_and_back(array: np.ndarray) -> None:
+    found = Imported(export_capsule(exported(array)))
+    assert (found.pointer, found.shape, found.strides) == (array.ctypes.data, array.shape, array.strides)
+    assert found.dtype == array.dtype
+    assert found.device == (2, 0)
+
+
+def test_a_capsule_holds_its_array_until_it_is_done_with() -> None:
+    before = len(dlpack._exported)
+    array = exported()
+    watched = weakref.ref(array)
+    capsule = array.__dlpack__()
+    taken = Imported(capsule)
+    del array, capsule
+    gc.collect()
+    assert watched() is not None
+    del taken
+    gc.collect()
+    assert watched() is None
+    assert len(dlpack._exported) == before
+
+
+def test_a_capsule_that_nobody_takes_goes_with_its_array() -> None:
+    before = len(dlpack._exported)
+    array = exported()
+    watched = weakref.ref(array)
+    capsules = [array.__dlpack__(stream=None) for _ in range(3)]
+    assert len(dlpack._exported) == before + 3
+    del capsules, array
+    gc.collect()
+    assert watched() is None
+    assert len(dlpack._exported) == before
+
+
+def test_copies_and_other_devices_are_refused() -> None:
+    array = exported()
+    array.__dlpack__(stream=-1, max_version=(1, 0), dl_device=(2, 0), copy=False)
+    for wrong in ({"copy": True}, {"dl_device": (1, 0)}):
+        with pytest.raises(BufferError, match="without a copy"):
+            array.__dlpack__(**wrong)
+    assert array.__dlpack_device__() == (2, 0)
+
+# }}}
+
+
+# {{{ as arguments
+
+class Producer(SimpleNamespace):
+    """Gives *capsule* once; *device* is what it says before."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        device: tuple[int, int] = self.device
+        return device
+
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any:
+        if self.old and options:
+            raise TypeError("__dlpack__() got an unexpected keyword argument 'max_version'")
+        return self.capsule.made
+
+
+def producer(lab: Lab, *, device: tuple[int, int] = (2, 0), old: bool = False, **fields: Any) -> Producer:
+    data = on_gpu(lab.machine, np.arange(12, dtype=F))
+    return Producer(capsule=Capsule(array=data.array, **fields), device=device, old=old, data=data)
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_arguments(lab: Lab, old: bool) -> None:
+    compiled = lk.compile(saxpy(), target="cuda")
+    x, y = producer(lab, old=old), producer(lab, old=old, versioned=not old)
+    np.testing.assert_array_equal(read(lab, compiled(x=x, y=y, alpha=1).z), 2*np.arange(12))
+    gc.collect()
+    assert (x.capsule.deleted, y.capsule.deleted) == (1, 1)
+
+
+def test_arguments_that_are_refused(lab: Lab) -> None:
+    compiled = lk.compile(saxpy(), target="cuda")
+    y = on_gpu(lab.machine, np.arange(12, dtype=F))
+    good = DeviceArray(y.pointer, (12,), np.dtype(F), 0, y)
+    with pytest.raises(lk.CallError, match="hands out memory that does not"):
+        compiled(x=producer(lab, device_type=1), y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="must be an array"):
+        compiled(x=producer(lab, device=(10, 0)), y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="cannot be read through DLPack: elements of a sort"):
+        compiled(x=producer(lab, lanes=2), y=good, alpha=1)
+    used = producer(lab)
+    compiled(x=used, y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="used before"):
+        compiled(x=used, y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="read-only"):
+        compiled(x=good, y=good, z=producer(lab, versioned=True, flags=1), alpha=1)
+    with pytest.raises(lk.CallError, match="lies on GPU 1"):
+        compiled(x=producer(lab, device_id=1), y=good, alpha=1)
+    with pytest.raises(lk.CallError, match="not aligned"):
+        compiled(x=producer(lab, byte_offset=2), y=good, alpha=1)
+
+
+@pytest.mark.parametrize("device", [1, 3])
+def test_arrays_on_the_host(lab: Lab, device: int) -> None:
+    """Nothing but the standard, in the host's memory: they come and go as numpy's."""
+    class OnHost:
+        def __init__(self, array: np.ndarray) -> None:
+            self.array = array
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.array.__dlpack__()
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return device, 0
+    compiled = lk.compile(saxpy(), target="cuda")
+    x, z = OnHost(np.arange(5, dtype=F)), OnHost(np.zeros(5, F))
+    for _ in range(2):
+        np.testing.assert_array_equal(compiled(x=x, y=x, alpha=2).z, 3*np.arange(5))
+
+# }}}
