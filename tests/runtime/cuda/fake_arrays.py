@@ -240,6 +240,11 @@ class CupyArray(OnGpu):
     def get(self) -> np.ndarray:
         return self.read(self.cupy.streams.of(self.ordinal))
 
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {"version": 3, "typestr": self.dtype.str, "shape": self.shape, "strides": self.strides,
+                "data": (self.pointer, False), "stream": None}
+
 
 def fake_cupy(machine: Machine) -> Any:
     cupy: Any = ModuleType("cupy")
