@@ -125,7 +125,6 @@ class DeviceAllocation:
         memory, self._memory = self._memory, None
         assert memory is not None, "freed twice"
         if self._machine.sticky:
-            memory.alive = False
             raise self._errors.logic("the context is lost")
         self._machine.free(memory)
 

@@ -67,7 +67,10 @@ class Stream:
 
 @dataclass(eq=False)
 class Allocation:
-    """Memory of a context; *mapped* without being *alive* is what an allocator keeps for its next customer."""
+    """Memory of a context.
+
+    :ivar mapped: it can be reached: it is somebody's, or an allocator keeps it for its next customer.
+    """
 
     start: int
     size: int
@@ -75,7 +78,6 @@ class Allocation:
     ordinal: int
     memory: np.ndarray
     what: str
-    alive: bool = True
     mapped: bool = True
 
     def bytes(self) -> np.ndarray:
@@ -159,6 +161,7 @@ class Machine:
         self._legacy: dict[int, Stream] = {}
         self._allocations: dict[int, Allocation] = {}
         self._starts: list[int] = []
+        self._alive: set[Allocation] = set()
         self.pinned: list[np.ndarray] = []
         self._stacks = threading.local()
         self._handles = iter(range(0x5000, 1 << 40, 8))
@@ -224,6 +227,7 @@ class Machine:
             made = Allocation(start, size, context, ordinal, memory, what)
             made.bytes()[:] = _GARBAGE
             self._allocations[start] = made
+            self._alive.add(made)
             bisect.insort(self._starts, start)
             return made
 
@@ -236,7 +240,7 @@ class Machine:
     def give_back(self, allocation: Allocation, stream: int) -> None:
         """As an allocator does that keeps memory for what is launched later on *stream*."""
         with self.lock:
-            allocation.alive = False
+            self._alive.discard(allocation)
             if self.closed:
                 return
 
@@ -247,7 +251,8 @@ class Machine:
     def _unmap(self, allocation: Allocation) -> None:
         assert allocation.mapped, "freed twice"
         assert allocation.guards_hold(), f"something wrote beside {allocation.what} of {allocation.size} bytes"
-        allocation.alive = allocation.mapped = False
+        self._alive.discard(allocation)
+        allocation.mapped = False
         allocation.bytes()[:] = _FREED
 
     def find(self, pointer: int) -> Allocation | None:
@@ -266,10 +271,10 @@ class Machine:
 
     def alive(self, *, but: str = "pool") -> list[Allocation]:
         with self.lock:
-            return [a for a in self._allocations.values() if a.alive and a.what != but]
+            return [a for a in self._alive if a.what != but]
 
     def free_bytes(self, ordinal: int) -> int:
-        return self.total_memory - sum(a.size for a in self._allocations.values() if a.alive and a.ordinal == ordinal)
+        return self.total_memory - sum(a.size for a in self._alive if a.ordinal == ordinal)
 
     def is_pinned(self, address: int) -> bool:
         return any(a.ctypes.data <= address < a.ctypes.data + a.nbytes for a in self.pinned)
