@@ -271,10 +271,10 @@ class Machine:
 
     def alive(self, *, but: str = "pool") -> list[Allocation]:
         with self.lock:
-            return [a for a in self._alive if a.what != but]
+            return [a for a in tuple(self._alive) if a.what != but]
 
     def free_bytes(self, ordinal: int) -> int:
-        return self.total_memory - sum(a.size for a in self._alive if a.ordinal == ordinal)
+        return self.total_memory - sum(a.size for a in tuple(self._alive) if a.ordinal == ordinal)
 
     def is_pinned(self, address: int) -> bool:
         return any(a.ctypes.data <= address < a.ctypes.data + a.nbytes for a in self.pinned)
