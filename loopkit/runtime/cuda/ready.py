@@ -26,7 +26,7 @@ from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.overlap import overlapping, share_memory
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import Array, ArrayLike, DeviceView
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
 
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 
@@ -219,7 +219,8 @@ class ReadyCall:
                scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
         names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
-        arrays |= {m.name: DeviceView(m.dtype, m.shape, (), 0, self.gpu.ordinal) for m in self.made}
+        arrays |= {m.name: DeviceView(m.dtype, m.shape, c_strides(m.shape, m.dtype.itemsize), 0, self.gpu.ordinal)
+                   for m in self.made}
         values = {**self.values, **dict(zip(self.scalar_names, scalars, strict=True))}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, self.kernel, launch, failure, lines, certain=certain)

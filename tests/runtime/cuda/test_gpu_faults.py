@@ -71,6 +71,7 @@ def test_the_second_of_two_launches(lab: Lab) -> None:
         compiled(x=x)
     assert caught.value.launch == lab.machine.launched[1].name
     assert "a temporary, at 0x" in str(caught.value)
+    assert "z: float32, shape (100,), strides (4,) bytes, at 0x" in str(caught.value)
 
 # }}}
 
