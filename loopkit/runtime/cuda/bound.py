@@ -25,7 +25,8 @@ class BoundCudaCall:
         if self._direct is None:
             return
         with reported(ready.gpu, ready.kernel), ready.gpu:
-            self._scratch = list(ready.make_scratch())
+            # a library would reuse it in the order of the stream that it was made on, which runs need not be on
+            self._scratch = list(ready.make_scratch(own=True))
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = [convert(values[i]) for i, convert in ready.scalars]
         for launch in ready.launches:

@@ -9,6 +9,8 @@ from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from loopkit.errors import DeviceError
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.runtime.cuda.driver import Driver, load_driver
@@ -115,7 +117,12 @@ def find_gpu(device: object = None) -> Gpu:
             if not 0 <= ordinal < count:
                 raise DeviceError(f"There is no GPU {ordinal}: this machine has {count}, counted from 0.",
                                   hint="CUDA_VISIBLE_DEVICES hides devices from a process")
-            found = _gpus[ordinal] = Gpu(ordinal, pycuda, load_driver())
+            try:
+                found = _gpus[ordinal] = Gpu(ordinal, pycuda, load_driver())
+            except pycuda.Error as err:
+                raise DeviceError(f"The GPU {ordinal} cannot be used: {err}.",
+                                  hint="nvidia-smi shows whether another process keeps it, or all of its memory"
+                                  ) from None
         return found
 
 
@@ -163,15 +170,20 @@ def _initialised() -> Any:
 
 
 def _ordinal(device: object) -> int | None:
-    """The number of the device that *device* stands for: an int, or what torch, CuPy, pycuda and cuda.core give."""
-    if device is None or (isinstance(device, int) and not isinstance(device, bool)):
-        return device
+    """The number of the device that *device* stands for: an int, or what torch, CuPy, JAX and cuda.core give."""
+    if device is None:
+        return None
+    if isinstance(device, int | np.integer) and not isinstance(device, bool):
+        return int(device)
     if isinstance(device, str):
         name, _, number = device.partition(":")
         if name == "cuda" and (number.isdigit() or not number):
             return int(number) if number else None
-    if getattr(device, "type", None) in ("cpu", "meta"):
-        raise DeviceError(f"'{device}' is no GPU.", hint="pass its number, device=0")
+    kind = getattr(device, "type", getattr(device, "platform", None))         # torch's, JAX'
+    if isinstance(kind, str) and kind not in ("cuda", "gpu"):
+        raise DeviceError(f"'{device}' is no NVIDIA GPU.", hint="pass its number, device=0")
+    if kind == "cuda" and getattr(device, "index", 0) is None:
+        return None                                    # torch.device("cuda"): the current one
     for attribute in ("index", "id", "device_id", "ordinal"):
         value = getattr(device, attribute, None)
         if isinstance(value, int):

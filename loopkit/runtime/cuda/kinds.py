@@ -107,15 +107,18 @@ class InterfaceKind:
         told = x.__cuda_array_interface__
         pointer, read_only = told["data"]
         pointer = pointer or 0
-        return ((type(x), told["typestr"], told["shape"], told.get("strides"), read_only, told.get("mask") is None,
+        strides = told.get("strides")
+        # the object's own dtype may say more than the type string, which knows no bfloat16
+        return ((type(x), told["typestr"], _numpy_dtype(x), tuple(told["shape"]),
+                 None if strides is None else tuple(strides), read_only, told.get("mask") is None,
                  told.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
     def view(self, name: str, x: Any) -> DeviceView:
         told = x.__cuda_array_interface__
         if told.get("mask") is not None:
             raise CallError(f"'{name}' has a mask, which the kernel would ignore.", argument=name)
-        dtype = getattr(x, "dtype", None)
-        if not isinstance(dtype, np.dtype) or dtype.itemsize != np.dtype(told["typestr"]).itemsize:
+        dtype = _numpy_dtype(x)
+        if dtype is None or dtype.itemsize != np.dtype(told["typestr"]).itemsize:
             dtype = np.dtype(told["typestr"])
         pointer, read_only = told["data"]
         shape = tuple(told["shape"])
@@ -241,6 +244,11 @@ class Opener:
         return None
 
 
+def _numpy_dtype(x: Any) -> np.dtype[Any] | None:
+    dtype = getattr(x, "dtype", None)
+    return dtype if isinstance(dtype, np.dtype) else None
+
+
 def _adopter(x: Any) -> Callable[[DeviceArray], Any]:
     """How the library of *x* makes an array of its own over memory of ours."""
     if type(x).__module__.split(".")[0] in ("numba", "numba_cuda"):
@@ -258,6 +266,8 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
         held = Imported(capsule)
     except (BufferError, TypeError, ValueError, RuntimeError) as err:
         raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
+    if held.device[0] not in (_CUDA, _CUDA_MANAGED):
+        raise CallError(f"'{name}' says that it lies on a GPU, and hands out memory that does not.", argument=name)
     space = getattr(x, "__array_namespace__", None)
     namespace = space() if callable(space) else None
     # jax' arrays never change, which their capsules do not say

@@ -51,6 +51,8 @@ class DeviceArray:
 
     def __dlpack__(self, *, stream: object = None, max_version: object = None, dl_device: object = None,
                    copy: bool | None = None) -> Any:
+        if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
+            raise BufferError("an array on a GPU is handed out where it lies, without a copy")
         # what made the array has been ordered before all that is launched from now on, on any stream but
         # non-blocking ones; and results are only handed out once they are complete
         return export_capsule(self)
@@ -82,7 +84,7 @@ def _free(gpu: Gpu, memory: Any) -> None:
     try:
         with gpu:
             memory.free()
-    except gpu.pycuda.Error:
+    except (DeviceError, gpu.pycuda.Error):
         pass                                           # the context is gone, and with it the memory
 
 

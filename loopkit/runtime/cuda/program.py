@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import weakref
 
-from loopkit.errors import LimitError
+from loopkit.errors import DeviceError, LimitError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import DriverError
 from loopkit.target.code import Launch
@@ -43,5 +43,5 @@ def _unload(gpu: Gpu, module: int) -> None:
     try:
         with gpu:
             gpu.driver.unload_module(module)
-    except (DriverError, gpu.pycuda.Error):
+    except (DeviceError, DriverError, gpu.pycuda.Error):
         pass                                           # the context is gone, and with it the module

@@ -284,9 +284,11 @@ class ReadyCall:
             driver.synchronize(stream)                 # no library keeps it until the launches are through
         return stream
 
-    def make_scratch(self) -> Iterator[tuple[Any, int]]:
+    def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
+        """The temporaries; *own* ones are of no library, and no other work on the GPU gets their memory before this
+        one is through."""
         for _, count in self.scratch:
-            if self.scratch_kind is None:
+            if own or self.scratch_kind is None:
                 array = allocate(self.gpu, (count,), np.dtype(np.uint8))
                 yield array, array.pointer
             else:

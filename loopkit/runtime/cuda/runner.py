@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any
 
@@ -33,6 +33,8 @@ from loopkit.target.cuda import CudaTarget
 
 #: How many different calls are remembered; beyond it all are forgotten, and learnt again.
 _MOST_CALLS = 4096
+#: Arrays with as many elements need 64-bit indices.
+_LARGE = 2**31
 
 
 @dataclass
@@ -129,9 +131,12 @@ class CudaRunner:
         originals = [*given.values()]
         _, values, addresses = self._look(form, originals)
         ready = self._prepare(form, values)
-        if ready.made and all(m.adopt is None and not m.of_another_library for m in ready.made):
+        if ready.made and not any(m.of_another_library for m in ready.made):
             with ready.gpu:
-                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) for m in ready.made}
+                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) if m.adopt is None
+                        else m.adopt(np.zeros(m.shape, m.dtype)) for m in ready.made}
+                for stream in ready.streams:           # zeroed, whatever stream the runs will be on
+                    ready.gpu.driver.synchronize(stream())
             return self.bind({**given, **made})
         return BoundCudaCall(ready, values, addresses, originals)
 
@@ -185,6 +190,8 @@ class CudaRunner:
             dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
         # what is copied to the GPU lies there in C order
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
+        if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
+            bound = replace(bound, wide=True)          # however close together its elements lie on the host
         text = typed.fitting(self.target_on(gpu), bound, strided)
         kind, adopt = _maker(given, kinds, views)
         made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt)

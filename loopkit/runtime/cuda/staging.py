@@ -9,12 +9,13 @@ import atexit
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from loopkit.errors import DeviceError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.memory import out_of_memory
 from loopkit.runtime.views import Array
@@ -161,13 +162,13 @@ def _release() -> None:
     while _stagings:
         gpu, staging = _stagings.popitem()
         if gpu.process == os.getpid():
-            with gpu:
+            with suppress(DeviceError), gpu:        # lost already, and with it what lies there
                 del staging
 
 
 def _bytes(array: Array) -> Array:
     """The bytes of an array in C order; some dtypes have no buffer of their own."""
-    return array.reshape(-1).view(np.uint8)
+    return np.asarray(array).reshape(-1).view(np.uint8)        # of a subclass (np.matrix) the plain array
 
 
 def _threads() -> int:

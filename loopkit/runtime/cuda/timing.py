@@ -51,11 +51,11 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
     with reported(gpu, runner.kernels.kernel.name), gpu:
         stream = gpu.pycuda.Stream()
         chosen = runner.on(int(stream.handle))
+        gpu.pycuda.Context.synchronize()               # what others still do with the arrays
         kept = {x for x, v in views.items() if isinstance(v, DeviceView) and x not in written}
         block = _Block(gpu, [v for x, v in views.items() if x not in kept], list(views.values()), number)
         sets = [{**given, **{x: block.copy(v) for x, v in views.items() if k or x not in kept}} for k in range(number)]
         runs = [chosen.bind(s) for s in sets]
-        gpu.pycuda.Context.synchronize()               # what others still do with the arrays
         try:
             return _measured(gpu, stream, runs, request)
         finally:

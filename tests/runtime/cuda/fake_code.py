@@ -1,0 +1,129 @@
+"""What stands behind the texts for CUDA: the host's C of the same kernel, called with what a launch passes."""
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.host import _ctype, _function
+from loopkit.runtime.library import load_library
+from loopkit.target.code import GeneratedCode, Launch, Layout, ParameterKind
+from loopkit.target.cuda import CudaTarget
+from loopkit.target.host import CTarget
+from tests.runtime.cuda.fake_gpu import Function, Machine
+
+_DELAY = b"delay"
+#: Cycles of the fake GPUs in a second.
+_CYCLES = 1e9
+
+
+class Codes:
+    """Texts by number; a "cubin" is that number.
+
+    :ivar layouts: what each text was made for, in the order in which they were asked for.
+    :ivar compiled: how often machine code was asked for.
+    """
+
+    def __init__(self, generate: Callable[..., GeneratedCode]) -> None:
+        self._generate = generate
+        self._made: dict[str, tuple[LoopKernel, Layout, GeneratedCode]] = {}
+        self._libraries: dict[bytes, tuple[GeneratedCode, ctypes.CDLL | None]] = {}
+        self._loaded: dict[int, tuple[bytes, int, Machine]] = {}
+        self.layouts: list[Layout] = []
+        self.compiled = 0
+
+    def generate(self, knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:
+        """Stands for :func:`loopkit.runtime.stages.generate`."""
+        code = self._generate(knl, target, layout)
+        if isinstance(target, CudaTarget):
+            self.layouts.append(layout)
+            self._made[code.source] = knl, layout, code
+        return code
+
+    def load_binary(self, source: str, kernel: str, target: CudaTarget, cache: DiskCache) -> Binary:
+        """Stands for :func:`loopkit.runtime.cuda.compiler.load_binary`."""
+        self.compiled += 1
+        if source not in self._made:
+            assert "clock64" in source
+            self._libraries.setdefault(_DELAY, (GeneratedCode("cuda", source, ()), None))
+            return Binary(_DELAY, "", {})
+        knl, layout, cuda = self._made[source]
+        name = f"{hash(source)} {target.arch}".encode()
+        if name not in self._libraries:
+            code = self._generate(knl, CTarget(), layout)
+            assert [_signature(x) for x in code.kernels] == [_signature(x) for x in cuda.kernels]
+            disk = DiskCache(cache_directory())
+            self._libraries[name] = cuda, load_library(code.source, kernel, find_compiler(None, disk), disk)
+        return Binary(name, "", {})
+
+    def load(self, cubin: bytes, module: int, context: int, machine: Machine) -> None:
+        if cubin != _DELAY:
+            major, minor = machine.capabilities[machine.ordinal_of(context)]
+            asked = int(cubin.decode().split("sm_")[1].rstrip("af"))
+            assert asked // 10 == major
+            assert asked % 10 <= minor
+        self._loaded[module] = cubin, context, machine
+
+    def function(self, module: int, name: str) -> Function:
+        cubin, context, machine = self._loaded[module]
+        code, library = self._libraries[cubin]
+        if library is None:
+            return Function(context, module, name, lambda *given: _delay(machine, given[3]))
+        launch = next(x for x in code.kernels if x.name == name)
+        return Function(context, module, name, _Reader(launch, _function(library, launch)))
+
+
+class _Reader:
+    """Reads the parameters of a launch as the driver does: through a table of pointers."""
+
+    def __init__(self, launch: Launch, function: Any) -> None:
+        self._launch = launch
+        self._function = function
+        self._types = [_ctype(p) for p in launch.parameters]
+
+    def __call__(self, grid: tuple[int, ...], block: tuple[int, ...], shared: int, table: int
+                 ) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
+        launch = self._launch
+        arguments = []
+        for i, kind in enumerate(self._types):
+            slot = ctypes.c_void_p.from_address(table + 8*i).value
+            assert slot is not None
+            assert slot % max(ctypes.alignment(kind), 1) == 0
+            arguments.append(kind.from_buffer_copy(ctypes.string_at(slot, ctypes.sizeof(kind))))
+        values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
+        sizes = {p.name: values[p.name] for p in launch.parameters if p.kind is ParameterKind.VALUE}
+        assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid, f"{launch.name} with {values} and {grid}"
+        assert tuple(launch.block) == block
+        assert launch.dynamic_shared_bytes == shared
+        pointers = [values[p.name] or 0 for p in launch.parameters
+                    if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
+        for p in launch.parameters:
+            if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
+                assert (values[p.name] or 0) % np.dtype(p.dtype).itemsize == 0, f"{p.name} is not aligned"
+        return values, pointers, lambda: self._function(*arguments)
+
+
+def _plain(argument: Any) -> Any:
+    return argument.value if hasattr(argument, "value") else argument
+
+
+def _signature(launch: Launch) -> tuple[Any, ...]:
+    return (launch.name, launch.block, [str(e) for e in launch.grid],
+            [(p.name, p.kind, p.dtype, p.array, p.axis) for p in launch.parameters])
+
+
+def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:
+    slot = ctypes.c_void_p.from_address(table).value
+    assert slot is not None
+    cycles = ctypes.c_longlong.from_address(slot).value
+
+    def run() -> None:
+        machine.clock += cycles / _CYCLES
+    return {"cycles": cycles}, [], run
