@@ -8,7 +8,7 @@ from typing import Any
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.runtime.cuda.bound import BoundCudaCall
-from loopkit.runtime.cuda.compiler import available_cuda_compilers, disassembly, find_cuda_compiler
+from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
 from loopkit.runtime.cuda.devices import find_gpu, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
@@ -228,7 +228,7 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     require_kernel(knl, "compile")
     if target is None:
         # a GPU is of use where there is also something to compile for it
-        target = "cuda" if device is not None or (why_not() is None and available_cuda_compilers()) else "c"
+        target = "cuda" if device is not None or (why_not() is None and has_cuda_compiler()) else "c"
     return CompiledKernel(knl, target, device, debug=debug)
 
 

@@ -23,7 +23,7 @@ from loopkit.runtime.cuda.compiler import (
     load_binary,
 )
 from loopkit.runtime.cuda.nvcc import Nvcc, find_nvcc
-from loopkit.runtime.cuda.nvrtc import Nvrtc, find_nvrtc
+from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
 from tests.nvrtc import nvrtc
 
 SOURCE = """\
@@ -300,6 +300,12 @@ def test_compiles_once(tmp_path: Path) -> None:
     assert record["resources"]["reverse"]["static_shared"] == 1024
 
 
+def test_the_version_that_is_expected_is_the_one_that_is_loaded() -> None:
+    found = find_nvrtc()
+    assert found is not None
+    assert expected_nvrtc() == (found.name, found.version)
+
+
 def test_in_memory(tmp_path: Path) -> None:
     counting, cache = Counting(), DiskCache(tmp_path)
     assert load_binary(SOURCE, "a", SM_90, cache, counting) is load_binary(SOURCE, "a", SM_90, cache, counting)
@@ -311,10 +317,10 @@ def test_another_process_compiles_nothing(tmp_path: Path) -> None:
     program = (
         "import sys, pathlib, loopkit as lk\n"
         "from loopkit.runtime.cache import DiskCache\n"
-        "from loopkit.runtime.cuda.nvrtc import Nvrtc\n"
+        "from loopkit.runtime.cuda import compiler\n"
         "from loopkit.runtime.cuda.compiler import load_binary\n"
-        "def fail(*rest): raise SystemExit('compiled again')\n"
-        "Nvrtc.cubin = fail\n"
+        "def fail(*rest): raise SystemExit('a compiler was loaded')\n"
+        "compiler.find_nvrtc = compiler.find_nvcc = fail\n"
         f"b = load_binary({SOURCE!r}, 'reverse', lk.CudaTarget('sm_90'), DiskCache(pathlib.Path(sys.argv[1])))\n"
         "print(sorted(b.resources))\n")
     done = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False,
@@ -326,9 +332,9 @@ def test_key_depends_on_all_that_matters() -> None:
     counting = Counting()
     targets = [SM_90, lk.CudaTarget("sm_80"), lk.CudaTarget(std="c++20"), lk.CudaTarget(fast_math=True),
                lk.CudaTarget(line_info=True), lk.CudaTarget(max_registers=32), lk.CudaTarget(options=("-G",))]
-    keys = {binary_key(SOURCE, target, counting) for target in targets}
-    keys |= {binary_key(SOURCE + " ", SM_90, counting), binary_key(SOURCE, SM_90, Counting(version="1.1")),
-             binary_key(SOURCE, SM_90, Counting(name="nvcc"))}
+    keys = {binary_key(SOURCE, target, counting.name, counting.version) for target in targets}
+    keys |= {binary_key(SOURCE + " ", SM_90, counting.name, counting.version),
+             binary_key(SOURCE, SM_90, counting.name, "1.1"), binary_key(SOURCE, SM_90, "nvcc", counting.version)}
     assert len(keys) == len(targets) + 3
 
 

@@ -13,12 +13,12 @@ from loopkit.runtime.cuda.command import compile_options
 from loopkit.runtime.cuda.disassembler import disassembly
 from loopkit.runtime.cuda.headers import headers_identity, needs_headers
 from loopkit.runtime.cuda.nvcc import find_nvcc
-from loopkit.runtime.cuda.nvrtc import find_nvrtc
+from loopkit.runtime.cuda.nvrtc import expected_nvrtc, find_nvrtc
 from loopkit.runtime.library import dump, version
 from loopkit.target.cuda import CudaTarget
 
 __all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "binary_key", "disassembly",
-           "find_cuda_compiler", "load_binary"]
+           "find_cuda_compiler", "has_cuda_compiler", "load_binary"]
 
 _SUFFIX = ".cubin"
 _binaries: dict[str, Binary] = {}
@@ -49,6 +49,11 @@ def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
     return tuple(c for c in (find_nvrtc(), find_nvcc()) if c is not None)
 
 
+def has_cuda_compiler() -> bool:
+    """Will there be a compiler? Without loading one where that can be told."""
+    return expected_nvrtc() is not None or bool(available_cuda_compilers())
+
+
 def find_cuda_compiler() -> CudaCompiler:
     """NVRTC, else nvcc.
 
@@ -70,8 +75,12 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     :arg compiler: the one to take; else the one that is found.
     :raises CompilerError: there is no compiler, or it refuses *source*.
     """
-    compiler = find_cuda_compiler() if compiler is None else compiler
-    key = binary_key(source, target, compiler)
+    if compiler is None:
+        kept = _kept_by_expected(source, target, cache)
+        if kept is not None:
+            return kept
+        compiler = find_cuda_compiler()
+    key = binary_key(source, target, compiler.name, compiler.version)
     known = _binaries.get(key)
     if known is not None:
         return known
@@ -86,10 +95,25 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
     return _binaries.setdefault(key, binary)
 
 
-def binary_key(source: str, target: CudaTarget, compiler: CudaCompiler) -> str:
+def _kept_by_expected(source: str, target: CudaTarget, cache: DiskCache) -> Binary | None:
+    """What the compiler that will be found has made of *source* before, without loading it: that takes longer than all
+    the rest of a first launch. Should another version be loaded in the end, nothing lies under the key."""
+    expected = expected_nvrtc()
+    if expected is None:
+        return None
+    key = binary_key(source, target, *expected)
+    known = _binaries.get(key)
+    if known is None:
+        known = _stored(cache, key)
+        if known is not None:
+            _binaries[key] = known
+    return known
+
+
+def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
     """The key of a binary: everything that its bytes depend on."""
     headers = headers_identity() if needs_headers(source) else ""
-    parts = (source, *compile_options(target), compiler.name, compiler.version, headers, version())
+    parts = (source, *compile_options(target), compiler, version_of_it, headers, version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from importlib import metadata
 from typing import Any
 
 from loopkit.errors import CompilerError
@@ -67,6 +68,20 @@ def find_nvrtc() -> Nvrtc | None:
     text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
     release = _RELEASE.search(_decoded(text or b""))
     return Nvrtc(release[1] if release else f"{major}.{minor}", tuple(f"sm_{n}" for n in numbers))
+
+
+def expected_nvrtc() -> tuple[str, str] | None:
+    """Name and version of the NVRTC that :func:`find_nvrtc` will find in a wheel; ``None`` without one.
+
+    ``cuda.bindings`` looks among the installed packages first.
+    """
+    for wheel in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
+        try:
+            metadata.version("cuda-bindings")
+            return Nvrtc.name, metadata.version(wheel)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
 
 
 def _include_options(source: str) -> tuple[str, ...]:

@@ -31,6 +31,10 @@ from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
 _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 
 
+#: A call's values, the addresses of its given arrays, and its values before some were opened, to its outputs.
+Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
+
+
 @dataclass(frozen=True)
 class Given:
     """An array argument that the caller passes.
@@ -134,10 +138,10 @@ class ReadyCall:
         return self.run(values, addresses, originals)
 
     @cached_property
-    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
+    def run(self) -> Run:
         """What a call does, as a function for which everything is at hand."""
         if self.direct is None:
-            return self._run_in_general
+            return self._run_in_general if self.made_stream is None else self._run_with_made(self.made_stream)
         direct, distances, scalars = self.direct, self.distances, self.scalars
         launches = [(launch.enter, launch) for launch in self.launches]
         outputs = Outputs.maker(self.fields)
@@ -145,7 +149,7 @@ class ReadyCall:
         # no address may have one of these bits, by the largest of the elements; the exact check tells smaller ones
         mask = max((mask for _, mask in self.masks), default=0)
         checked: list[int] = []
-        first, alone = positions[0], len(positions) == 1
+        first, alone = positions[0] if positions else 0, len(positions) == 1
 
         def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
             nonlocal checked
@@ -164,6 +168,27 @@ class ReadyCall:
                 if code:
                     self.again(code, launch, addresses, numbers, stream)
             return outputs((originals[first],) if alone else [originals[i] for i in positions])
+        return run
+
+    @cached_property
+    def made_stream(self) -> Callable[[], int] | None:
+        """Gives the stream, if new outputs of a library that sees to its contexts are all that a call needs besides."""
+        if self.scratch or self.debug or self.wait or self.fixed_stream is not None or len(self.streams) != 1 or any(
+                g.on_host for g in self.given):
+            return None
+        return self.streams[0] if self.libraries_only else None
+
+    def _run_with_made(self, current: Callable[[], int]) -> Run:
+        """:attr:`run` for a call that allocates outputs and nothing else."""
+        outputs = Outputs.maker(self.fields)
+        makers = [(partial(m.kind.zeros, m.shape, m.dtype, self.gpu.ordinal), m.kind.probe) for m in self.made]
+
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            self.check(addresses)
+            made = [make() for make, _ in makers]
+            everything = [*addresses, *(probe(x)[1] for x, (_, probe) in zip(made, makers, strict=True))]
+            self.launch(everything, [convert(values[i]) for i, convert in self.scalars], current())
+            return outputs([originals[i] if given else made[i] for given, i in self.returned])
         return run
 
     def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
