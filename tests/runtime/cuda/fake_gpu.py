@@ -70,6 +70,7 @@ class Allocation:
     """Memory of a context.
 
     :ivar mapped: it can be reached: it is somebody's, or an allocator keeps it for its next customer.
+    :ivar reused: that customer has it now.
     """
 
     start: int
@@ -79,6 +80,7 @@ class Allocation:
     memory: np.ndarray
     what: str
     mapped: bool = True
+    reused: bool = False
 
     def bytes(self) -> np.ndarray:
         offset = self.start - self.memory.ctypes.data
@@ -154,6 +156,7 @@ class Machine:
         self.total_memory = 4 << 30
         self.launched: list[Launched] = []
         self.synchronised: list[int] = []
+        self.misused: list[str] = []
         self.retained: dict[int, int] = {}
         self.functions: dict[int, Function] = {}
         self.modules: set[int] = set()
@@ -245,6 +248,7 @@ class Machine:
                 return
 
             def poison() -> None:
+                allocation.reused = True
                 allocation.bytes()[:] = _FREED
             self.enqueue("reuse", stream, poison, allocation.context)
 
@@ -390,6 +394,7 @@ class Machine:
                 self.sticky = self.sticky or breaks
             elif any(a is None or a.ordinal != self.ordinal_of(context) for a in found):
                 self.sticky = self.sticky or ILLEGAL_ADDRESS
+            self.misused += [f"{function.name} uses {a.what} that is another's by now" for a in found if a and a.reused]
             if not self.sticky:
                 run()
         self.enqueue(function.name, stream.handle, execute, context)
@@ -402,6 +407,7 @@ class Machine:
         self.run_all()
         for a in self._allocations.values():
             assert a.guards_hold(), f"something wrote beside {a.what} of {a.size} bytes"
+        assert not self.misused
         assert not self.stack, "a context was pushed and never popped"
 
 

@@ -209,7 +209,8 @@ def test_packed_copies_decide_about_the_width_of_indices(lab: Lab, kind: str) ->
     """A view of one byte, of which three gigabytes would lie on the GPU; nothing is copied here."""
     knl = lk.compile(rows(np.uint8), target="cuda")
     huge = np.broadcast_to(np.zeros(1, np.uint8), (3, 2**30))
-    given = {"x": huge if kind == "numpy" else lab.torch.from_numpy(huge), "n": 3, "m": 64}
+    given = {"x": huge if kind == "numpy" else lab.torch.from_numpy(huge), "y": np.zeros((3, 64), np.uint8),
+             "n": 3, "m": 64}
     runner = knl._runner
     form = runner._form(given)
     _, values, _ = runner._look(form, [*given.values()])

@@ -298,7 +298,7 @@ def test_no_call_is_taken_for_another(lab: Lab) -> None:
     made: list[Call] = []
 
     # what is remembered outlives an example, so that none can be made smaller
-    @settings(max_examples=250, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
     @given(st.lists(_changes, min_size=4, max_size=12))
     def calls(changes: list[tuple[str, str, Any]]) -> None:
         call = Call()
