@@ -62,7 +62,7 @@ def negated(expr: Expression) -> Expression:
     """``-expr`` with the sign in the leading constant: ``-2*x`` for ``2*x``, ``-1*x`` for ``x``."""
     if isinstance(expr, p.Product):
         first, *rest = expr.children
-        if isinstance(first, int | float) and not isinstance(first, bool):
+        if isinstance(first, int | float | complex) and not isinstance(first, bool):
             if first == -1 and isinstance(first, int):
                 return rest[0] if len(rest) == 1 else p.Product(tuple(rest))
             return p.Product((-first, *rest))

@@ -156,7 +156,7 @@ class LoopKernel:
 
     # {{{ plugged in from higher floors
 
-    def __call__(self, *args: object, **kwargs: object) -> Any:
+    def __call__(self, /, *args: object, **kwargs: object) -> Any:
         """Run the kernel; see :func:`loopkit.compile` for what it takes and returns."""
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 

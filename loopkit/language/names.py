@@ -30,9 +30,18 @@ int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor h
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
 
+#: What C calls the functions of the language: with an f for float32, with a c for complex numbers, and by other names.
+_FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fmax", "rint", "llabs", "labs", "hypot"]
+              for lead in ("", "c") for end in ("", "f")]
+
+#: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
+_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt|exp10|sinpi|cospi|power\d+)_[iufc]\d+"
+                     r"|make_complex(64|128)")
+
 _LANGUAGE = "reduce cast np numpy"
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_HALVES.split(), *_LANGUAGE.split()])
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS,
+                      *_LANGUAGE.split()])
 
 
 def fault(name: str) -> str | None:
@@ -45,14 +54,14 @@ def fault(name: str) -> str | None:
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is no name: letters, digits and underscores, not beginning with a digit"
+    if name in FUNCTIONS or name in REDUCTIONS:
+        return "is a function of the kernel language"
     if name in RESERVED:
         return "is a reserved word of the kernel language, C or CUDA"
     if name.startswith("__") or (name[0] == "_" and name[1:2].isupper()):
         return "begins with underscores as only the compiler's own names may"
-    if _GENERATED.fullmatch(name):
-        return "is what the generated code calls an axis, a loop or memory of its own"
-    if name in FUNCTIONS or name in REDUCTIONS:
-        return "is a function of the kernel language"
+    if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
+        return "is what the generated code calls an axis, a loop, memory or a function of its own"
     if name in DTYPE_NAMES:
         return "is a dtype"
     return None

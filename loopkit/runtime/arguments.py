@@ -100,6 +100,9 @@ class CallPlan:
         self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
+        self._structural = stages.structural_values(knl)
+        self._forms = stages.size_forms(knl)
+        self._shift = stages.largest_literal(knl) + 1
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
             name: tuple((plan.name, i, axis.constant) for plan in self.arrays
@@ -149,17 +152,13 @@ class CallPlan:
                 require_disjoint(plan.name, array, arrays)
             # the extent of the first axis does not enter the address of an element
             fits = _fits(plan, array.shape, extents, values)
-            if fits and contiguous.get(plan.name, True):
-                wide = wide or array.size >= _LIMIT_32
-            else:
+            if not (fits and contiguous.get(plan.name, True)):
                 strided.append(plan.name)
                 if not fits:
                     longer.append(plan.name)
-                wide = wide or _span(plan, array) >= _LIMIT_32
-        if not wide:
-            for name, _, dtype in self.values:
-                if dtype is None and not -_LIMIT_32 <= values[name] < _LIMIT_32:
-                    wide = True
+            wide = wide or _reach(array, self._shift) >= _LIMIT_32
+        wide = wide or any(abs(values[x]) >= _LIMIT_32 for x in self._structural) or any(
+            form.at(values) >= _LIMIT_32 for form in self._forms)
         return Bound(arrays, values, frozenset(strided) if strided else _NONE,
                      frozenset(longer) if longer else _NONE, wide)
 
@@ -276,10 +275,11 @@ def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, A
     return allocate(tuple(max(e or 0, 0) for e in extents), plan.dtype)
 
 
-def _span(plan: ArrayPlan, array: ArrayLike) -> int:
-    """How far apart the elements of *array* lie, in elements."""
+def _reach(array: ArrayLike, shift: int) -> int:
+    """The largest offset that the address of an element, or a part of it before *shift* steps back, may have."""
+    strides = [abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
     reach: int = sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
-    return reach // plan.dtype.itemsize + 1
+    return (reach + shift * max(strides, default=0)) // array.itemsize + 1
 
 
 # {{{ messages

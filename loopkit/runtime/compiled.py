@@ -37,6 +37,7 @@ class CompiledKernel:
     def __init__(self, kernel: LoopKernel, target: object, device: object = None, *, debug: bool = False) -> None:
         self.kernel = kernel
         self._given = (target, device, debug)
+        self._stream: int | None = None
         resolved = resolve_target(target)
         self.target = resolved.name
         self._runner: HostRunner | CudaRunner
@@ -47,13 +48,12 @@ class CompiledKernel:
                                       hint="compile(knl, target='cuda')")
                 self._runner = HostRunner(kernel, resolved)
             case CudaTarget():
-                # a target that is an object says for which architecture; "cuda" means whatever there is
-                self._runner = CudaRunner(kernel, None if isinstance(target, str) else resolved, device, debug=debug)
+                self._runner = CudaRunner(kernel, resolved, device, debug=debug)
         self._call = self._runner.call
 
     # {{{ running
 
-    def __call__(self, *args: object, **kwargs: object) -> Outputs:
+    def __call__(self, /, *args: object, **kwargs: object) -> Outputs:
         """Run the kernel.
 
         :returns: one entry for each written argument. An array that was passed is written in place and is the entry.
@@ -64,7 +64,7 @@ class CompiledKernel:
             raise self._by_name(args)
         return self._call(kwargs)
 
-    def bind(self, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
+    def bind(self, /, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
         """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
 
         All checks are done here, once. The arrays are kept, and read anew at each run; outputs that are not passed are
@@ -86,8 +86,9 @@ class CompiledKernel:
         if not isinstance(self._runner, CudaRunner):
             raise DeviceError("There are no streams on the host.", hint="compile(knl, target='cuda')")
         other: CompiledKernel = object.__new__(type(self))
-        runner = self._runner.on(stream_handle(stream))
-        other.__dict__.update(self.__dict__, _runner=runner, _call=runner.call)
+        handle = stream_handle(stream)
+        runner = self._runner.on(handle)
+        other.__dict__.update(self.__dict__, _stream=handle, _runner=runner, _call=runner.call)
         return other
 
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
@@ -173,8 +174,8 @@ class CompiledKernel:
     def _cuda_target(self) -> CudaTarget:
         resolved = resolve_target(self._given[0])
         assert isinstance(resolved, CudaTarget)
-        if isinstance(self._given[0], str) and why_not() is None:
-            return CudaTarget(arch=find_gpu(self._given[1]).arch)
+        if resolved.arch is None and why_not(self._given[1]) is None:
+            return resolved.on(find_gpu(self._given[1]).known_arch)
         return resolved
 
     @property
@@ -201,7 +202,16 @@ class CompiledKernel:
         return CallError(f"kernel '{self.kernel.name}' takes its arguments by name.", argument="",
                          hint=f"call it as {self.kernel.name}({listed})")
 
+    def __copy__(self) -> CompiledKernel:
+        return self                                    # nothing about it can be changed
+
+    def __deepcopy__(self, memo: object) -> CompiledKernel:
+        return self
+
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._stream is not None:
+            raise DeviceError(f"A stream was chosen for kernel '{self.kernel.name}', and streams cannot be pickled.",
+                              hint="pickle the kernel that on(...) was called of")
         return _again, (self.kernel, *self._given)
 
     def __repr__(self) -> str:
@@ -219,7 +229,7 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``);
         ``None`` takes a GPU if one can be used, else the host.
     :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
-        lie on, and for numpy's arrays the current one.
+        lie on, and for arrays of the host the one that is current when the first of their sort comes.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :raises PreconditionError: there is no such target.
     :raises CompilerError: there is no compiler.
@@ -232,7 +242,7 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     return CompiledKernel(knl, target, device, debug=debug)
 
 
-def call(knl: LoopKernel, *args: object, **kwargs: object) -> Outputs:
+def call(knl: LoopKernel, /, *args: object, **kwargs: object) -> Outputs:
     """Run *knl* as ``knl(...)`` does: compiled once, and kept with the kernel."""
     compiled: CompiledKernel | None = knl.memo.get("compiled")
     if compiled is None:

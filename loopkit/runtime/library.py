@@ -50,9 +50,13 @@ def dump(source: str, kernel: str, suffix: str) -> None:
     directory = os.environ.get("LOOPKIT_DUMP")
     if directory:
         place = Path(directory)
-        place.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256(source.encode()).hexdigest()[:12]
-        (place / f"{kernel}-{digest}{suffix}").write_text(source)
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+            (place / f"{kernel}-{digest}{suffix}").write_text(source)
+        except OSError as err:
+            raise CompilerError(f"The text of kernel '{kernel}' cannot be written to $LOOPKIT_DUMP: {err}.",
+                                hint="set it to a directory that can be written, or unset it") from None
 
 
 def _load_kept(key: str, cache: DiskCache) -> ctypes.CDLL | None:

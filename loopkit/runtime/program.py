@@ -33,9 +33,6 @@ class ScratchPlan:
         self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
             (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
 
-    def names(self) -> tuple[str, ...]:
-        return tuple(name for name, _, _ in self._plans)
-
     def byte_counts(self, values: dict[str, Any]) -> dict[str, int]:
         """How large each temporary is under the sizes *values*, one element at least."""
         shapes = self.shapes(values)

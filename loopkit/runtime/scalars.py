@@ -121,4 +121,5 @@ def _not_a_scalar(name: str, wanted: str, value: object) -> CallError:
     if len(shown) > 60:
         shown = type(value).__name__
     return CallError(f"'{name}' must be {wanted}, not {shown} ({type(value).__name__}).", argument=name,
-                     hint=f"convert it first, e.g. {name}=int(...)" if wanted == "an integer" else None)
+                     hint=f"pass {name}={name}.item()" if hasattr(value, "item") else
+                     f"convert it first, e.g. {name}=int(...)" if wanted == "an integer" else None)

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, output_shape_like
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.types import infer_types, unknown_dtypes
+from loopkit.poly import points
+from loopkit.poly.points import SizeForm
 from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
@@ -23,8 +26,10 @@ __all__ = [
     "array_shapes",
     "generate",
     "infer_types",
+    "largest_literal",
     "needed_inputs",
     "output_shape_like",
+    "size_forms",
     "structural_values",
     "unknown_dtypes",
     "with_dtypes",
@@ -48,6 +53,22 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
     found.update(a.name for a in knl.arguments if a.dtype is None)
     return frozenset(a.name for a in knl.arguments
                      if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
+
+
+def size_forms(knl: LoopKernel) -> tuple[SizeForm, ...]:
+    """How large loops, guards and grids of a text become, in the kernel's sizes."""
+    found: dict[SizeForm, None] = {}
+    for domain in {id(s.domain): s.domain for s in knl.statements}.values():
+        found.update(dict.fromkeys(points.size_forms(domain.set)))
+    return tuple(found)
+
+
+def largest_literal(knl: LoopKernel) -> int:
+    """The largest number that stands in a subscript: by how many steps along an axis a text may overshoot."""
+    expressions = [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]
+    expressions += [rule.expr for rule in knl.substitutions.values()]
+    return max((abs(n) for e in expressions for node in subexpressions(e) if isinstance(node, p.Subscript)
+                for index in node.index_tuple for n in subexpressions(index) if isinstance(n, int)), default=0)
 
 
 def generate(knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:

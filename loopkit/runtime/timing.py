@@ -28,8 +28,8 @@ class TimingRequest:
     most: int = 10_000
 
     def __post_init__(self) -> None:
-        if not self.duration >= 0 or self.warmup < 0:
-            raise CallError("a duration or a number of runs cannot be negative.", argument="",
+        if not 0 <= self.duration < float("inf") or self.warmup < 0:
+            raise CallError("a duration and a number of runs are not negative, and finite.", argument="",
                             hint="time(duration=0.2, warmup=3, ...)")
 
     def number_of_sets(self, size: int, cache: int) -> int:

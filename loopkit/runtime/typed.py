@@ -23,6 +23,9 @@ from loopkit.target.host import CTarget
 
 Target = CudaTarget | CTarget
 
+#: Temporaries of so many elements get 64-bit indices; half of what 32 bits hold, as parts of an address may overshoot.
+_SCRATCH_32 = 2**30
+
 
 class Text:
     """One generated text, with what a call of it needs."""
@@ -47,7 +50,7 @@ class TypedKernel:
         :raises CallError: a value does not fit into the text's parameter.
         """
         found = self.text(target, Layout(64 if bound.wide else 32, strided))
-        if not bound.wide and any(prod(s) >= 2**31 for s in found.scratch.shapes(bound.values).values()):
+        if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch.shapes(bound.values).values()):
             found = self.text(target, Layout(64, strided))
         require_in_range(found.limits, bound.values)
         return found

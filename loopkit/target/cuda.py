@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -33,11 +33,15 @@ STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 _FEWEST_REGISTERS = 16
 
 
+DEFAULT_ARCHITECTURE = "sm_90"
+
+
 @dataclass(frozen=True)
 class CudaTarget:
     """CUDA C++ for one architecture, and how it is compiled.
 
-    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated.
+    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated. ``None``:
+        that of the GPU on which a kernel runs, and without one sm_90.
     :ivar std: the dialect of C++: ``"c++11"``, ``"c++14"``, ``"c++17"`` or ``"c++20"``.
     :ivar fast_math: trade accuracy for speed in divisions, square roots and functions, and flush subnormal numbers
         to zero (``--use_fast_math``).
@@ -49,7 +53,7 @@ class CudaTarget:
     166912
     """
 
-    arch: str = "sm_90"
+    arch: str | None = None
     std: str = "c++17"
     fast_math: bool = False
     line_info: bool = False
@@ -58,7 +62,7 @@ class CudaTarget:
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a value that the target cannot have."""
-        _require_known("CUDA architecture", self.arch, DEVICE_LIMITS)
+        _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
         for name in ("fast_math", "line_info"):
             if not isinstance(getattr(self, name), bool):
@@ -79,9 +83,18 @@ class CudaTarget:
         return "cuda"
 
     @property
+    def architecture(self) -> str:
+        """*arch*, or the one that stands for it while no GPU is at hand."""
+        return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
+
+    def on(self, arch: str) -> CudaTarget:
+        """The same for the architecture *arch*."""
+        return replace(self, arch=arch)
+
+    @property
     def limits(self) -> DeviceLimits:
         """What the architecture has."""
-        return DEVICE_LIMITS[self.arch]
+        return DEVICE_LIMITS[self.architecture]
 
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:

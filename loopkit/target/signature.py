@@ -50,7 +50,7 @@ def signature(lowered: Lowered, launch: Launch, layout: Layout) -> Signature:
                                     written=a.name in written))
             shape = shapes[a.name]
             if a.name in layout.strided or any(e is None for e in shape[1:]):
-                own = [Parameter(f"{a.name}_stride_{k}", ParameterKind.STRIDE, index, a.name, axis=k)
+                own = [Parameter(knl.fresh_name(f"{a.name}_stride_{k}"), ParameterKind.STRIDE, index, a.name, axis=k)
                        for k in range(len(shape))]
                 strides += own
                 places[a.name] = Flat(shape, tuple(x.name for x in own))

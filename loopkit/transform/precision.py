@@ -26,7 +26,8 @@ def accumulate_in(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Col
                   ) -> LoopKernel:
     """Compute reductions in *dtype*: what their operands load of a narrower real dtype is converted first.
 
-    Products, sums and the accumulator then have *dtype*. An output whose dtype is declared keeps it, and its values
+    Products, sums and the accumulator then have *dtype*, unless an operand of another kind or a wider dtype asks for
+    more (int32 with float32 is float64). An output whose dtype is declared keeps it, and its values
     are rounded once, when they are stored; the results differ from those before by rounding.
 
     :arg dtype: a real dtype, say ``np.float32`` for operands of float16 or bfloat16.

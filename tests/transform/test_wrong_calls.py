@@ -93,7 +93,7 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
                   {"subject": "None"}),
     "unknown architecture": (lambda: lk.generate_code(twice(), target=lk.CudaTarget(arch="sm_13")),
                              lk.PreconditionError, {"subject": "sm_13"}),
-    "target that cannot run": (lambda: lk.compile(twice(), target="opencl"), lk.DeviceError, {}),
+    "no such target": (lambda: lk.compile(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
     "no kernel to print": (lambda: lk.generate_code("y[i] = 1"), lk.PreconditionError,         # type: ignore[arg-type]
                            {"subject": "generate_code"}),
     "no kernel to lower": (lambda: lk.lower("y[i] = 1"), lk.PreconditionError,                 # type: ignore[arg-type]

@@ -17,7 +17,7 @@ _NO_SUCH_ARCHITECTURE = re.compile(r"invalid value for --gpu-architecture|Unsupp
 
 def compile_options(target: CudaTarget) -> list[str]:
     """The options for *target*, its own last. Whether products and sums are contracted is the compiler's default."""
-    return [f"-arch={target.arch}", f"-std={target.std}", "--ptxas-options=-v",
+    return [f"-arch={target.architecture}", f"-std={target.std}", "--ptxas-options=-v",
             *(["--use_fast_math"] if target.fast_math else []),
             *(["-lineinfo"] if target.line_info else []),
             *([f"--maxrregcount={target.max_registers}"] if target.max_registers is not None else []),
@@ -32,9 +32,10 @@ def refused(compiler: str, kernel: str, source: str, log: str, target: CudaTarge
     :arg supported: the architectures that it knows.
     """
     if _NO_SUCH_ARCHITECTURE.search(log):
-        return CompilerError(f"{compiler} does not compile for '{target.arch}', which kernel '{kernel}' is for.",
-                             log=log.strip(), hint=f"it compiles for {', '.join(supported)}: choose one of them, "
-                                                   "lk.CudaTarget(arch=...), or install another version")
+        return CompilerError(f"{compiler} does not compile for '{target.architecture}', which kernel '{kernel}' is "
+                             "for.", log=log.strip(),
+                             hint=f"it compiles for {', '.join(supported)}: choose one of them, "
+                                  "lk.CudaTarget(arch=...), or install another version")
     found = _LINE.search(log)
     return rejected(compiler, kernel, source, log, None if found is None else int(found[1] or found[2]),
                     hint="generate_code(knl, target='cuda') shows the whole text")

@@ -13,7 +13,7 @@ from loopkit.runtime.cuda.command import compile_options
 from loopkit.runtime.cuda.disassembler import disassembly
 from loopkit.runtime.cuda.headers import headers_identity, needs_headers
 from loopkit.runtime.cuda.nvcc import find_nvcc
-from loopkit.runtime.cuda.nvrtc import expected_nvrtc, find_nvrtc
+from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
 from loopkit.runtime.library import dump, version
 from loopkit.target.cuda import CudaTarget
 
@@ -21,6 +21,7 @@ __all__ = ["Binary", "CudaCompiler", "PtxasUsage", "available_cuda_compilers", "
            "find_cuda_compiler", "has_cuda_compiler", "load_binary"]
 
 _SUFFIX = ".cubin"
+_MOST_BINARIES = 1024
 _binaries: dict[str, Binary] = {}
 
 
@@ -92,6 +93,8 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
             "kernel": kernel, "compiler": compiler.name, "version": compiler.version,
             "options": compile_options(target), "log": binary.log,
             "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
+    if len(_binaries) >= _MOST_BINARIES:
+        _binaries.clear()                       # what is loaded stays loaded, and the disk keeps the rest
     return _binaries.setdefault(key, binary)
 
 
@@ -112,7 +115,7 @@ def _kept_by_expected(source: str, target: CudaTarget, cache: DiskCache) -> Bina
 
 def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: str) -> str:
     """The key of a binary: everything that its bytes depend on."""
-    headers = headers_identity() if needs_headers(source) else ""
+    headers = headers_identity() if compiler == Nvrtc.name and needs_headers(source) else ""
     parts = (source, *compile_options(target), compiler, version_of_it, headers, version())
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 

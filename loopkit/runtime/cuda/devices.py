@@ -4,7 +4,6 @@ from __future__ import annotations
 import atexit
 import os
 import threading
-from dataclasses import replace
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Self
@@ -61,13 +60,22 @@ class Gpu:
         self.pycuda.Context.pop()
 
     @cached_property
+    def known_arch(self) -> str:
+        """The architecture to compile for: its own, else the newest known one whose code it runs.
+
+        :raises DeviceError: there is none.
+        """
+        major, minor = self.capability
+        for number in range(minor, -1, -1):
+            if f"sm_{major}{number}" in DEVICE_LIMITS:
+                return f"sm_{major}{number}"
+        raise DeviceError(f"{self} is of an architecture that is not known here.",
+                          hint=f"known are {', '.join(DEVICE_LIMITS)}; a newer loopkit may know it")
+
+    @property
     def limits(self) -> DeviceLimits:
-        """Of a launch; where the table has no such architecture, those that the device tells of itself."""
-        known = DEVICE_LIMITS.get(self.arch)
-        if known is not None:
-            return known
-        newest = list(DEVICE_LIMITS.values())[-1]
-        return replace(newest, arch=self.arch, shared_bytes=self.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"))
+        """Of a launch."""
+        return DEVICE_LIMITS[self.known_arch]
 
     @property
     def l2_bytes(self) -> int:
@@ -131,10 +139,16 @@ def gpu_count() -> int:
     return int(_initialised().Device.count())
 
 
-def why_not() -> DeviceError | None:
+def driver_in_use() -> Driver:
+    """The driver; :raises DeviceError: something that is needed to use it is missing."""
+    _initialised()
+    return load_driver()
+
+
+def why_not(device: object = None) -> DeviceError | None:
     """What keeps kernels from running on a GPU here; ``None``: nothing does."""
     try:
-        find_gpu()
+        find_gpu(device)
     except DeviceError as err:
         return err
     return None

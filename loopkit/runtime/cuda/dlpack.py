@@ -11,6 +11,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from loopkit.expr.kinds import named_dtype
+
 _CUDA = 2
 _KINDS = {"i": 0, "u": 1, "f": 2, "V": 4, "c": 5, "b": 6}
 _READ_ONLY = 1
@@ -95,7 +97,7 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     if kind == "V":
         if bits != 16:
             raise ValueError(f"a bfloat of {bits} bits")
-        return np.dtype("bfloat16")                    # known once ml_dtypes is loaded
+        return named_dtype("bfloat16")
     return np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{bits // 8}")
 
 
@@ -129,3 +131,6 @@ def _drop_untaken(capsule: int) -> None:
 
 _release = _DELETER(_let_go)
 _drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_untaken)
+# whoever holds a capsule may let go of it when this module is gone
+for _callback in (_release, _drop):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))

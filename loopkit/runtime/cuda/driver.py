@@ -50,8 +50,6 @@ class Driver(Protocol):
     def load_module(self, cubin: bytes) -> int:
         """The handle of a module in the current context."""
 
-    def unload_module(self, module: int) -> None: ...
-
     def function(self, module: int, name: str) -> int:
         """The handle of a function of *module*."""
 
@@ -66,16 +64,11 @@ class Driver(Protocol):
         The caller keeps *config* and *parameters* alive.
         """
 
-    def current_context(self) -> int:
-        """The handle of the thread's current context, or 0."""
-
     def current_device(self) -> int | None:
         """The ordinal of the device whose context is current."""
 
     def place(self, pointer: int) -> tuple[int, int] | None:
         """Ordinal of the device and handle of the context that *pointer* belongs to; ``None``: to neither."""
-
-    def stream_context(self, stream: int) -> int: ...
 
     def synchronize(self, stream: int) -> None: ...
 
@@ -109,9 +102,6 @@ class CudaDriver:
         self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(cubin))
         return module.value or 0
 
-    def unload_module(self, module: int) -> None:
-        self._call("cuModuleUnload", ctypes.c_void_p(module))
-
     def function(self, module: int, name: str) -> int:
         function = ctypes.c_void_p()
         self._call("cuModuleGetFunction", ctypes.byref(function), ctypes.c_void_p(module),
@@ -133,11 +123,6 @@ class CudaDriver:
         return partial(self._library.cuLaunchKernelEx, ctypes.c_void_p(ctypes.addressof(config)),
                        ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))
 
-    def current_context(self) -> int:
-        context = ctypes.c_void_p()
-        self._call("cuCtxGetCurrent", ctypes.byref(context))
-        return context.value or 0
-
     def current_device(self) -> int | None:
         ordinal = ctypes.c_int()
         return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None
@@ -148,11 +133,6 @@ class CudaDriver:
         values = (ctypes.c_void_p * 2)(ctypes.addressof(ordinal), ctypes.addressof(context))
         code = self._library.cuPointerGetAttributes(ctypes.c_uint(2), kinds, values, ctypes.c_uint64(pointer))
         return (ordinal.value, context.value or 0) if code == SUCCESS and ordinal.value >= 0 else None
-
-    def stream_context(self, stream: int) -> int:
-        context = ctypes.c_void_p()
-        self._call("cuStreamGetCtx", ctypes.c_void_p(stream), ctypes.byref(context))
-        return context.value or 0
 
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", ctypes.c_void_p(stream))

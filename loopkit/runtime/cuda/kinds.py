@@ -153,7 +153,7 @@ class OwnKind:
         self._namespace = namespace
 
     def probe(self, x: DeviceArray) -> tuple[Hashable, int]:
-        return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.namespace), x.pointer
+        return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.imported, x.namespace), x.pointer
 
     def view(self, name: str, x: DeviceArray) -> DeviceView:
         return DeviceView(x.dtype, x.shape, x.strides, x.pointer, x.ordinal, not x.read_only)
@@ -273,7 +273,7 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
     # jax' arrays never change, which their capsules do not say
     read_only = held.read_only or type(x).__module__.split(".")[0] in ("jax", "jaxlib")
     return DeviceArray(held.pointer, held.shape, held.dtype, held.device[1], (held, x), strides=held.strides,
-                       read_only=read_only, namespace=namespace)
+                       read_only=read_only, namespace=namespace, imported=True)
 
 
 def _capsule(x: Any) -> Any:

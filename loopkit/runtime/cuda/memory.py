@@ -23,11 +23,12 @@ class DeviceArray:
     :ivar pointer: the address of its first element.
     :ivar strides: in bytes.
     :ivar owner: what keeps the memory alive.
-    :ivar namespace: the library that the array came from through DLPack, if it did.
+    :ivar imported: the array came through DLPack; *namespace*: from that library, if it says which.
     """
 
     def __init__(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, owner: object, *,
-                 strides: tuple[int, ...] | None = None, read_only: bool = False, namespace: Any = None) -> None:
+                 strides: tuple[int, ...] | None = None, read_only: bool = False, namespace: Any = None,
+                 imported: bool = False) -> None:
         self.pointer = pointer
         self.shape = shape
         self.dtype = dtype
@@ -36,6 +37,7 @@ class DeviceArray:
         self.strides = c_strides(shape, dtype.itemsize) if strides is None else strides
         self.read_only = read_only
         self.namespace = namespace
+        self.imported = imported
 
     @property
     def nbytes(self) -> int:

@@ -40,7 +40,7 @@ class Nvrtc:
 
     def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
         """PTX; :raises CompilerError: NVRTC refuses *source*."""
-        architecture = f"-arch={target.arch.replace('sm_', 'compute_')}"        # for which ptxas is not run
+        architecture = f"-arch={target.architecture.replace('sm_', 'compute_')}"        # for which ptxas is not run
         content, _ = self._compiled(source, kernel, target, [architecture, *compile_options(target)[1:]], "PTX")
         return _decoded(content)
 
@@ -77,10 +77,11 @@ def expected_nvrtc() -> tuple[str, str] | None:
     """
     for wheel in ("nvidia-cuda-nvrtc", "nvidia-cuda-nvrtc-cu12"):
         try:
-            metadata.version("cuda-bindings")
-            return Nvrtc.name, metadata.version(wheel)
+            bindings, library = metadata.version("cuda-bindings"), metadata.version(wheel)
         except metadata.PackageNotFoundError:
             continue
+        if bindings.partition(".")[0] == library.partition(".")[0]:         # no other is taken
+            return Nvrtc.name, library
     return None
 
 

@@ -1,23 +1,25 @@
 """A compiled text loaded onto a GPU."""
 from __future__ import annotations
 
-import weakref
+import hashlib
+import threading
 
-from loopkit.errors import DeviceError, LimitError
+from loopkit.errors import LimitError
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.driver import DriverError
 from loopkit.target.code import Launch
 
 
 class GpuProgram:
-    """The functions of a text on one GPU; unloaded when it goes."""
+    """The functions of a text on one GPU.
+
+    Their module stays loaded for the life of the process: a CUDA graph may launch them long after the kernel is gone.
+    """
 
     def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[Launch, ...]) -> None:
         self.gpu = gpu
         driver = gpu.driver
         with gpu:
-            module = driver.load_module(cubin)
-            weakref.finalize(self, _unload, gpu, module)
+            module = _module(gpu, cubin)
             self.functions = {launch.name: driver.function(module, launch.name) for launch in launches}
             for launch in launches:
                 if launch.dynamic_shared_bytes:
@@ -39,9 +41,14 @@ def require_grid(gpu: Gpu, launch: Launch, grid: tuple[int, ...]) -> None:
                              hint="map the longest iname to g.0, or split by more")
 
 
-def _unload(gpu: Gpu, module: int) -> None:
-    try:
-        with gpu:
-            gpu.driver.unload_module(module)
-    except (DeviceError, DriverError, gpu.pycuda.Error):
-        pass                                           # the context is gone, and with it the module
+_modules: dict[tuple[Gpu, bytes], int] = {}
+_lock = threading.Lock()
+
+
+def _module(gpu: Gpu, cubin: bytes) -> int:
+    """The module of *cubin* on *gpu*, whose context is current; loaded once."""
+    key = gpu, hashlib.sha256(cubin).digest()
+    with _lock:
+        if key not in _modules:
+            _modules[key] = gpu.driver.load_module(cubin)
+        return _modules[key]

@@ -259,7 +259,8 @@ class ReadyCall:
         handles = list(dict.fromkeys(f() for f in self.streams))
         if self.fixed_stream is not None:
             # who chose it orders the arguments; what the call allocates, a library clears, and takes back, on its own
-            return self.fixed_stream, [h for h in handles if h != self.fixed_stream and (self.made or self.scratch)]
+            return self.fixed_stream, [h for h in handles if h != self.fixed_stream
+                                       and (self.made or self.scratch or self.wait)]
         return (handles[0], handles[1:]) if handles else (None, [])
 
     def _indirect(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],

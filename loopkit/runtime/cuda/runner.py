@@ -18,7 +18,7 @@ from loopkit.runtime.arguments import Bound, require_known
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
-from loopkit.runtime.cuda.devices import Gpu, find_gpu
+from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind, cannot_tell
 from loopkit.runtime.cuda.launching import PreparedLaunch
@@ -33,6 +33,7 @@ from loopkit.target.cuda import CudaTarget
 
 #: How many different calls are remembered; beyond it all are forgotten, and learnt again.
 _MOST_CALLS = 4096
+_MOST_STREAMS = 64
 #: Arrays with as many elements need 64-bit indices.
 _LARGE = 2**31
 
@@ -59,13 +60,13 @@ class Form:
 class CudaRunner:
     """Runs one kernel on GPUs.
 
-    :arg target: how texts are compiled; ``None``: for whatever GPU they run on.
+    :arg target: how texts are compiled; without an architecture, for whatever GPU they run on.
     :arg device: the only GPU to run on; ``None``: the one that the arrays of a call lie on.
     :arg stream: the handle of the stream to launch on; ``None``: the one that the arrays' libraries work on.
     :arg debug: wait for each launch and look for its errors.
     """
 
-    def __init__(self, knl: LoopKernel, target: CudaTarget | None, device: object = None, *, debug: bool = False,
+    def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
                  stream: int | None = None) -> None:
         self.kernels = TypedKernels(knl)
         self._target = target
@@ -76,13 +77,19 @@ class CudaRunner:
         self._structural = stages.structural_values(knl)
         self._forms: dict[tuple[str, ...], Form] = {}
         self._programs: dict[tuple[Text, Gpu], GpuProgram] = {}
+        self._others: dict[int, CudaRunner] = {}
         self._lock = threading.RLock()
 
     def on(self, stream: int) -> CudaRunner:
         """The same, with the launches on *stream*."""
-        other: CudaRunner = object.__new__(CudaRunner)
-        other.__dict__.update(self.__dict__, _stream=stream, _forms={})
-        return other
+        found = self._others.get(stream)
+        if found is None:
+            found = object.__new__(CudaRunner)
+            found.__dict__.update(self.__dict__, _stream=stream, _forms={})
+            if len(self._others) >= _MOST_STREAMS:
+                self._others.clear()
+            self._others[stream] = found
+        return found
 
     # {{{ calls
 
@@ -132,7 +139,7 @@ class CudaRunner:
         _, values, addresses = self._look(form, originals)
         ready = self._prepare(form, values)
         if ready.made and not any(m.of_another_library for m in ready.made):
-            with ready.gpu:
+            with reported(ready.gpu, ready.kernel), ready.gpu:
                 made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) if m.adopt is None
                         else m.adopt(np.zeros(m.shape, m.dtype)) for m in ready.made}
                 for stream in ready.streams:           # zeroed, whatever stream the runs will be on
@@ -165,7 +172,7 @@ class CudaRunner:
                 probe = known.probes[type(x)]
             try:
                 told, address = probe(x)
-            except (RuntimeError, AttributeError, TypeError) as err:
+            except (RuntimeError, AttributeError, TypeError, KeyError, ValueError) as err:
                 raise _unreadable(known, form.names[i], x, err) from None
             key.append(told)
             addresses.append(address)
@@ -216,7 +223,7 @@ class CudaRunner:
             _apart(entries), typed.plan.outputs,
             tuple((True, form.names.index(x)) if x in places else (False, [m.name for m in made].index(x))
                   for x in typed.plan.outputs),
-            self._stream is None and _must_wait(entries, made), bound.values, self._stream, self._debug)
+            _must_wait(entries, made, given, chosen=self._stream is not None), bound.values, self._stream, self._debug)
 
     def place(self, given: Mapping[str, Any]) -> Gpu:
         """The GPU that a call with these arguments runs on."""
@@ -251,8 +258,8 @@ class CudaRunner:
 
     def target_on(self, gpu: Gpu) -> CudaTarget:
         """What texts are compiled for on *gpu*; :raises DeviceError: it cannot run what was asked for."""
-        if self._target is None:
-            return CudaTarget(arch=gpu.arch)
+        if self._target.arch is None:
+            return self._target.on(gpu.known_arch)
         asked = self._target.arch.removeprefix("sm_")
         major, minor = divmod(int(asked.rstrip("af")), 10)
         exact = asked[-1] == "a"
@@ -302,7 +309,7 @@ def _something(given: Mapping[str, Any]) -> dict[str, Any]:
 @lru_cache(maxsize=1)
 def opener() -> Opener:
     """What knows the kinds of arrays in this process."""
-    return Opener(find_gpu().driver)
+    return Opener(driver_in_use())
 
 
 def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
@@ -311,7 +318,7 @@ def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
         known.kinds[type(x)].view(name, x)
     except CallError as found:
         return found
-    except (RuntimeError, AttributeError, TypeError):
+    except (RuntimeError, AttributeError, TypeError, KeyError, ValueError):
         pass
     return CallError(f"'{name}' does not say where it lies: {err}.", argument=name)
 
@@ -365,7 +372,14 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
     return tuple(found.values())
 
 
-def _must_wait(given: Sequence[Given], made: Sequence[Made]) -> bool:
-    """Is there an array whose library cannot know of the launches, and might take its memory back?"""
+def _must_wait(given: Sequence[Given], made: Sequence[Made], values: Mapping[str, Any], *, chosen: bool) -> bool:
+    """Is there an array whose library cannot know of the launches, and might read it too early or take it back?
+
+    :arg chosen: the caller chose the stream, and orders with it what it can; not what came through DLPack.
+    """
+    if chosen:
+        return any(m.of_another_library for m in made) or any(
+            isinstance(g.kind, OwnKind) and values[g.name].imported for g in given)
     return any(isinstance(m.kind, OwnKind | InterfaceKind) and m.adopt is None for m in made) or any(
         isinstance(g.kind, OwnKind) for g in given)
+

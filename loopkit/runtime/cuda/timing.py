@@ -136,6 +136,6 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: Tim
 
 def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = Launch("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
-    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.arch), DiskCache(cache_directory()))
+    binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     program = GpuProgram(gpu, binary.cubin, (launch,))
     return PreparedLaunch(gpu.driver, program, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})

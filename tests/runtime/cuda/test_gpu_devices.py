@@ -58,13 +58,19 @@ def test_what_is_no_gpu(device: object, match: str) -> None:
         lk.compile(saxpy(), target="cuda", device=device)
 
 
-def test_limits_of_a_gpu_that_the_table_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
-    install(monkeypatch, Machine(((15, 0),)))
+def test_gpus_that_the_table_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Code for an older chip of the same family runs; there may be none."""
+    install(monkeypatch, Machine(((9, 4), (15, 0))))
     try:
         gpu = find_gpu()
-        assert (gpu.limits.arch, gpu.limits.shared_bytes, gpu.l2_bytes) == ("sm_150", 99 << 10, 1 << 16)
-        assert str(gpu) == "GPU 0 (Fake 0, sm_150)"
+        assert (gpu.arch, gpu.known_arch, gpu.limits.arch, gpu.l2_bytes) == ("sm_94", "sm_90", "sm_90", 1 << 16)
+        assert str(gpu) == "GPU 0 (Fake 0, sm_94)"
         assert gpu.free_bytes() == gpu.memory == 4 << 30
+        assert (lk.compile(saxpy(), target="cuda")(x=X, y=X, alpha=1).z == 2*X).all()
+        fast = lk.compile(saxpy(), target=lk.CudaTarget(fast_math=True))
+        assert (fast(x=X, y=X, alpha=1).z == 2*X).all()
+        with pytest.raises(lk.DeviceError, match="is of an architecture that is not known here"):
+            lk.compile(saxpy(), target="cuda", device=1)(x=X, y=X, alpha=1)
     finally:
         devices._initialised.cache_clear()
 

@@ -1,0 +1,68 @@
+"""When a text gets 64-bit indices: wherever a loop, a guard or an address could leave 32 bits."""
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.lowering.types import infer_types
+from loopkit.runtime.arguments import CallPlan
+from loopkit.runtime.views import DeviceView, c_strides
+
+I8 = np.int8
+
+
+def wide(knl: lk.LoopKernel, **given: object) -> bool:
+    """Does a call with arrays of these shapes, which need not exist, and these scalars want 64 bits?"""
+    plan = CallPlan(infer_types(knl))
+
+    places = itertools.count(1)
+
+    def array(shape: tuple[int, ...], dtype: np.dtype) -> DeviceView:
+        return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize), next(places) << 40, 0)
+    dtypes = {a.name: np.dtype(a.dtype) for a in infer_types(knl).array_args.values()}
+    return plan.bind({k: array(v, dtypes[k]) if isinstance(v, tuple) else v for k, v in given.items()},
+                     allocate=lambda shape, dtype: array(tuple(shape), dtype)).wide
+
+
+def fill() -> lk.LoopKernel:
+    return lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1"), {"y": I8})
+
+
+@pytest.mark.parametrize("length", [96, 1024])
+def test_room_for_the_last_tile(length: int) -> None:
+    knl = lk.split_iname(fill(), "i", length, outer_tag="g.0", inner_tag="l.0")
+    assert not wide(knl, y=(2**31 - 4*length,))
+    for n in (2**31 - length, 2**31 - 5, 2**31 - 1, 2**31):
+        assert wide(knl, y=(n,))
+
+
+def test_a_size_of_a_declared_dtype() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "s[0] = sum(i, 1.0)")
+    for dtype in (None, np.int64, np.uint32):
+        declared = knl if dtype is None else lk.add_dtypes(knl, {"n": dtype})
+        assert wide(declared, n=2**31 + 1)
+        assert not wide(declared, n=2**30)
+
+
+@pytest.mark.parametrize(("bound", "values", "expected"), [
+    ("4*n", {"n": 2**29}, True), ("4*n", {"n": 2**26}, False), ("n + m", {"n": 2**30, "m": 2**30}, True),
+    ("n + m", {"n": 2**27, "m": 2**27}, False), ("n - 2147483000", {"n": 1000}, True)])
+def test_bounds_that_combine_sizes(bound: str, values: dict[str, int], expected: bool) -> None:
+    knl = lk.make_kernel(f"{{[i]: 0<=i<{bound}}}", "s[0] = sum(i, 1.0)")
+    assert wide(knl, **values) is expected
+
+
+def test_steps_back_from_the_next_row() -> None:
+    """``(i + 1)*m - 1`` passes through the row behind the last."""
+    knl = lk.make_kernel("{[i,j]: 0<=i<n-1 and 1<=j<m}", "y[i,j] = x[i+1,j-1]")
+    knl = lk.add_dtypes(knl, {"x": I8})
+    assert wide(knl, x=(3, 2**29 + 10), y=(3, 2**29 + 10))
+    assert not wide(knl, x=(40_000, 40_000), y=(40_000, 40_000))
+
+
+def test_other_scalars_do_not_decide() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] + k"), {"x,k": np.int64})
+    assert not wide(knl, x=(10,), k=2**40)
