@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from loopkit.runtime import host, stages
 from loopkit.runtime import kinds as general_kinds
-from loopkit.runtime import stages
 from loopkit.runtime.cuda import devices, runner, staging, timing
 from tests.runtime.cuda.fake_arrays import fake_cupy, fake_torch, fill_gpuarray
-from tests.runtime.cuda.fake_code import Codes
+from tests.runtime.cuda.fake_code import Codes, single_threaded
 from tests.runtime.cuda.fake_driver import FakeDriver, fake_pycuda
 from tests.runtime.cuda.fake_gpu import Faults, Machine
 
@@ -65,6 +65,7 @@ def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:
     monkeypatch.setattr(staging, "atexit", register)
     monkeypatch.setattr(general_kinds, "_torch", [])
     monkeypatch.setattr(stages, "generate", codes.generate)
+    monkeypatch.setattr(host, "find_compiler", single_threaded)
     monkeypatch.setattr(runner, "load_binary", codes.load_binary)
     monkeypatch.setattr(timing, "load_binary", codes.load_binary)
     _forget()

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.cuda.binary import Binary
 from loopkit.runtime.host import _ctype, _function
 from loopkit.runtime.library import load_library
@@ -22,6 +23,11 @@ from tests.runtime.cuda.fake_gpu import Function, Machine
 _DELAY = b"delay"
 #: Cycles of the fake GPUs in a second.
 _CYCLES = 1e9
+
+
+def single_threaded(command: str | None, cache: DiskCache) -> HostCompiler:
+    """The host's compiler without OpenMP: for a few elements, its threads do nothing but wait for each other."""
+    return replace(find_compiler(command, cache), openmp=False)
 
 
 class Codes:
@@ -60,7 +66,7 @@ class Codes:
             code = self._generate(knl, CTarget(), layout)
             assert [_signature(x) for x in code.kernels] == [_signature(x) for x in cuda.kernels]
             disk = DiskCache(cache_directory())
-            self._libraries[name] = cuda, load_library(code.source, kernel, find_compiler(None, disk), disk)
+            self._libraries[name] = cuda, load_library(code.source, kernel, single_threaded(None, disk), disk)
         return Binary(name, "", {})
 
     def load(self, cubin: bytes, module: int, context: int, machine: Machine) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -69,7 +70,8 @@ class Stream:
 class Allocation:
     """Memory of a context.
 
-    :ivar mapped: it can be reached: it is somebody's, or an allocator keeps it for its next customer.
+    :ivar alive: it is somebody's.
+    :ivar mapped: it can be reached, as it is somebody's, or an allocator keeps it for its next customer.
     :ivar reused: that customer has it now.
     """
 
@@ -79,6 +81,7 @@ class Allocation:
     ordinal: int
     memory: np.ndarray
     what: str
+    alive: bool = True
     mapped: bool = True
     reused: bool = False
 
@@ -164,7 +167,7 @@ class Machine:
         self._legacy: dict[int, Stream] = {}
         self._allocations: dict[int, Allocation] = {}
         self._starts: list[int] = []
-        self._alive: set[Allocation] = set()
+        self._taken: Counter[int] = Counter()
         self.pinned: list[np.ndarray] = []
         self._stacks = threading.local()
         self._handles = iter(range(0x5000, 1 << 40, 8))
@@ -230,7 +233,7 @@ class Machine:
             made = Allocation(start, size, context, ordinal, memory, what)
             made.bytes()[:] = _GARBAGE
             self._allocations[start] = made
-            self._alive.add(made)
+            self._taken[ordinal] += size
             bisect.insort(self._starts, start)
             return made
 
@@ -243,7 +246,7 @@ class Machine:
     def give_back(self, allocation: Allocation, stream: int) -> None:
         """As an allocator does that keeps memory for what is launched later on *stream*."""
         with self.lock:
-            self._alive.discard(allocation)
+            self._dies(allocation)
             if self.closed:
                 return
 
@@ -252,10 +255,15 @@ class Machine:
                 allocation.bytes()[:] = _FREED
             self.enqueue("reuse", stream, poison, allocation.context)
 
+    def _dies(self, allocation: Allocation) -> None:
+        if allocation.alive:
+            allocation.alive = False
+            self._taken[allocation.ordinal] -= allocation.size
+
     def _unmap(self, allocation: Allocation) -> None:
         assert allocation.mapped, "freed twice"
         assert allocation.guards_hold(), f"something wrote beside {allocation.what} of {allocation.size} bytes"
-        self._alive.discard(allocation)
+        self._dies(allocation)
         allocation.mapped = False
         allocation.bytes()[:] = _FREED
 
@@ -275,10 +283,10 @@ class Machine:
 
     def alive(self, *, but: str = "pool") -> list[Allocation]:
         with self.lock:
-            return [a for a in tuple(self._alive) if a.what != but]
+            return [a for a in self._allocations.values() if a.alive and a.what != but]
 
     def free_bytes(self, ordinal: int) -> int:
-        return self.total_memory - sum(a.size for a in tuple(self._alive) if a.ordinal == ordinal)
+        return self.total_memory - self._taken[ordinal]
 
     def is_pinned(self, address: int) -> bool:
         return any(a.ctypes.data <= address < a.ctypes.data + a.nbytes for a in self.pinned)

@@ -13,12 +13,13 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import given as drawn
 
 import loopkit as lk
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import Block, CupyArray, Exporter, Interface, OnGpu, Tensor
-from tests.runtime.cuda.work import F, read
+from tests.runtime.cuda.work import KINDS, F, read
 
 ON_HOST = ("numpy", "torch_cpu")
 _SIZE = 4096
@@ -86,31 +87,20 @@ class Call:
     stream: bool = False
 
 
-_kinds = st.sampled_from(["numpy", "torch_cpu", "torch", "cupy", "pycuda", "interface", "dlpack"])
-_layouts = st.sampled_from(["c", "transposed", "steps", "reversed", "odd", "broadcast"])
-
-
-def _place_changes(name: str) -> st.SearchStrategy[Any]:
-    changes = [st.tuples(st.just("kind"), _kinds), st.tuples(st.just("dtype"), st.sampled_from(["float32", "int32"])),
-               st.tuples(st.just("layout"), _layouts), st.tuples(st.just("ordinal"), st.integers(0, 1)),
-               st.tuples(st.just("longer"), st.integers(0, 1)), st.tuples(st.just("writeable"), st.booleans()),
-               st.tuples(st.just("flaw"), st.booleans())]
-    if name == "y":
-        changes += 2*[st.tuples(st.just("at"), st.sampled_from(["own", "x", "within x", "between x", "behind x"]))]
-    return st.one_of(changes).map(lambda change: (name, *change))
-
-
-_changes = st.one_of(
-    _place_changes("x"), _place_changes("b"), _place_changes("y"), _place_changes("y"),
-    st.tuples(st.just("all"), st.just("kind"), _kinds),
-    st.tuples(st.just("all"), st.just("ordinal"), st.integers(0, 1)),
-    st.tuples(st.just("y"), st.just("there"), st.booleans()),
-    st.tuples(st.just("call"), st.just("shape"), st.sampled_from([(3, 4), (4, 3), (1, 4), (0, 4), (6, 2)])),
-    st.tuples(st.just("call"), st.just("s"), st.integers(0, len(SCALARS))),
-    st.tuples(st.just("call"), st.sampled_from(["n", "m"]), st.sampled_from(["solved", None, 1, 2, 3, 40, -1, 2.0])),
-    st.tuples(st.just("call"), st.just("order"), st.permutations(range(6)).map(tuple)),
-    st.tuples(st.just("call"), st.just("context"), st.sampled_from(["none", "first", "second", "foreign"])),
-    st.tuples(st.just("call"), st.just("stream"), st.booleans()))
+#: What can be changed of a place, and of a call, and to what.
+PLACES: dict[str, list[Any]] = {
+    "kind": [*KINDS], "dtype": ["float32", "int32"], "ordinal": [0, 1], "longer": [0, 1], "writeable": [True, False],
+    "flaw": [False, True], "layout": ["c", "transposed", "steps", "reversed", "odd", "broadcast"]}
+ORDERS = [(0, 1, 2, 3, 4, 5), (5, 4, 3, 2, 1, 0), (1, 0, 2, 3, 4, 5), (1, 2, 0, 3, 4, 5), (1, 2, 3, 0, 5, 4)]
+CHANGES: dict[tuple[str, str], list[Any]] = {
+    **{(x, name): values for x in "xby" for name, values in PLACES.items()},
+    ("y", "at"): ["own", "x", "within x", "between x", "behind x"], ("y", "there"): [True, False],
+    ("all", "kind"): [*KINDS], ("all", "ordinal"): [0, 1],
+    ("call", "shape"): [(3, 4), (4, 3), (1, 4), (0, 4), (6, 2)], ("call", "s"): [*range(len(SCALARS) + 1)],
+    ("call", "n"): ["solved", None, 1, 2, 3, 40, -1, 2.0], ("call", "m"): ["solved", None, 1, 2, 3, 40, -1, 2.0],
+    ("call", "order"): ORDERS, ("call", "context"): ["none", "first", "second", "foreign"],
+    ("call", "stream"): [False, True]}
+_changes = st.sampled_from(sorted(CHANGES)).flatmap(lambda at: st.sampled_from(CHANGES[at]).map(lambda v: (*at, v)))
 
 
 def changed(call: Call, change: tuple[str, str, Any]) -> Call:
@@ -169,7 +159,7 @@ class Stage:
         data = OnGpu(self.lab.machine, place.ordinal, owner, view)
         match place.kind:
             case "torch":
-                return Tensor(torch, data, neg=self._flaw(place))
+                return Tensor(torch, data, **{"requires_grad" if name == "x" else "neg": self._flaw(place)})
             case "cupy":
                 return CupyArray(self.lab.cupy, place.ordinal, owner, view)
             case "pycuda":
@@ -290,6 +280,22 @@ def kernel() -> lk.LoopKernel:
     return lk.tag_inames(lk.split_iname(knl, "j", 2, inner_tag="l.0"), {"i": "g.0", "j_outer": "g.1"})
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("given", [True, False], ids=["in place", "allocated"])
+def test_calls_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> None:
+    on_gpu, on_host = lk.compile(kernel(), target="cuda"), lk.compile(kernel(), target="c")
+    machine = lab.machine
+    first, second = (machine.new_stream(blocking=False, context=machine.primary(i)).handle for i in (0, 1))
+    base = changed(Call(), ("all", "kind", kind))
+    if given:
+        base = changed(base, ("y", "there", True))
+    for (what, name), values in CHANGES.items():
+        for value in values:
+            for one in (base, changed(base, (what, name, value)), base):
+                came_of_it = run(lab, on_gpu, on_host, representable(one), (first, second))
+                assert one is not base or came_of_it == "run"
+
+
 def test_no_call_is_taken_for_another(lab: Lab) -> None:
     on_gpu, on_host = lk.compile(kernel(), target="cuda"), lk.compile(kernel(), target="c")
     machine = lab.machine
@@ -299,7 +305,7 @@ def test_no_call_is_taken_for_another(lab: Lab) -> None:
 
     # what is remembered outlives an example, so that none can be made smaller
     @settings(max_examples=150, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
-    @given(st.lists(_changes, min_size=4, max_size=12))
+    @drawn(st.lists(_changes, min_size=4, max_size=12))
     def calls(changes: list[tuple[str, str, Any]]) -> None:
         call = Call()
         for change in [("call", "s", 0), *changes]:
