@@ -124,7 +124,10 @@ class CudaDriver:
                        ctypes.c_void_p(function), ctypes.c_void_p(ctypes.addressof(parameters)), ctypes.c_void_p(None))
 
     def current_device(self) -> int | None:
-        ordinal = ctypes.c_int()
+        context, ordinal = ctypes.c_void_p(), ctypes.c_int()
+        # asked first: to ask for the device of no context is an error, which tools that watch report
+        if self._library.cuCtxGetCurrent(ctypes.byref(context)) != SUCCESS or not context.value:
+            return None
         return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None
 
     def place(self, pointer: int) -> tuple[int, int] | None:
