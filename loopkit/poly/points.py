@@ -100,6 +100,12 @@ class SizeForm:
         total = self.constant + sum(c * abs(values[x]) for x, c in self.coefficients if x in values)
         return total if self.exact else 4 * total
 
+    def surely_below(self, limit: int) -> int:
+        """Parameters that are all smaller than this keep the form below *limit*; 0 where nothing does."""
+        room = (limit - 1) // (1 if self.exact else 4) - self.constant
+        factor = sum(c for _, c in self.coefficients)
+        return max(room // factor, 0) if factor else limit if room >= 0 else 0
+
 
 def size_forms(points: isl.Set) -> frozenset[SizeForm]:
     """The forms of all constraints of *points*."""

@@ -103,6 +103,9 @@ class CallPlan:
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl)
         self._shift = stages.largest_literal(knl) + 1
+        # below these, arrays and sizes need no closer look
+        self._surely_32 = _LIMIT_32 // (self._shift + 1)
+        self._surely_small = min((form.surely_below(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
             name: tuple((plan.name, i, axis.constant) for plan in self.arrays
@@ -156,9 +159,12 @@ class CallPlan:
                 strided.append(plan.name)
                 if not fits:
                     longer.append(plan.name)
-            wide = wide or _reach(array, self._shift) >= _LIMIT_32
-        wide = wide or any(abs(values[x]) >= _LIMIT_32 for x in self._structural) or any(
-            form.at(values) >= _LIMIT_32 for form in self._forms)
+                wide = wide or _reach(array, self._shift) >= _LIMIT_32
+            elif array.size >= self._surely_32:        # no array in C order reaches farther than its size and a shift
+                wide = wide or _reach(array, self._shift) >= _LIMIT_32
+        largest = max([abs(values[x]) for x in self._structural], default=0)
+        if largest >= self._surely_small:
+            wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
         return Bound(arrays, values, frozenset(strided) if strided else _NONE,
                      frozenset(longer) if longer else _NONE, wide)
 

@@ -3,8 +3,10 @@ from __future__ import annotations
 
 import itertools
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given
 
 import loopkit as lk
 from loopkit.lowering.types import infer_types
@@ -66,3 +68,16 @@ def test_steps_back_from_the_next_row() -> None:
 def test_other_scalars_do_not_decide() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] + k"), {"x,k": np.int64})
     assert not wide(knl, x=(10,), k=2**40)
+
+
+@given(st.integers(0, 2**33), st.integers(0, 2**12), st.integers(1, 2**12))
+def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<3*m+7}", "y[i,j] = x[i,j+5]", assumptions="n>=0")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": I8}), "i", length)
+    plan = CallPlan(infer_types(knl))
+    long_way = CallPlan(infer_types(knl))
+    long_way._surely_32 = long_way._surely_small = 0
+    shapes = {"x": (n, 3*m + 12), "y": (n, 3*m + 7)}
+    arrays = {k: DeviceView(np.dtype(I8), s, c_strides(s, 1), (i + 1) << 50, 0)
+              for i, (k, s) in enumerate(shapes.items())}
+    assert plan.bind({**arrays, "m": m}).wide is long_way.bind({**arrays, "m": m}).wide
