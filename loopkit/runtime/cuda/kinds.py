@@ -270,6 +270,8 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
         raise CallError(f"'{name}' says that it lies on a GPU, and hands out memory that does not.", argument=name)
     space = getattr(x, "__array_namespace__", None)
     namespace = space() if callable(space) else None
+    if not isinstance(namespace, Hashable):
+        namespace = None                               # calls are remembered by it
     # jax' arrays never change, which their capsules do not say
     read_only = held.read_only or type(x).__module__.split(".")[0] in ("jax", "jaxlib")
     return DeviceArray(held.pointer, held.shape, held.dtype, held.device[1], (held, x), strides=held.strides,
