@@ -229,7 +229,7 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``);
         ``None`` takes a GPU if one can be used, else the host.
     :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
-        lie on, and for arrays of the host the one that is current when the first of their sort comes.
+        lie on, and for arrays of the host the one that is current.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :raises PreconditionError: there is no such target.
     :raises CompilerError: there is no compiler.

@@ -181,6 +181,9 @@ class CudaRunner:
             key.append(x if type(x) is int else convert(x))
         for i in form.open:
             key.append((type(values[i]), getattr(values[i], "dtype", None)))
+        if self._gpu is None and all(_on_host(values[i]) for i in form.arrays):
+            # no array says where to go: the GPU that is current now
+            key.append(find_gpu().ordinal)
         return tuple(key), values, addresses
 
     # }}}
@@ -300,6 +303,10 @@ class CudaRunner:
 
 #: Kinds whose arrays lie in primary contexts for sure.
 _OF_PRIMARY_CONTEXTS = ("torch", "cupy")
+
+
+def _on_host(x: Any) -> bool:
+    return isinstance(x, np.ndarray) or bool(getattr(x, "is_cpu", False))
 
 
 def _something(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,6 +46,18 @@ def test_a_gpu_beside_one_that_is_too_old(only_second: Lab) -> None:
     assert lk.compile(saxpy()).target == "c"               # which takes the first
 
 
+def test_arrays_of_the_host_go_to_the_gpu_that_is_current(lab: Lab) -> None:
+    knl = lk.compile(saxpy(), target="cuda")
+    went = []
+    for ordinal in (0, 1, 1, 0):
+        with lab.machine.context(lab.machine.primary(ordinal)):
+            assert (knl(x=ONES, y=ONES, alpha=2.0).z == 3).all()
+        went.append(lab.machine.launched[-1].context)
+    assert went == [lab.machine.primary(ordinal) for ordinal in (0, 1, 1, 0)]
+    assert (knl(x=ONES, y=ONES, alpha=2.0).z == 3).all()
+    assert lab.machine.launched[-1].context == lab.machine.primary(0)
+
+
 def test_debug_mode_where_another_context_is_current(lab: Lab) -> None:
     knl = lk.compile(saxpy(), target="cuda", debug=True)
     x, z = make(lab, "torch", ONES, 1), make(lab, "torch", ONES, 1)
