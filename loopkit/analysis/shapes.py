@@ -12,7 +12,8 @@ from loopkit.errors import BoundsError, ShapeError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.elements import axis_extent, leaves_a_margin, outside
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import axis_extent, covered, leaves_a_margin, outside
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, lexmin_point, range_from
 
@@ -116,6 +117,26 @@ def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
     for name in sorted(extents & knl.value_params):
         assumptions = assumptions.intersect(range_from(name, 0))
     return knl.copy(assumptions=assumptions)
+
+
+def filled_outputs(knl: LoopKernel) -> frozenset[str]:
+    """The array arguments whose every element, within their shape, the kernel writes for all sizes and data."""
+    found: frozenset[str] | None = knl.memo.get("filled_outputs")
+    if found is None:
+        found = knl.memo["filled_outputs"] = frozenset(
+            name for name in knl.array_args if name in knl.written_names and _filled(knl, name))
+    return found
+
+
+def _filled(knl: LoopKernel, name: str) -> bool:
+    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.certain]
+    extents = [e for e in array_shapes(knl)[name] if e is not None]
+    if not writes or len(extents) != len(array_shapes(knl)[name]):
+        return False
+    try:
+        return covered(writes, extents, knl.assumptions)
+    except NotAffineError:
+        return False
 
 
 def _iname_pattern(access: Access) -> tuple[frozenset[str], ...]:

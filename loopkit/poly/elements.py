@@ -53,6 +53,20 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
     return None if bad.is_empty() else bad
 
 
+def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> bool:
+    """Do *relations* together reach every element of an array of *shape*, whatever the sizes?
+
+    :raises NotAffineError: an extent is no affine form.
+    """
+    reached = relations[0].range()
+    for relation in relations[1:]:
+        reached = reached.union(relation.range())
+    box = isl.Set.universe(reached.get_space())
+    for axis, extent in enumerate(shape):
+        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+    return bool(box.intersect_params(assumptions).is_subset(reached))
+
+
 def _at_least(box: isl.Set, axis: int) -> isl.Set:
     return box.lower_bound_val(DIM.set, axis, isl.Val.zero(isl.DEFAULT_CONTEXT))
 

@@ -72,6 +72,7 @@ class Bound:
     :ivar values: every value argument as a Python number.
     :ivar strided: the arrays that do not lie in C order with exactly their shape.
     :ivar longer: those of them that are longer than they need be along an axis behind the first.
+    :ivar filled: the arrays of which the kernel writes all and does not read what was there.
     :ivar wide: an array (or a size) needs 64-bit indices.
     """
 
@@ -79,6 +80,7 @@ class Bound:
     values: dict[str, Any]
     strided: frozenset[str]
     longer: frozenset[str]
+    filled: frozenset[str]
     wide: bool
 
 
@@ -100,6 +102,7 @@ class CallPlan:
         self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)
+        self._filled = stages.filled_outputs(knl)
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl)
         self._shift = stages.largest_literal(knl) + 1
@@ -145,6 +148,7 @@ class CallPlan:
         wide = False
         strided: list[str] = []
         longer: list[str] = []
+        filled: list[str] = []
         given = len(arrays)
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
@@ -153,6 +157,9 @@ class CallPlan:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
             elif plan.written and given > 1:
                 require_disjoint(plan.name, array, arrays)
+            # an array may be larger than what is written
+            if plan.name in self._filled and not plan.read and list(array.shape) == extents:
+                filled.append(plan.name)
             # the extent of the first axis does not enter the address of an element
             fits = _fits(plan, array.shape, extents, values)
             if not (fits and contiguous.get(plan.name, True)):
@@ -166,7 +173,7 @@ class CallPlan:
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
         return Bound(arrays, values, frozenset(strided) if strided else _NONE,
-                     frozenset(longer) if longer else _NONE, wide)
+                     frozenset(longer) if longer else _NONE, frozenset(filled) if filled else _NONE, wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:

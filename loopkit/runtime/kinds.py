@@ -45,8 +45,8 @@ class Kind(Protocol):
         :raises CallError: it is of a sort that kernels do not take.
         """
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
-        """A new array on the device *ordinal*, whose context is current, in C order."""
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+        """A new array on the device *ordinal*, whose context is current, in C order; of zeros, or of anything."""
 
     def empty(self, count: int, ordinal: int) -> Any:
         """A new array of *count* bytes."""
@@ -79,7 +79,7 @@ class NumpyKind:
     def adopt(self, array: Array) -> Array:
         return array
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Array:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Array:
         raise NotImplementedError("numpy has no arrays on a GPU")
 
     def empty(self, count: int, ordinal: int) -> Array:
@@ -165,9 +165,9 @@ class TorchKind:
             return np.asarray(x.view(self.torch.int16).numpy()).view(dtype)
         return np.asarray(x.numpy())
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
-        return self.torch.zeros(shape, dtype=self._torch_dtypes[dtype.name],
-                                device=self.torch.device("cuda", ordinal))
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+        make = self.torch.zeros if zero else self.torch.empty
+        return make(shape, dtype=self._torch_dtypes[dtype.name], device=self.torch.device("cuda", ordinal))
 
     def empty(self, count: int, ordinal: int) -> Any:
         return self.torch.empty(count, dtype=self.torch.uint8, device=self.torch.device("cuda", ordinal))

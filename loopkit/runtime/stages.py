@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
-from loopkit.analysis.shapes import array_shapes, output_shape_like
+from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -24,6 +24,7 @@ from loopkit.target.host import CTarget
 
 __all__ = [
     "array_shapes",
+    "filled_outputs",
     "generate",
     "infer_types",
     "largest_literal",

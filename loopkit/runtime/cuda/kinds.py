@@ -45,9 +45,9 @@ class CupyKind:
     def view(self, name: str, x: Any) -> DeviceView:
         return DeviceView(np.dtype(x.dtype), x.shape, x.strides, int(x.data.ptr), int(x.data.device_id))
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         with self.cupy.cuda.Device(ordinal):
-            return self.cupy.zeros(shape, dtype)
+            return self.cupy.zeros(shape, dtype) if zero else self.cupy.empty(shape, dtype)
 
     def empty(self, count: int, ordinal: int) -> Any:
         with self.cupy.cuda.Device(ordinal):
@@ -78,9 +78,9 @@ class PycudaKind:
         return DeviceView(np.dtype(x.dtype), tuple(x.shape), tuple(x.strides), pointer,
                           _ordinal_of(self._driver, name, pointer))
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         made = self.gpuarray.empty(shape, dtype)
-        if made.nbytes:
+        if zero and made.nbytes:
             self._memset(int(made.gpudata), 0, made.nbytes)
         return made
 
@@ -126,8 +126,8 @@ class InterfaceKind:
         return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
                           pointer or 0, _ordinal_of(self._driver, name, pointer or 0), not read_only)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
-        return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=True))
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+        return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
 
     def empty(self, count: int, ordinal: int) -> DeviceArray:
         return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
@@ -158,8 +158,8 @@ class OwnKind:
     def view(self, name: str, x: DeviceArray) -> DeviceView:
         return DeviceView(x.dtype, x.shape, x.strides, x.pointer, x.ordinal, not x.read_only)
 
-    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int) -> Any:
-        return allocate(find_gpu(ordinal), shape, dtype, zero=True)
+    def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
+        return allocate(find_gpu(ordinal), shape, dtype, zero=zero)
 
     @property
     def makes_others(self) -> bool:

@@ -43,6 +43,7 @@ class Given:
     :ivar low: from its address to its first byte, *high*: to the one behind its last.
     :ivar view: its dtype, shape and strides; the array itself is not kept.
     :ivar on_host: it lies in the host's memory.
+    :ivar needed: what it holds before the call matters: it is read, or not written as a whole.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Given:
     high: int
     written: bool
     on_host: bool
+    needed: bool
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Made:
     """An output that the call allocates.
 
     :ivar adopt: for one in the host's memory, turns numpy's array into the caller's kind; else ``None``.
+    :ivar clear: the kernel does not write all of it, and what it does not is zero.
     """
 
     name: str
@@ -67,6 +70,11 @@ class Made:
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
     adopt: Callable[[Array], Any] | None
+    clear: bool
+
+    def new(self, ordinal: int) -> Any:
+        """It, on the GPU *ordinal*."""
+        return self.kind.new(self.shape, self.dtype, ordinal, zero=self.clear)
 
     @property
     def of_another_library(self) -> bool:
@@ -181,7 +189,7 @@ class ReadyCall:
     def _run_with_made(self, current: Callable[[], int]) -> Run:
         """:attr:`run` for a call that allocates outputs and nothing else."""
         outputs = Outputs.maker(self.fields)
-        makers = [(partial(m.kind.zeros, m.shape, m.dtype, self.gpu.ordinal), m.kind.probe) for m in self.made]
+        makers = [(partial(m.new, self.gpu.ordinal), m.kind.probe) for m in self.made]
 
         def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
             self.check(addresses)
@@ -273,7 +281,7 @@ class ReadyCall:
 
     def _allocating(self, addresses: list[int], scalars: Sequence[Scalar], originals: Sequence[Any]) -> Outputs:
         with nullcontext() if self.libraries_only else self.gpu:
-            made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) for m in self.made]
+            made = [m.new(self.gpu.ordinal) for m in self.made]
             addresses = [*addresses, *(m.kind.probe(x)[1] for m, x in zip(self.made, made, strict=True))]
             if self.wait:
                 self._launch_and_wait(addresses, scalars, 0)
@@ -328,7 +336,7 @@ class ReadyCall:
                 originals: Sequence[Any]) -> Outputs:
         """A call in which arrays lie in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
-        made = [m.kind.zeros(m.shape, m.dtype, self.gpu.ordinal) if m.adopt is None
+        made = [m.new(self.gpu.ordinal) if m.adopt is None
                 else m.adopt(np.empty(m.shape, m.dtype)) for m in self.made]
         with staging.buffers() as buffer:
             back: list[tuple[Array, int]] = []
@@ -337,14 +345,16 @@ class ReadyCall:
                 if g.on_host:
                     array = host_view(g.name, values[g.position])
                     addresses[place] = buffer(array.nbytes)
-                    staging.upload(addresses[place], array)
+                    if g.needed:
+                        staging.upload(addresses[place], array)
                     if g.written:
                         back.append((array, addresses[place]))
             for m, x in zip(self.made, made, strict=True):
                 if m.adopt is not None:
                     array = host_view(m.name, x)
                     addresses.append(buffer(array.nbytes))
-                    staging.clear(addresses[-1], array.nbytes)
+                    if m.clear:
+                        staging.clear(addresses[-1], array.nbytes)
                     back.append((array, addresses[-1]))
                 else:
                     addresses.append(m.kind.probe(x)[1])

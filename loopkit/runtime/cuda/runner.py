@@ -140,7 +140,7 @@ class CudaRunner:
         ready = self._prepare(form, values)
         if ready.made and not any(m.of_another_library for m in ready.made):
             with reported(ready.gpu, ready.kernel), ready.gpu:
-                made = {m.name: m.kind.zeros(m.shape, m.dtype, ready.gpu.ordinal) if m.adopt is None
+                made = {m.name: m.kind.new(m.shape, m.dtype, ready.gpu.ordinal, zero=True) if m.adopt is None
                         else m.adopt(np.zeros(m.shape, m.dtype)) for m in ready.made}
                 for stream in ready.streams:           # zeroed, whatever stream the runs will be on
                     ready.gpu.driver.synchronize(stream())
@@ -204,12 +204,12 @@ class CudaRunner:
             bound = replace(bound, wide=True)          # however close together its elements lie on the host
         text = typed.fitting(self.target_on(gpu), bound, strided)
         kind, adopt = _maker(given, kinds, views)
-        made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt)
+        made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt, x not in bound.filled)
                      for x in typed.plan.outputs if x not in views)
         program = self._program(text, gpu)
         varying = tuple((i, x) for i, x in enumerate(form.names) if x not in kinds and x not in self._structural)
         written = self.kernels.kernel.written_names
-        entries = tuple(_given(x, i, kinds[x], views[x], written=x in written)
+        entries = tuple(_given(x, i, kinds[x], views[x], written=x in written, needed=x not in bound.filled)
                         for i, x in enumerate(form.names) if x in kinds)
         scratch = text.scratch.byte_counts(bound.values)
         launches = self._launches(program, text, bound, [*kinds, *(m.name for m in made), *scratch],
@@ -330,11 +330,11 @@ def _unreadable(known: Opener, name: str, x: Any, err: Exception) -> CallError:
     return CallError(f"'{name}' does not say where it lies: {err}.", argument=name)
 
 
-def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool) -> Given:
+def _given(name: str, position: int, kind: Kind, view: ArrayLike, *, written: bool, needed: bool) -> Given:
     low, high = span(view.shape, view.strides, view.itemsize)
     on_gpu = isinstance(view, DeviceView)
     kept = view if isinstance(view, DeviceView) else DeviceView(view.dtype, view.shape, view.strides, 0, -1)
-    return Given(name, position, kind, kept, low, high, written, not on_gpu)
+    return Given(name, position, kind, kept, low, high, written, not on_gpu, needed)
 
 
 def _apart(given: Sequence[Given]) -> tuple[tuple[int, int], ...]:
