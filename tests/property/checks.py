@@ -13,8 +13,12 @@ import numpy as np
 from hypothesis import reject
 
 import loopkit as lk
+from loopkit.analysis.dependences import needed_inputs
+from loopkit.analysis.shapes import array_shapes, filled_outputs
 from loopkit.errors import InternalError
+from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.types import infer_types
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
 from tests.property.pipelines import Drawer, NothingToDoError, Step
@@ -170,11 +174,22 @@ class Trial:
                 COUNTS["run: compiled"] += 1
                 given = {k: v for k, v in values.items() if k in self.knl.argument_by_name}
                 arrays = {k: v.copy() for k, v in inputs.items() if k in self.knl.argument_by_name}
+                self.spoil(arrays, values)
                 try:
                     self.knl(**arrays, **given)
                 except Exception as error:                    # noqa: BLE001 (anything else is a fault)
                     raise self.fail(f"with {values}: {crash(error)}") from None
                 self.compare("the host", values, arrays, wanted)
+
+    def spoil(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
+        """Put rubbish where the kernel is said to write everything, which then does not show in the result."""
+        knl = infer_types(self.knl)
+        for name in filled_outputs(knl) - needed_inputs(knl):
+            extents = array_shapes(knl)[name]
+            box = tuple(slice(0, max(evaluate(e, sizes), 0)) for e in extents if e is not None)
+            if arrays[name][box].size:
+                COUNTS["written as a whole"] += 1
+                arrays[name][box] = 99
 
     def compare(self, who: str, sizes: Mapping[str, int], got: Mapping[str, np.ndarray],
                  wanted: Mapping[str, np.ndarray]) -> None:
