@@ -145,6 +145,30 @@ def test_grids_are_checked_before_the_launch() -> None:
 # }}}
 
 
+@pytest.mark.parametrize("n", [2**31 - 5, 2**31 + 5])
+def test_arrays_at_the_edge_of_32_bits(torch: Any, n: int) -> None:
+    """Every element is written, and nothing behind the last."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] + 1"), {"x": np.int8})
+    knl = lk.compile(lk.split_iname(knl, "i", 1024, outer_tag="g.0", inner_tag="l.0"), target="cuda")
+    memory = torch.zeros(n + 4096, dtype=torch.int8, device="cuda")
+    x = torch.ones(n, dtype=torch.int8, device="cuda")
+    knl(x=x, y=memory[:n])
+    assert bool((memory[:n] == 2).all())
+    assert not memory[n:].any()
+
+
+def test_outputs_that_are_written_as_a_whole_are_not_cleared(torch: Any) -> None:
+    knl = lk.compile(saxpy(), target="cuda")
+    x = torch.rand(1 << 20, device="cuda")
+    for _ in range(3):                                   # into memory that held something else
+        torch.full((1 << 20,), float("nan"), device="cuda")
+        torch.testing.assert_close(knl(x=x, y=x, alpha=2.0).z, 3*x)
+    odd = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "z[2*i] = x[i]"), {"x": F})
+    odd = lk.compile(lk.split_iname(odd, "i", 128, outer_tag="g.0", inner_tag="l.0"), target="cuda")
+    torch.full((2 << 20,), float("nan"), device="cuda")
+    assert not odd(x=x).z[1::2].any()
+
+
 # {{{ streams and graphs
 
 def test_the_current_stream_is_used(torch: Any) -> None:
