@@ -3,7 +3,11 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 import weakref
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,6 +16,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.cuda import dlpack
 from loopkit.runtime.cuda.dlpack import _DELETER, Imported, _Managed, _Versioned, export_capsule
 from loopkit.runtime.cuda.memory import DeviceArray
@@ -242,3 +247,39 @@ def test_arrays_on_the_host(lab: Lab, device: int) -> None:
         np.testing.assert_array_equal(compiled(x=x, y=x, alpha=2).z, 3*np.arange(5))
 
 # }}}
+
+
+#: A library in C that took a capsule, and lets go of it when its own object dies.
+_CONSUMER = """\
+extern void *PyCapsule_GetPointer(void *, const char *);
+void let_go(void *capsule)
+{
+    char *managed = PyCapsule_GetPointer(capsule, "taken");
+    (*(void (**)(void *))(managed + %d))(managed);
+}
+"""
+_PROGRAM = """\
+import ctypes, sys, types
+import numpy as np
+from loopkit.runtime.cuda.dlpack import export_capsule
+library, api = ctypes.CDLL(sys.argv[1]), ctypes.pythonapi
+def call(name, result, *arguments):
+    return ctypes.PYFUNCTYPE(result, *arguments)((name, api))
+sys.names = ctypes.create_string_buffer(b"used_dltensor"), ctypes.create_string_buffer(b"taken")
+used, taken = (ctypes.cast(name, ctypes.c_char_p) for name in sys.names)
+a = np.ones(4)
+capsule = export_capsule(types.SimpleNamespace(pointer=a.ctypes.data, shape=(4,), strides=(8,), dtype=a.dtype, ordinal=0))
+address = call("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(capsule, b"dltensor")
+call("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(capsule, used)
+sys.kept = call("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
+    address, taken, ctypes.cast(library.let_go, ctypes.c_void_p))
+"""
+
+
+def test_a_consumer_that_outlives_the_module(tmp_path: Path) -> None:
+    """When the process ends, modules go before what ``sys`` holds."""
+    library = tmp_path / "consumer.so"
+    library.write_bytes(find_compiler().compile(_CONSUMER % _Managed.deleter.offset, "consumer"))
+    done = subprocess.run([sys.executable, "-c", _PROGRAM, str(library)], capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)})
+    assert (done.returncode, done.stderr) == (0, "")
