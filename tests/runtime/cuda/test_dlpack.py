@@ -268,7 +268,8 @@ def call(name, result, *arguments):
 sys.names = ctypes.create_string_buffer(b"used_dltensor"), ctypes.create_string_buffer(b"taken")
 used, taken = (ctypes.cast(name, ctypes.c_char_p) for name in sys.names)
 a = np.ones(4)
-capsule = export_capsule(types.SimpleNamespace(pointer=a.ctypes.data, shape=(4,), strides=(8,), dtype=a.dtype, ordinal=0))
+array = types.SimpleNamespace(pointer=a.ctypes.data, shape=(4,), strides=(8,), dtype=a.dtype, ordinal=0)
+capsule = export_capsule(array)
 address = call("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(capsule, b"dltensor")
 call("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(capsule, used)
 sys.kept = call("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)(
