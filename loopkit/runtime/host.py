@@ -20,7 +20,7 @@ from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.kinds import NUMPY, general_kind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.program import Getter, Program, getter
+from loopkit.runtime.program import Getter, getter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernels
 from loopkit.runtime.views import Array, ArrayLike
@@ -75,19 +75,19 @@ class HostBackend:
         self.cache = DiskCache(cache_directory())
         self.compiler = find_compiler(compiler, self.cache)
 
-    def load(self, code: GeneratedCode, kernel: str) -> Program:
+    def load(self, code: GeneratedCode, kernel: str) -> HostProgram:
         return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels)
 
 
 class HostRunner:
     """Runs one kernel on the host."""
 
-    def __init__(self, knl: LoopKernel, target: CTarget, backend: HostBackend | None = None) -> None:
+    def __init__(self, knl: LoopKernel, target: CTarget) -> None:
         self.kernels = TypedKernels(knl)
         self.target = target
         self._names = frozenset(a.name for a in knl.arguments if isinstance(a, GlobalArg))
-        self._backend = backend if backend is not None else HostBackend()
-        self._programs: dict[Text, Program] = {}
+        self._backend = HostBackend()
+        self._programs: dict[Text, HostProgram] = {}
 
     def call(self, given: Mapping[str, Any]) -> Outputs:
         call = self._prepare(given)
@@ -147,7 +147,7 @@ class HostRunner:
 class _HostCall:
     """A checked call."""
 
-    program: Program
+    program: HostProgram
     bound: Bound
     scratch: dict[str, Array]
     outputs: Outputs

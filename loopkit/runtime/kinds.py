@@ -48,9 +48,6 @@ class Kind(Protocol):
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         """A new array on the device *ordinal*, whose context is current, in C order; of zeros, or of anything."""
 
-    def empty(self, count: int, ordinal: int) -> Any:
-        """A new array of *count* bytes."""
-
     def stream(self, ordinal: int) -> Callable[[], int]:
         """Gives the handle of the stream that the library works on at that moment."""
 
@@ -80,9 +77,6 @@ class NumpyKind:
         return array
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Array:
-        raise NotImplementedError("numpy has no arrays on a GPU")
-
-    def empty(self, count: int, ordinal: int) -> Array:
         raise NotImplementedError("numpy has no arrays on a GPU")
 
     def stream(self, ordinal: int) -> Callable[[], int]:
@@ -168,9 +162,6 @@ class TorchKind:
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         make = self.torch.zeros if zero else self.torch.empty
         return make(shape, dtype=self._torch_dtypes[dtype.name], device=self.torch.device("cuda", ordinal))
-
-    def empty(self, count: int, ordinal: int) -> Any:
-        return self.torch.empty(count, dtype=self.torch.uint8, device=self.torch.device("cuda", ordinal))
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         return partial(self._raw_stream, ordinal)

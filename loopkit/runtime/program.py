@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,16 +13,6 @@ from loopkit.runtime.arguments import Bound
 from loopkit.runtime.scalars import integer_range, out_of_range
 from loopkit.runtime.views import Array, ArrayLike
 from loopkit.target.code import Launch, Parameter, ParameterKind
-
-
-class Program(Protocol):
-    """A compiled translation unit, ready to run on the host."""
-
-    def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
-        """Execute the launches in order; the arrays are complete when it returns."""
-
-    def fixed(self, bound: Bound, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
-        """The launches with their arguments worked out; the arrays must live as long as they do."""
 
 
 class ScratchPlan:

@@ -1,6 +1,8 @@
 """What a call checks on the GPU, streams, graphs, bound calls, errors, timing."""
 from __future__ import annotations
 
+import ctypes
+import math
 import subprocess
 import sys
 from typing import Any
@@ -10,6 +12,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
+from loopkit.runtime.cuda.driver import load_driver
 from loopkit.runtime.cuda.program import GpuProgram
 from tests.cases import CASES
 from tests.gpu.test_arrays import _to_numpy, rows, saxpy
@@ -315,8 +318,13 @@ def test_occupancy_is_the_drivers() -> None:
         text = runner.kernels.of({}).text(lk.CudaTarget(arch=gpu.arch), lk.target.code.Layout())
         program = GpuProgram(gpu, knl.cubin, text.code.kernels)
         for launch in text.code.kernels:
-            assert knl.resources[launch.name].blocks_per_multiprocessor == program.blocks_per_multiprocessor(launch), \
-                f"{case.name}: {knl.resources}"
+            count = ctypes.c_int()
+            with gpu:
+                code = load_driver()._library.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                    ctypes.byref(count), ctypes.c_void_p(program.functions[launch.name]),
+                    ctypes.c_int(math.prod(launch.block)), ctypes.c_size_t(launch.dynamic_shared_bytes))
+            assert code == 0
+            assert knl.resources[launch.name].blocks_per_multiprocessor == count.value, f"{case.name}: {knl.resources}"
 
 # }}}
 

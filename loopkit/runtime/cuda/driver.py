@@ -56,8 +56,6 @@ class Driver(Protocol):
     def allow_shared_bytes(self, function: int, count: int) -> None:
         """Let a launch of *function* ask for *count* bytes of dynamic shared memory."""
 
-    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int: ...
-
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
         """A function without arguments that launches and gives the ``CUresult``.
 
@@ -111,12 +109,6 @@ class CudaDriver:
     def allow_shared_bytes(self, function: int, count: int) -> None:
         self._call("cuFuncSetAttribute", ctypes.c_void_p(function), ctypes.c_int(_MAX_DYNAMIC_SHARED),
                    ctypes.c_int(count))
-
-    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int:
-        count = ctypes.c_int()
-        self._call("cuOccupancyMaxActiveBlocksPerMultiprocessor", ctypes.byref(count), ctypes.c_void_p(function),
-                   ctypes.c_int(threads), ctypes.c_size_t(shared_bytes))
-        return count.value
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
         # made once: converting plain arguments at each launch would cost a microsecond

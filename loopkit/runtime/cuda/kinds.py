@@ -49,10 +49,6 @@ class CupyKind:
         with self.cupy.cuda.Device(ordinal):
             return self.cupy.zeros(shape, dtype) if zero else self.cupy.empty(shape, dtype)
 
-    def empty(self, count: int, ordinal: int) -> Any:
-        with self.cupy.cuda.Device(ordinal):
-            return self.cupy.empty(count, np.uint8)
-
     def stream(self, ordinal: int) -> Callable[[], int]:
         current = self._current                        # each device has one
         return lambda: int(current(ordinal).ptr)
@@ -83,9 +79,6 @@ class PycudaKind:
         if zero and made.nbytes:
             self._memset(int(made.gpudata), 0, made.nbytes)
         return made
-
-    def empty(self, count: int, ordinal: int) -> Any:
-        return self.gpuarray.empty(count, np.uint8)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         return legacy_stream
@@ -129,9 +122,6 @@ class InterfaceKind:
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
         return self._adopt(allocate(find_gpu(ordinal), shape, dtype, zero=zero))
 
-    def empty(self, count: int, ordinal: int) -> DeviceArray:
-        return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
-
     def stream(self, ordinal: int) -> Callable[[], int]:
         return legacy_stream
 
@@ -168,9 +158,6 @@ class OwnKind:
     def handed_out(self, x: DeviceArray) -> Any:
         """A result, complete, as an array of the library that the arguments came from."""
         return self._namespace.from_dlpack(x) if self.makes_others else x
-
-    def empty(self, count: int, ordinal: int) -> DeviceArray:
-        return allocate(find_gpu(ordinal), (count,), np.dtype(np.uint8))
 
     def stream(self, ordinal: int) -> Callable[[], int]:
         return legacy_stream

@@ -62,15 +62,13 @@ class PreparedLaunch:
 
     :arg places: for each array and temporary, which of a call's addresses it has.
     :arg values: of the scalars that are the same in each call; *varying*: for the others, which of a call's scalars.
-    :arg program: what the function is in; kept loaded.
     :ivar launch: what is launched, for messages.
     :ivar enter: launches with a call's addresses and scalars on a stream, and gives the driver's ``CUresult``.
     """
 
-    def __init__(self, driver: Driver, program: object, function: int, launch: Launch, grid: Sequence[int],
+    def __init__(self, driver: Driver, function: int, launch: Launch, grid: Sequence[int],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
                  varying: Mapping[str, int]) -> None:
-        self._program = program
         self.launch = launch
         self.grid = tuple(grid)
         parameters = launch.parameters

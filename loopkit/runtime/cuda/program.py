@@ -25,13 +25,6 @@ class GpuProgram:
                 if launch.dynamic_shared_bytes:
                     driver.allow_shared_bytes(self.functions[launch.name], launch.dynamic_shared_bytes)
 
-    def blocks_per_multiprocessor(self, launch: Launch) -> int:
-        """How many blocks of *launch* fit on a multiprocessor at once, by the driver's own count."""
-        threads = launch.block[0] * launch.block[1] * launch.block[2]
-        with self.gpu:
-            return self.gpu.driver.blocks_per_multiprocessor(self.functions[launch.name], threads,
-                                                             launch.dynamic_shared_bytes)
-
 
 def require_grid(gpu: Gpu, launch: Launch, grid: tuple[int, ...]) -> None:
     """:raises LimitError: the grid is larger than the GPU allows."""

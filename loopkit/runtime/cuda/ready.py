@@ -20,7 +20,6 @@ from loopkit.runtime.cuda.faults import describe, launch_error, reported
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.cuda.program import GpuProgram
 from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
 from loopkit.runtime.outputs import Outputs
@@ -98,7 +97,6 @@ class ReadyCall:
 
     gpu: Gpu
     kernel: str
-    program: GpuProgram
     launches: tuple[PreparedLaunch, ...]
     given: tuple[Given, ...]
     made: tuple[Made, ...]
@@ -239,7 +237,7 @@ class ReadyCall:
                     raise self._error(failure, launch, addresses, scalars, certain=True) from None
 
     def again(self, code: int, launch: PreparedLaunch, addresses: Sequence[int], scalars: Sequence[Scalar],
-               stream: int) -> None:
+              stream: int) -> None:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
@@ -329,7 +327,7 @@ class ReadyCall:
                 array = allocate(self.gpu, (count,), np.dtype(np.uint8))
                 yield array, array.pointer
             else:
-                memory = self.scratch_kind.empty(count, self.gpu.ordinal)
+                memory = self.scratch_kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
                 yield memory, self.scratch_kind.probe(memory)[1]
 
     def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],

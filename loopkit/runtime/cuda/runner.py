@@ -218,7 +218,7 @@ class CudaRunner:
         dtypes = {a.name: a.dtype for a in typed.kernel.arguments}
         places = {g.name: k for k, g in enumerate(entries)}
         return ReadyCall(
-            gpu, self.kernels.kernel.name, program, launches, entries, made, tuple(scratch.items()),
+            gpu, self.kernels.kernel.name, launches, entries, made, tuple(scratch.items()),
             next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
             _streams(given, kinds, views, gpu), tuple((i, converter(x, dtypes[x])) for i, x in varying),
             tuple(x for _, x in varying),
@@ -294,7 +294,7 @@ class CudaRunner:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
                 require_grid(program.gpu, launch, grid)
-                result.append(PreparedLaunch(program.gpu.driver, program, program.functions[launch.name], launch, grid,
+                result.append(PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch, grid,
                                              {x: k for k, x in enumerate(places)}, arrays, bound.values, varying))
         return tuple(result)
 

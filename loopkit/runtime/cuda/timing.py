@@ -122,7 +122,9 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: Tim
     end = perf_counter() + request.duration
     while len(times) < request.fewest or (perf_counter() < end and len(times) < request.most):
         events = [gpu.pycuda.Event() for _ in range(batch + 1)]
-        delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        code = delay((), (batch * steps * _CYCLES_A_STEP,), handle)
+        if code:
+            raise gpu.driver.failure("cuLaunchKernelEx", code)
         events[0].record(stream)
         for event in events[1:]:
             next(turns)()
@@ -138,4 +140,4 @@ def _delay(gpu: Gpu) -> PreparedLaunch:
     launch = Launch("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     program = GpuProgram(gpu, binary.cubin, (launch,))
-    return PreparedLaunch(gpu.driver, program, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})
+    return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})

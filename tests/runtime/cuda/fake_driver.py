@@ -51,8 +51,6 @@ class FakeDriver:
     def allow_shared_bytes(self, function: int, count: int) -> None:
         self.machine.functions[function].shared_allowed = count
 
-    def blocks_per_multiprocessor(self, function: int, threads: int, shared_bytes: int) -> int:
-        return 2048 // threads
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
         # addresses only, as the driver: whoever launches keeps alive what they point to

@@ -15,6 +15,7 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cuda import devices, nvrtc, runner
 from loopkit.runtime.cuda.compiler import binary_key
+from loopkit.runtime.kinds import TorchKind, general_kind
 from tests.runtime.cuda.conftest import Lab, install
 from tests.runtime.cuda.fake_gpu import Machine
 from tests.runtime.cuda.work import F, make, saxpy
@@ -182,6 +183,15 @@ def test_arrays_that_tell_nonsense(lab: Lab) -> None:
     for odd in (NoType(), NoData(), NoDevice()):
         with pytest.raises(lk.CallError, match="'x'"):
             knl(x=odd, y=make(lab, "torch", ONES), alpha=1.0)
+
+
+def test_tensors_tell_the_same_alone_and_together(lab: Lab) -> None:
+    """A call looks at what :meth:`tell` says, a first call at what :meth:`probe` says."""
+    kind = general_kind(make(lab, "torch", ONES))
+    assert isinstance(kind, TorchKind)
+    for x in (make(lab, "torch", ONES), make(lab, "torch", np.ones((3, 4), np.complex64), 1)):
+        told, addresses = kind.tell([None, x], [1])
+        assert (told[0], addresses[0]) == kind.probe(x)
 
 
 def test_a_tensor_for_a_scalar(lab: Lab) -> None:

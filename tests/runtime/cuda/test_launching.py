@@ -88,7 +88,7 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         random.shuffle(order)
     constants = {k: v for k, v in values.items() if k not in varying and k not in pointers}
     strided = DeviceView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
-    launch = PreparedLaunch(driver, None, 1, Launch("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77),
+    launch = PreparedLaunch(driver, 1, Launch("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77),
                             (5, 4, 3), {x: i for i, x in enumerate(places)}, {"strided": strided},
                             {**constants, **dict.fromkeys(varying, 0)}, {x: i for i, x in enumerate(order)})
     again = {x: data.draw(number(p.dtype)) for p in parameters for x in [p.name] if x in varying}
