@@ -295,15 +295,15 @@ def test_time(torch: Any) -> None:
     plain = knl.time(x=x, y=y, z=z, alpha=2, bytes=12*n, flops=2*n)
     assert not z.any()                                   # what is written is a copy
     assert plain.runs >= 5
-    assert plain.gigabytes_per_second is not None
-    assert plain.teraflops is not None
-    assert 100 < plain.gigabytes_per_second < 20_000
+    assert 12*n/20e12 < plain.seconds < 1                # above any memory's speed the clock would be wrong
+    assert plain.gigabytes_per_second == pytest.approx(12*n/plain.seconds/1e9)
+    assert plain.teraflops == pytest.approx(2*n/plain.seconds/1e12)
     assert "GB/s" in str(plain)
     a = np.ones(100_000, F)
     small = knl.time(x=a, y=a, alpha=2, duration=0.05)
     cold = knl.time(x=a, y=a, alpha=2, duration=0.05, rotate=True)
-    assert 0 < small.seconds < 1e-4
-    assert 0 < cold.seconds < 1e-4
+    assert 0 < small.seconds < 1e-2
+    assert 0 < cold.seconds < 1e-2
     with pytest.raises(lk.CallError, match="too small to be rotated"):
         knl.time(x=a[:10], y=a[:10], alpha=2, rotate=True)
     strided = lk.compile(rows(), target="cuda").time(x=torch.rand(100, 200, device="cuda").T, duration=0.02)
