@@ -206,6 +206,27 @@ class LimitError(LoopkitError):
         super().__init__(f"{where} needs {required} {what}; the target has {limit}.", hint=hint)
 
 
+class ReplayError(LoopkitError):
+    """A step of a history that cannot be made on another kernel; its cause is the error that the step met there.
+
+    :ivar number: which step of the history, from 1.
+    :ivar step: the step, as the line of a script.
+    :ivar cause: the step's own error, or ``None`` where there is no such transformation.
+    """
+
+    def __init__(self, message: str, *, number: int, step: str, cause: LoopkitError | None = None) -> None:
+        self.number = number
+        self.step = step
+        self.cause = cause
+        super().__init__(message, hint=None if cause is None else cause.hint)
+
+    def details(self) -> Sequence[str]:
+        if self.cause is None:
+            return (self.step,)
+        return (self.step, f"{type(self.cause).__name__}: {self.cause.message}",
+                *(f"  {line}" for line in self.cause.details()))
+
+
 class CallError(LoopkitError):
     """A kernel called with an argument that does not fit.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.history import History
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
@@ -46,7 +46,7 @@ class LoopKernel:
     :ivar substitutions: substitution rules by name.
     :ivar assumptions: what is known about the parameters.
     :ivar options: choices of code generation.
-    :ivar history: the transformations that made it.
+    :ivar history: the transformations that made it, and the text that they started from.
     :ivar obligations: what was assumed instead of proven, in words.
     :ivar carried: gives the dependences brought along by the last transformation (owned by
         :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
@@ -63,7 +63,7 @@ class LoopKernel:
     substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
-    history: tuple[HistoryStep, ...] = ()
+    history: History = field(default_factory=History)
     obligations: tuple[str, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -10,6 +11,7 @@ from loopkit.analysis.shapes import with_shapes_like_inputs, with_sizes_nonnegat
 from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
+from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
@@ -54,6 +56,11 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     """
     _require_kinds(domains, instructions, kernel_data, name, options)
     require_free(name, (), "The kernel's name")
+    domains, instructions, kernel_data = map(_listed, (domains, instructions, kernel_data))
+    if not isinstance(temporary_variables, Mapping):
+        temporary_variables = tuple(temporary_variables)
+    made = _made(domains, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
+                 temporary_variables=temporary_variables)
     read = read_domains(domains)
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
     declared = read_declarations(kernel_data, temporaries)
@@ -61,7 +68,19 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start))
     if not program.body:
         raise source.error(0, "The instructions hold no statement.", "a statement")
-    return _assemble(name, read, program, declared, assumptions, options or Options())
+    return _assemble(name, read, program, declared, assumptions, options or Options(), made)
+
+
+def _listed(given: Any) -> Any:
+    """*given*, read if it can be read only once."""
+    return given if isinstance(given, str) or given is None else list(given)
+
+
+def _made(domains: object, instructions: object, **given: object) -> History:
+    """The history of a kernel that is just made, with the arguments that are not as by default."""
+    changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
+               and not (k == "temporary_variables" and not v)]
+    return History((), HistoryStep("make_kernel", (domains, instructions), tuple(changed)))
 
 
 def _require_kinds(domains: object, instructions: object, kernel_data: object, name: object, options: object
@@ -78,7 +97,7 @@ def _require_kinds(domains: object, instructions: object, kernel_data: object, n
 
 
 def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | Set | None,
-              options: Options) -> LoopKernel:
+              options: Options, made: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules, written_out = split_rules(program.source, program.rules, domains)
     data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
@@ -95,7 +114,7 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
         statements=tuple(maker.statements), tree=tree, reductions=maker.reductions,
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
-        assumptions=_assumptions(assumptions, data.arguments), options=options)))
+        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)))
 
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],
