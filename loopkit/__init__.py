@@ -14,6 +14,7 @@ from loopkit.errors import (
     NameConflictError,
     ParseError,
     PreconditionError,
+    ReplayError,
     ScheduleError,
     ShapeError,
     StorageError,
@@ -23,6 +24,7 @@ from loopkit.errors import (
     Witness,
 )
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.history import History
 from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
@@ -45,6 +47,7 @@ from loopkit.transform.data import (
     set_options,
     set_temporary_address_space,
 )
+from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.precision import accumulate_in
@@ -54,14 +57,15 @@ from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
 __all__ = [
     "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
-    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
+    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError", "LaunchError",
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
+    "PreconditionError", "ReplayError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
+    "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness",
+    "accumulate_in", "add_dtypes",
     "add_prefetch",
     "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
     "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
-    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
+    "remove_unused_inames", "rename_argument", "rename_iname", "replay", "set_options", "set_temporary_address_space",
     "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
 ]
 

@@ -150,12 +150,12 @@ class History(Sequence[HistoryStep]):
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> first = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 16)
-        >>> second = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, inner_tag="l.0")
+        >>> second = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, inner_iname="lane")
         >>> print(first.history.diff(second.history))
           1  knl = lk.add_dtypes(knl, {'x': np.float32})
         - 2  knl = lk.split_iname(knl, 'i', 16)
-        + 2  knl = lk.split_iname(knl, 'i', 32, inner_tag='l.0')
-             inner_length: 16 -> 32; inner_tag: added 'l.0'
+        + 2  knl = lk.split_iname(knl, 'i', 32, inner_iname='lane')
+             inner_length: 16 -> 32; inner_iname: added 'lane'
         """
         return difference(self, other)
 

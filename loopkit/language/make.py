@@ -126,10 +126,12 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
 
 
 def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -> Set:
-    if assumptions is None or assumptions == "":
+    if assumptions is None:
         return universe_params()
     if not isinstance(assumptions, str):
         return assumptions.params()
+    if not assumptions:
+        return universe_params()
     names = [match for match in _NAME.findall(assumptions) if match and match not in KEYWORDS]
     values = {a.name for a in arguments if isinstance(a, ValueArg)}
     try:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Concatenate, ParamSpec
 
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
@@ -29,9 +29,15 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
         require_kernel(kernel, function.__name__)
         start = time.perf_counter()
         given, named = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
-        with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
-            result = function(kernel, *given, **named)        # type: ignore[arg-type]
+        try:
+            with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
+                result = function(kernel, *given, **named)
+        except IllegalTransformError as refusal:
+            refusal.before = kernel               # of steps within steps, the outermost's
+            raise
         verdict = "proven" if "dependences" in result.memo else "structural"
+        if owed := result.obligations[len(kernel.obligations):]:
+            verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
         record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start)
         recorded = result.copy(history=kernel.history.then(record))
         recorded.memo.update(result.memo)        # the same kernel but for its history
