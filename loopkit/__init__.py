@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopkit.errors import (
+    ENTRY_POINTS,
     BoundsError,
     CallError,
     CompilerError,
@@ -25,7 +26,7 @@ from loopkit.errors import (
 )
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
-from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
@@ -34,6 +35,7 @@ from loopkit.notebook.html import code_html, kernel_html
 from loopkit.runtime.compiled import CompiledKernel, call, compile  # noqa: A004
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
 from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import generate_code
@@ -56,10 +58,10 @@ from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
 __all__ = [
-    "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
-    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError", "LaunchError",
-    "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ReplayError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
+    "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "CompiledKernel", "CompilerError",
+    "CudaTarget", "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
+    "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
+    "PreconditionError", "Replay", "ReplayError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
     "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness",
     "accumulate_in", "add_dtypes",
     "add_prefetch",
@@ -72,4 +74,4 @@ __all__ = [
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html})
+                     "code_html": code_html, "replay": replay_refusal})

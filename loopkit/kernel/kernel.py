@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import ENTRY_POINTS, PreconditionError, UnknownNameError
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History
 from loopkit.kernel.obligation import Obligation
@@ -18,9 +18,6 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Path, Tree, paths
 from loopkit.poly.sets import Set, universe_params
-
-#: What higher floors offer on a kernel (calling it, its HTML form); filled by ``loopkit/__init__.py``.
-ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)

@@ -365,6 +365,13 @@ def _least_point(points: isl.Set) -> isl.Point:
     return points.sample_point()
 
 
+def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
+    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    point = lexmin_point(params.from_params(), ())
+    assert point is not None
+    return {x: point[0].get(x, usual) for x in names}
+
+
 T = TypeVar("T", isl.Set, isl.Map)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.kernel.kernel import ENTRY_POINTS
+from loopkit.errors import ENTRY_POINTS
 
 
 class ParameterKind(Enum):
