@@ -22,6 +22,7 @@ from loopkit.errors import (
     UnknownNameError,
     Witness,
 )
+from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
 from loopkit.kernel.options import Options
@@ -56,13 +57,12 @@ __all__ = [
     "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
     "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch",
-    "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
-    "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
-    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
-    "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
+    "PreconditionError", "ReductionOperation", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
+    "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness",
+    "accumulate_in", "add_dtypes", "add_prefetch", "assume", "check_equivalent", "compile", "expand_subst",
+    "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower", "make_kernel",
+    "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname",
+    "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
 ]
 
 __version__ = "0.1.0"
