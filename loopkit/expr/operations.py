@@ -109,8 +109,10 @@ def _require_reorderable(operation: ReductionOperation) -> None:
             if left != right:
                 raise refused(f"{name}({name}({x}, {y}), {z}) is {left}", f"{name}({x}, {name}({y}, {z})) is {right}")
         start = operation.neutral
-        for x in _SAMPLES if isinstance(start, int) else ():
-            if combined(int(start), x) != x:
-                raise refused(f"each part of it starts from {start}", f"{name}({start}, {x}) is {combined(int(start), x)}")
+        if not isinstance(start, int):
+            return
+        for x in _SAMPLES:
+            if combined(start, x) != x:
+                raise refused(f"each part starts from {start}", f"{name}({start}, {x}) is {combined(start, x)}")
     except (TypeError, ZeroDivisionError):
         return
