@@ -45,6 +45,8 @@ from loopkit.transform.data import (
     set_options,
     set_temporary_address_space,
 )
+from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.precision import accumulate_in
@@ -57,12 +59,12 @@ __all__ = [
     "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch",
-    "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
-    "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
-    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
-    "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in",
+    "add_dtypes", "add_prefetch", "assume", "check_equivalent", "compile", "distribute_loop", "expand_subst",
+    "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "lower",
+    "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument",
+    "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll",
+    "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"

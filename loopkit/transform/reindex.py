@@ -118,6 +118,18 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
     return rewrite(kernel.tree, one)
 
 
+def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
+    """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
+    for node in kernel.reductions.values():
+        inames = kernel.statement_by_id[node.init].inames
+        for part in (node.update, node.final):
+            missing = [x for x in inames if x not in kernel.statement_by_id[part].inames]
+            if missing:
+                raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
+                                    f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
+                                    hint="let all of its parts have the same iname, under a name of their own")
+
+
 def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
     """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
     free = {name for name, rule in kernel.substitutions.items()
