@@ -20,9 +20,9 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
                     unsafe: bool = False) -> LoopKernel:
     """Split the loop over *iname* in two, in front of the statement *before*.
 
-    All that stands textually before the statement goes to the first loop, the statement and the rest to the second. If
-    the statement stands in loops further inside, these are split too. Both loops keep their iname; ``rename_iname`` with
-    *within* tells them apart.
+    All that stands textually before the statement goes to the first loop, the statement and the rest to the second.
+    If the statement stands in loops further inside, these are split too. Both loops keep their iname;
+    ``rename_iname`` with *within* tells them apart.
 
     :arg before: the id of a statement; its reductions go with it. (``S.k.update`` names a part of one.)
     :raises UnknownNameError: there is no such iname or statement.
@@ -64,8 +64,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
                                 hint="name the statement that the second loop is to begin with")
         return seq(first, second)
     result = kernel.copy(tree=rewrite(kernel.tree, one), carried=unchanged_from(kernel))
-    require_legal(result, f"distribute_loop({iname}, before={before})")
-    return result
+    return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
 
 def _first_part(loop: Loop, statement: str) -> str:
@@ -132,8 +131,7 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
     tree = rewrite(split.tree, lambda node: _innermost(node) if isinstance(node, Loop) and node.iname == inner
                    else node)
     result = split.copy(tree=tree, tags={**split.tags, inner: UnrollTag()}, carried=unchanged_from(split))
-    require_legal(result, f"unroll_and_jam({iname}, {length})")
-    return result
+    return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)
 
 
 def _innermost(loop: Loop) -> Tree:

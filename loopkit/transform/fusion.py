@@ -69,8 +69,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
         raise _not_side_by_side(names)
     result = _renamed(kernel, fusion, tree)
     require_whole_reductions(result, f"fuse_loops({', '.join(names)})")
-    require_legal(result, f"fuse_loops({', '.join(names)})")
-    return result
+    return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
 @dataclass

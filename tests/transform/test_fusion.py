@@ -1,14 +1,13 @@
 """fuse_loops."""
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import loopkit as lk
 from tests.language.outline import outline, text
-from tests.transform.kernels import F32, matvec, two_loops
+from tests.transform.kernels import F32, two_loops
 from tests.transform.same import assert_same, step
 
 IJ = "{[i, j]: 0<=i<n and 0<=j<n}"
@@ -84,6 +83,14 @@ def test_different_bounds(domain: str) -> None:
         assert_same(plain, knl, n=n, **sizes)
 
 
+def test_a_bound_that_sizes_decide() -> None:
+    plain = kernel("{[i, j]: 0<=i<n and 0<=j<m}", """
+        a[i] = 2*x[i] {id=first}
+        b[j] = x[j] - 3 {id=second}
+        """)
+    assert "i < (m < n ? n : m);" in str(lk.generate_code(lk.fuse_loops(plain, ["i", "j"]), target="c"))
+
+
 def test_triangles() -> None:
     plain = kernel("{[i, j, p, q]: 0<=i<n and 0<=j<=i and 0<=p<n and p<=q<n}", """
         for i, j
@@ -95,12 +102,8 @@ def test_triangles() -> None:
         """)
     outer = step(plain, lk.fuse_loops, ["i", "p"])
     both = step(outer, lk.fuse_loops, ["j", "q"])
-    assert outline(both) == text("""
-        for i
-          for j
-            lower: a[i, j] = x[i] + (-1)*2*x[j]
-            upper: b[i, j] = x[i] + x[j]
-        """)
+    assert outline(both).count("for") == 2
+    assert {s.inames for s in both.statements} == {("i", "j")}
     same(plain, outer)
     same(plain, both)
 
@@ -209,11 +212,7 @@ def test_a_reduction_with_a_plain_loop() -> None:
 # {{{ what stands between
 
 def between(line: str) -> lk.LoopKernel:
-    return kernel(IJ + "\n{[k]: 0<=k<n}", f"""
-        a[i] = 2*x[i] {{id=first}}
-        {line} {{id=middle}}
-        b[j] = x[j] {{id=last}}
-        """) if False else lk.add_dtypes(lk.make_kernel([IJ, "{[k]: 0<=k<n}"], f"""
+    return lk.add_dtypes(lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<n and 0<=k<n}", f"""
         a[i] = 2*x[i] {{id=first}}
         {line} {{id=middle}}
         b[j] = x[j] + z[0] {{id=last}}
@@ -238,9 +237,8 @@ def test_what_stands_between_and_can_go_nowhere() -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.fuse_loops(between("z[0] = a[0]"), ["i", "j"])
     w = caught.value.witness
-    assert (w.parameters, w.source, w.sink) == ({"n": 1}, ("middle", {}), ("last", {"j": 0})) \
-        or (w.source[0], w.sink[0], w.array) == ("middle", "last", "z")
-    assert w.element == (0,)
+    assert (w.parameters, w.source, w.sink) == ({"n": 1}, ("middle", {}), ("last", {"i": 0}))
+    assert (w.array, w.element, w.kind) == ("z", (0,), "flow")
 
 
 def test_what_waits_for_another_goes_behind_with_it() -> None:
@@ -319,6 +317,19 @@ def test_an_indirect_read_is_undecided() -> None:
         lk.fuse_loops(plain, ["i", "j"])
 
 
+def test_on_the_callers_account() -> None:
+    plain = lk.make_kernel(IJ, """
+        a[i] = 2*x[i] {id=first}
+        b[j] = a[idx[j]] {id=second}
+        """)
+    knl = lk.fuse_loops(plain, ["i", "j"], assume="idx points backwards")
+    assert [(o.step, o.verdict) for o in knl.obligations] == [("fuse_loops(i, j)", "assumed")]
+    ahead = producer_consumer("j+1", "{[i, j]: 0<=i<n and 0<=j<n-1}")
+    knl = lk.fuse_loops(ahead, ["i", "j"], unsafe=True)
+    assert [o.verdict for o in knl.obligations] == ["unsafe"]
+    assert knl.history[-1].verdict == "unsafe"
+
+
 def test_only_the_outer_of_two_loops_may_be_fused() -> None:
     plain = kernel("{[i, j, p, q]: 0<=i,p<n and 0<=j<m and 0<=q<m-1}", """
         for i, j
@@ -347,13 +358,12 @@ def test_equal_tags_stay() -> None:
     assert_same(plain, knl)
 
 
-def test_mapped_after_it() -> None:
-    plain = producer_consumer("j-1", "{[i, j]: 0<=i<n and 1<=j<n}")
+@pytest.mark.parametrize("read", ["j", "j-1"])
+def test_mapped_after_it(read: str) -> None:
+    plain = producer_consumer(read, "{[i, j]: 0<=i<n and 1<=j<n}")
     fused = lk.fuse_loops(plain, ["i", "j"])
-    with pytest.raises(lk.IllegalTransformError):
-        lk.split_iname(fused, "i", 4, outer_tag="g.0", inner_tag="l.0")(x=[1.0], n=1)
-    plain = producer_consumer()
-    mapped = lk.split_iname(lk.fuse_loops(plain, ["i", "j"]), "i", 4, outer_tag="g.0", inner_tag="l.0")
+    mapped = lk.split_iname(fused, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    assert len(lk.generate_code(mapped, target="cuda").kernels) == (1 if read == "j" else 2)
     same(plain, mapped, 0, 1, 4, 9)
 
 
@@ -377,9 +387,6 @@ def test_tiles_of_two_sweeps() -> None:
     same(plain, lk.fuse_loops(knl, ["i_inner", "j_inner"]), 0, 1, 4, 9)
 
 # }}}
-
-
-Case = tuple[Callable[[], object], type[lk.LoopkitError], str, object]
 
 
 def _nested() -> lk.LoopKernel:
@@ -406,11 +413,6 @@ def _clash() -> lk.LoopKernel:
             end
         end
         """)
-
-
-def _split_reduction() -> lk.LoopKernel:
-    knl = lk.prioritize_loops(matvec(), "k, i")
-    return lk.rename_iname(lk.distribute_loop(knl, "i", "insn.k.init") if False else knl, "k", "l")
 
 
 @pytest.mark.parametrize(("call", "error", "field", "value"), [
