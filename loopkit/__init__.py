@@ -51,6 +51,7 @@ from loopkit.transform.iname import join_inames, remove_unused_inames, rename_in
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.reschedule import reschedule
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
@@ -63,8 +64,8 @@ __all__ = [
     "add_dtypes", "add_prefetch", "assume", "check_equivalent", "compile", "distribute_loop", "expand_subst",
     "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "lower",
     "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument",
-    "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll",
-    "unroll_and_jam", "untag_inames",
+    "rename_iname", "reschedule", "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile",
+    "unroll", "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"
