@@ -30,7 +30,11 @@ from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
 from loopkit.lowering.pipeline import lower
 from loopkit.notebook.html import code_html, kernel_html
-from loopkit.runtime.compiled import CompiledKernel, call, compile  # noqa: A004
+from loopkit.runtime.compiled import (
+    CompiledKernel,
+    call,
+    compile,  # noqa: A004
+)
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.runtime.outputs import Outputs
 from loopkit.target.code import GeneratedCode
@@ -46,10 +50,13 @@ from loopkit.transform.data import (
     set_options,
     set_temporary_address_space,
 )
+from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.reschedule import reschedule
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
@@ -59,10 +66,11 @@ __all__ = [
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ReductionOperation", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
     "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness",
-    "accumulate_in", "add_dtypes", "add_prefetch", "assume", "check_equivalent", "compile", "expand_subst",
-    "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower", "make_kernel",
-    "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname",
-    "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
+    "accumulate_in", "add_dtypes", "add_prefetch", "assume", "check_equivalent", "compile", "distribute_loop",
+    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
+    "lower", "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "reschedule", "set_options", "set_temporary_address_space", "split_iname",
+    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"

@@ -226,8 +226,7 @@ class _Folded:
 def _folded(knl: LoopKernel) -> _Folded:
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if {r.init, r.update} <= knl.statement_by_id.keys()}
-    own = frozenset(s for r in nodes.values() for s in (r.init, r.update))
-    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, own)) != r.inames}
+    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
     values: dict[str, Expression] = {}
 
@@ -245,8 +244,14 @@ def _folded(knl: LoopKernel) -> _Folded:
     return _Folded(values, frozenset(s for r in nodes.values() for s in (r.init, r.update)), inner)
 
 
+def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
+    """The init and the update of a reduction and of those in its operand."""
+    inside = (_parts(nodes, r) for r in nodes.values() if r.final == node.update)
+    return frozenset({node.init, node.update}).union(*inside)
+
+
 def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
-    """The inames of a reduction whose loops around the update hold nothing but parts of reductions."""
+    """The inames of a reduction whose loops around the update hold nothing but its *own* parts."""
     alone: set[str] = set()
 
     def visit(tree: Tree) -> None:

@@ -20,7 +20,9 @@ from loopkit.poly.sets import InstanceSet, Map
 
 @dataclass(frozen=True)
 class Reindexing:
-    """Inames *old* become *new*; each old one is an affine form of the new ones.
+    """Inames *old* become *new*; each old one is an affine form of the new ones and of those that stay.
+
+    Without *old*, the new ones come behind those that a statement has.
 
     :ivar values: for each of *old* its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
@@ -33,6 +35,8 @@ class Reindexing:
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
         """*inames* with the new ones in the place of the first old one."""
+        if not self.old:
+            return (*inames, *self.new)
         result: list[str] = []
         for x in inames:
             if x not in self.old:
@@ -40,6 +44,14 @@ class Reindexing:
             elif x == next(y for y in inames if y in self.old):
                 result.extend(self.new)
         return tuple(result)
+
+
+    def relation(self, inames: tuple[str, ...]) -> Map:
+        """The instance relation of a statement with *inames*."""
+        new = self.inames(inames)
+        conditions = InstanceSet.universe(new).where(*self.conditions)
+        values = tuple(self.values.get(x, p.Variable(x)) for x in inames)
+        return reindexing(new, values, conditions.set)
 
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
@@ -50,14 +62,13 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
 
     def relation(inames: tuple[str, ...]) -> Map:
         if inames not in relations:
-            new = step.inames(inames)
-            conditions = InstanceSet.universe(new).where(*step.conditions)
-            values = tuple(step.values.get(x, p.Variable(x)) for x in inames)
-            relations[inames] = reindexing(new, values, conditions.set)
+            relations[inames] = step.relation(inames)
         return relations[inames]
 
     def touches(statement: Statement) -> bool:
-        return (within is None or statement.id in within) and any(x in step.old for x in statement.inames)
+        if within is not None and statement.id not in within:
+            return False
+        return not step.old or any(x in step.old for x in statement.inames)
 
     kernel = _rules_within(kernel, step, within)
 
@@ -78,7 +89,8 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         return relation(statement.inames) if touches(statement) else None
 
     nodes = {name: replace(node, inames=step.inames(node.inames))
-             if within is None or node.update in within else node for name, node in kernel.reductions.items()}
+             if step.old and (within is None or node.update in within) else node
+             for name, node in kernel.reductions.items()}
     rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
@@ -116,6 +128,18 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
                     f"'{other}'.", subject=node.iname, hint="name all of them, or end the loop between them")
         return f(node)
     return rewrite(kernel.tree, one)
+
+
+def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
+    """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
+    for node in kernel.reductions.values():
+        inames = kernel.statement_by_id[node.init].inames
+        for part in (node.update, node.final):
+            missing = [x for x in inames if x not in kernel.statement_by_id[part].inames]
+            if missing:
+                raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
+                                    f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
+                                    hint="let all of its parts have the same iname, under a name of their own")
 
 
 def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable
-from fnmatch import fnmatchcase
 from typing import Concatenate, ParamSpec
 
 from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError
@@ -14,6 +13,7 @@ from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
 from loopkit.poly.limits import bounded
+from loopkit.transform.match import matching
 
 P = ParamSpec("P")
 
@@ -97,24 +97,10 @@ def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
-    """The statements that *within* names: ids or globs, as one text with ``,`` or ``or``, or as a list.
+    """The statements that *within* names, a match expression or a list of them; ``None`` names all.
 
-    ``None`` names all of them.
-
-    :raises UnknownNameError: a pattern matches no statement.
+    :raises ParseError: it is no match expression.
+    :raises UnknownNameError: a pattern matches nothing of the kernel.
+    :raises PreconditionError: no statement is left.
     """
-    if within is None:
-        return None
-    patterns = (within.replace(" or ", ",").split(",") if isinstance(within, str) else list(within))
-    result: set[str] = set()
-    for pattern in (x.strip().removeprefix("id:") for x in patterns):
-        matched = [s for s in kernel.statement_by_id if _matches(s, pattern)]
-        if not matched:
-            raise unknown("statement", pattern, kernel.statement_by_id)
-        result.update(matched)
-    return frozenset(result)
-
-
-def _matches(statement_id: str, pattern: str) -> bool:
-    # a reduction's init and update belong to their statement
-    return any(fnmatchcase(x, pattern) for x in (statement_id, statement_id.split(".")[0]))
+    return None if within is None else matching(kernel, within)
