@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import called, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -59,7 +59,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
     def touches(statement: Statement) -> bool:
         return (within is None or statement.id in within) and any(x in step.old for x in statement.inames)
 
-    kernel = _rules_within(kernel, step, within)
+    kernel = _rules_written_out(kernel, step, within)
 
     def moved(statement: Statement) -> Statement:
         if not touches(statement):
@@ -118,14 +118,23 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
     return rewrite(kernel.tree, one)
 
 
-def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
-    """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
-    free = {name for name, rule in kernel.substitutions.items()
-            if variables(rule.expr) & set(step.old) - set(rule.arguments)}
-    if not free or within is None:
-        return kernel
-    rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
-    return kernel.copy(statements=tuple(
-        replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        carried=kernel.carried)
+def _rules_written_out(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
+    """Write out the rules that mention an old iname freely and cannot say what it becomes.
 
+    In some statements only, it would have two meanings; and an argument may be called like one of its new inames.
+    """
+    rules = kernel.substitutions
+    new = frozenset().union(*(variables(value) for value in step.values.values()))
+    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(step.old) - set(rule.arguments)
+              and (within is not None or new & set(rule.arguments))}
+    if not ending:
+        return kernel
+    while callers := {name for name, rule in rules.items() if name not in ending
+                      and (variables(rule.expr) | called(rule.expr)) & ending}:
+        ending |= callers
+    own = {name: rules[name] for name in ending}
+    return kernel.copy(
+        statements=tuple(replace(s, expression=expand_rules(s.expression, own),
+                                 predicates=tuple(expand_rules(e, own) for e in s.predicates))
+                         for s in kernel.statements),
+        substitutions={name: rule for name, rule in rules.items() if name not in ending}, carried=kernel.carried)
