@@ -71,6 +71,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         return substituted(replace(statement, domain=domains[id(old)]), step.values)
 
     moved_statements = tuple(moved(s) for s in kernel.statements)
+    left = {x for s in moved_statements if not touches(s) for x in s.inames}
     before = kernel
 
     def relation_of(statement_id: str) -> Map | None:
@@ -84,7 +85,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
              for name, rule in kernel.substitutions.items()}
     return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
                        carried=carried_from(before, relation_of),
-                       tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+                       tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
