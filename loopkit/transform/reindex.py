@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import called, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -70,7 +70,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
             return False
         return not step.old or any(x in step.old for x in statement.inames)
 
-    kernel = _rules_within(kernel, step, within)
+    kernel = _rules_written_out(kernel, step, within)
 
     def moved(statement: Statement) -> Statement:
         if not touches(statement):
@@ -82,6 +82,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         return substituted(replace(statement, domain=domains[id(old)]), step.values)
 
     moved_statements = tuple(moved(s) for s in kernel.statements)
+    left = {x for s in moved_statements if not touches(s) for x in s.inames}
     before = kernel
 
     def relation_of(statement_id: str) -> Map | None:
@@ -96,7 +97,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
              for name, rule in kernel.substitutions.items()}
     return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
                        carried=carried_from(before, relation_of),
-                       tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+                       tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
@@ -142,14 +143,23 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
                                     hint="let all of its parts have the same iname, under a name of their own")
 
 
-def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
-    """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
-    free = {name for name, rule in kernel.substitutions.items()
-            if variables(rule.expr) & set(step.old) - set(rule.arguments)}
-    if not free or within is None:
-        return kernel
-    rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
-    return kernel.copy(statements=tuple(
-        replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        carried=kernel.carried)
+def _rules_written_out(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
+    """Write out the rules that mention an old iname freely and cannot say what it becomes.
 
+    In some statements only, it would have two meanings; and an argument may be called like one of its new inames.
+    """
+    rules = kernel.substitutions
+    new = frozenset().union(*(variables(value) for value in step.values.values()))
+    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(step.old) - set(rule.arguments)
+              and (within is not None or new & set(rule.arguments))}
+    if not ending:
+        return kernel
+    while callers := {name for name, rule in rules.items() if name not in ending
+                      and (variables(rule.expr) | called(rule.expr)) & ending}:
+        ending |= callers
+    own = {name: rules[name] for name in ending}
+    return kernel.copy(
+        statements=tuple(replace(s, expression=expand_rules(s.expression, own),
+                                 predicates=tuple(expand_rules(e, own) for e in s.predicates))
+                         for s in kernel.statements),
+        substitutions={name: rule for name, rule in rules.items() if name not in ending}, carried=kernel.carried)
