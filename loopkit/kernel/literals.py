@@ -17,13 +17,14 @@ import pymbolic.primitives as p
 from loopkit.errors import PreconditionError
 from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import BFLOAT16, spelled
+from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.options import Options
 from loopkit.kernel.tags import InameTag
 from loopkit.poly.sets import Set
 
 #: What ``lk.`` offers of the values that an argument may hold.
-_OURS = (GlobalArg, ValueArg, TemporaryVariable, SubstitutionRule, Options)
+Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | Options
 
 
 def literal(value: object) -> str:
@@ -51,7 +52,7 @@ def literal(value: object) -> str:
             return _type(value)
         case _ if value is ...:
             return "..."
-        case GlobalArg() | ValueArg() | TemporaryVariable() | SubstitutionRule() | Options():
+        case _ if isinstance(value, Ours):
             return _of_ours(value)
         case p.ExpressionNode():
             return _expression(value)
@@ -121,7 +122,7 @@ def _type(value: np.dtype | type) -> str:
     raise _no_value(value)
 
 
-def _of_ours(value: GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | Options) -> str:
+def _of_ours(value: Ours) -> str:
     """The call of its class, with what is not as by default."""
     args, kwargs = [], {}
     for f in fields(value):

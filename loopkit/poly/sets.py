@@ -141,7 +141,8 @@ class InstanceSet:
 
     def apply(self, relation: isl.Map, inames: Sequence[str]) -> InstanceSet:
         """The image under *relation*, whose range has the dimensions *inames*."""
-        return InstanceSet(tuple(inames), with_dim_names(self.set.apply(relation), tuple(inames)))
+        points = self.set.from_params() if self.set.is_params() else self.set
+        return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
 
     def union(self, other: InstanceSet) -> InstanceSet:
         return self.named(self.set.union(other.set).coalesce())

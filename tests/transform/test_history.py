@@ -138,6 +138,12 @@ def test_the_script_of_declared_data() -> None:
     assert run(knl.history.script()) == knl
 
 
+def test_the_script_of_a_reduction_of_one_s_own() -> None:
+    knl = lk.make_kernel("{[k]: 0<=k<n}", "y[0] = horner(k, x[k])",
+                         reductions=[lk.ReductionOperation("horner", "2*a + b")])
+    assert run(knl.history.script()) == knl
+
+
 def test_the_script_of_an_assumption_that_is_a_set() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 1", assumptions=isl.Set("[n] -> { : exists (e : n = 4e) }"))
     assert run(knl.history.script()) == knl

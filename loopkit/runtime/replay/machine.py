@@ -12,7 +12,6 @@ from loopkit.analysis.accesses import accesses_of, expand_rules, expanded_expres
 from loopkit.analysis.dependences import dependences
 from loopkit.errors import CallError, PreconditionError
 from loopkit.expr.kinds import kind_of
-from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.types import index_types
@@ -150,7 +149,7 @@ class Machine:
 
     def _expression(self, s: Statement) -> Any:
         value = expanded_expression(self.knl, s)
-        return value if s.combine is None else REDUCTIONS[s.combine].apply(s.assignee, value)
+        return value if s.combine is None else self.knl.operation(s.combine).apply(s.assignee, value)
 
     def _dtype(self, name: str) -> np.dtype[Any]:
         datum = self.knl.temporaries[name] if name in self.knl.temporaries else self.knl.argument_by_name[name]

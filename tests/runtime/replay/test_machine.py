@@ -112,6 +112,14 @@ def test_a_substitution_rule_and_conditions() -> None:
     assert {e for name, e in machine.written if name == "z"} == {(2,), (3,)}
 
 
+def test_a_reduction_of_the_user_s_own() -> None:
+    knl = lk.make_kernel("{[i, k]: 0<=k<=i<n}", "y[i] = horner(k, x[k])",
+                         reductions=[lk.ReductionOperation("horner", "2*a + b")])
+    knl = lk.add_dtypes(knl, {"x": np.float64})
+    machine = ran(knl, {"x": np.arange(1.0, 5.0), "n": 4}, reference_order)
+    assert [machine.cell("y", (i,)) for i in range(4)] == [1, 4, 11, 26]
+
+
 def test_random_elements_depend_on_nothing_but_their_place() -> None:
     data = Data(3, {}, frozenset({"row"}))
     f64 = np.dtype(np.float64)

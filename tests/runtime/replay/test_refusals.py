@@ -89,6 +89,15 @@ SHOWN: Mapping[str, Shown] = {
     "privatizing what is left for the next": Shown(
         "{[i]: 0<=i<2}", "for i\n a[i] = t\n t = b[i]\nend", lambda knl: lk.privatize(knl, "i", "t"),
         "the value would be lost", ("a[1]",), (lk.TemporaryVariable("t", np.dtype("float64"), ()), "...")),
+    "fused over a forward read": Shown(
+        "{[i,j]: 0<=i<n and 0<=j<n}", "for i\n a[i] = c[i]\nend\nfor j\n b[j] = a[j+1]\nend",
+        lambda knl: lk.fuse_loops(knl, ["i", "j"]), LOOPS, ("b[0]",)),
+    "distributed though it feeds back": Shown(
+        ROW, "for i\n a[i] = b[i-1] {id=A}\n b[i] = a[i] + 1 {id=B}\nend",
+        lambda knl: lk.distribute_loop(knl, "i", before="B"), LOOPS, ("a[2]", "b[2]")),
+    "reversed recurrence": Shown(ROW, "a[i] = a[i-1] + b[i]", lambda knl: lk.reverse(knl, "i"), LOOPS, ("a[2]",)),
+    "rescheduled": Shown(LINE, "x[i] = b[i] {id=A}\ny[i] = x[i] {id=B}",
+                         lambda knl: lk.reschedule(knl, {"A": "[1, i]", "B": "[0, i]"}), LOOPS, ("y[0]",)),
     "rows of data-dependent length": Shown(*CSR, tag("i:g.0"), FIRST, ("y[2]",)),
 }
 
