@@ -20,7 +20,7 @@ from loopkit.poly.points import all_points, image
 from loopkit.poly.sets import fix_params
 
 #: Kernels with more instances are not run one by one.
-MOST = 20_000
+MOST = 100_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue
             points = all_points(s.domain, sizes, MOST)
         if points is None or len(found) + len(points) > MOST:
             raise PreconditionError(f"'{s.id}' has too many instances at these sizes to run them one by one.",
-                                    subject=s.id, hint="pass smaller sizes: err.replay(n=4)")
+                                    subject=s.id, hint="pass smaller sizes (err.replay(n=4)), or try smaller tiles")
         found += [Instance(s.id, x) for x in points]
     return found
 

@@ -1,6 +1,7 @@
 """Runs instances in the order given, on data that are the same whatever the order."""
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -20,6 +21,9 @@ from loopkit.runtime.replay.instances import Half, Instance
 from loopkit.runtime.replay.values import Values, converted
 
 Element = tuple[int, ...]
+
+#: Who wrote a temporary, and what.
+_Written = tuple[Instance, Any]
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,10 @@ class Machine:
         self._values = Values(index_types(self.knl), self._read)
         self._now = Instance("", ())
         self._pending: dict[Instance, Touch] = {}
-        self._temporaries: dict[tuple[str, Element], list[tuple[Instance, Any]]] = {}
+        self._temporaries: dict[tuple[str, Element], list[_Written]] = {}
+        # of a reduction's parts, those that agree in the inames around it are looked at first
+        self._around = {r.accumulator: self.knl.statement_by_id[r.init].inames for r in self.knl.reductions.values()}
+        self._partial: dict[tuple[str, tuple[int | None, ...]], list[_Written]] = {}
         sizes = {k: v for k, v in self.scalars.items() if isinstance(v, int)}
         self._sources: dict[tuple[str, str, str], list[Any]] = {}
         for d in dependences(self.knl):
@@ -143,6 +150,8 @@ class Machine:
         place = (write.array, write.element)
         if write.array in self.knl.temporaries:
             self._temporaries.setdefault(place, []).append((instance, write.value))
+            if write.array in self._around:
+                self._partial.setdefault(self._part(write.array, instance), []).append((instance, write.value))
         else:
             self.cells[place] = write.value
             self.written.add(place)
@@ -166,9 +175,14 @@ class Machine:
         self.touched[self._now].append(Touch(name, element, value, is_write=False))
         return value
 
+    def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
+        values = x.inames(self.knl)
+        return accumulator, tuple(map(values.get, self._around[accumulator]))
+
     def _temporary(self, name: str, element: Element) -> Any:
         writes = self._temporaries.get((name, element), [])
-        for writer, value in reversed(writes):
+        partial = self._partial.get(self._part(name, self._now), ()) if name in self._around else ()
+        for writer, value in itertools.chain(reversed(partial), reversed(writes)):
             if self.lost == (writer, self._now):
                 return self.data.value(name, element, self._dtype(name))
             tests = self._sources.get((name, writer.statement, self._now.statement), ())
