@@ -9,7 +9,7 @@ from typing import Concatenate, ParamSpec
 from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import HistoryStep
-from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
+from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
 from loopkit.poly.limits import bounded
@@ -33,6 +33,8 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
                 result = function(kernel, *args, **kwargs)
         except IllegalTransformError as refusal:
             refusal.before = kernel               # of steps within steps, the outermost's
+            refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
+                                      lambda other: function(other, *args, **kwargs), refusal))
             raise
         verdict = "proven" if "dependences" in result.memo else "structural"
         if owed := result.obligations[len(kernel.obligations):]:
