@@ -18,7 +18,13 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
-from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
+from loopkit.poly.relations import (
+    SmallestPair,
+    element_at,
+    equal_coordinates,
+    out_of_time_order,
+    smallest_pair,
+)
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -38,28 +44,26 @@ class Violation:
 def violations(knl: LoopKernel) -> Iterator[Violation]:
     """The dependences that the kernel's order and its parallel inames break, one set of pairs each."""
     paths = execution_paths(knl)
-    cache: dict[object, tuple[Map, str] | None] = {}
+    cache: dict[object, list[tuple[Map, str]]] = {}
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
         key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value)
         if key not in cache:
-            cache[key] = _broken(knl, d, where.loops, where.before)
-        found = cache[key]
-        if found is not None:
-            yield Violation(d, *found)
+            cache[key] = list(_broken(knl, d, where.loops, where.before))
+        for pairs, reason in cache[key]:
+            yield Violation(d, pairs, reason)
 
 
-def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> tuple[Map, str] | None:
+def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
     if not d.reorderable:
         late = out_of_time_order(d.relation, shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
-            return late, "order"
+            yield late, "order"
     if loops or not before:
         apart = across_blocks(knl, d)
         if apart is not None:
-            return apart, "blocks"
-    return None
+            yield apart, "blocks"
 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
@@ -188,21 +192,53 @@ def require_legal(knl: LoopKernel, step: str) -> None:
     found = list(violations(knl))
     if not found:
         return
-    worst = next((v for v in found if v.dependence.exact), None)
-    if worst is None:
+    exact = [v for v in found if v.dependence.exact]
+    if not exact:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
             f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
             hint="keep these statements in their order, or rewrite the access in an affine form")
-    raise IllegalTransformError(_sentence(step, worst), witness_of(knl, worst), _hints(knl, worst))
+    worst, witness = smallest_violation(knl, exact)
+    raise IllegalTransformError(_sentence(step, worst), witness, _hints(knl, worst))
+
+
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
+    """The violation with the smallest instances, and these.
+
+    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
+    source (its place in the text, then its inames), then by the sink.
+    """
+    places = {s.id: i for i, s in enumerate(knl.statements)}
+    known: dict[tuple[int, str, str], SmallestPair] = {}
+
+    def smallest(v: Violation) -> SmallestPair:
+        # statements of one instance set share their relations
+        a, b = knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
+        key = (id(v.pairs), a.id, b.id)
+        if key not in known:
+            known[key] = smallest_pair(v.pairs, a.inames, b.inames, _parameters(knl))
+        return known[key]
+
+    def size(v: Violation) -> tuple[object, ...]:
+        params, source, sink = smallest(v)
+        return ([params.get(x, 0) for x in _parameters(knl)], places[v.dependence.source], *source.values(),
+                places[v.dependence.sink], *sink.values())
+    least = min(found, key=size)
+    d = least.dependence
+    params, source, sink = smallest(least)
+    return least, witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+
+
+def _parameters(knl: LoopKernel) -> tuple[str, ...]:
+    return tuple(a.name for a in knl.arguments)
 
 
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
     """The smallest instances of a violation, and the element that both touch."""
     d = violation.dependence
     a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames)
+    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames, _parameters(knl))
     return witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
 
 

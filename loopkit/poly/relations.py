@@ -13,6 +13,9 @@ from loopkit.poly.sets import InstanceSet, lexmin_point
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
 
+#: Values of the parameters, of the source's inames, and of the sink's.
+SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
+
 
 # {{{ access relations
 
@@ -74,15 +77,18 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
-    """Some of the *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    late: isl.Map | None = None
     for a, b in shared:
-        late = pairs.order_gt(DIM.in_, a, DIM.out, b)
-        if not late.is_empty():
-            return late
+        behind = pairs.order_gt(DIM.in_, a, DIM.out, b)
+        if not behind.is_empty():
+            late = behind if late is None else late.union(behind)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
         if pairs.is_empty():
-            return None
-    return None if before or pairs.is_empty() else pairs
+            return late
+    if before or pairs.is_empty():
+        return late
+    return pairs if late is None else late.union(pairs)
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
@@ -128,13 +134,16 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
     return relation
 
 
-def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
-                  ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation."""
+def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+                  ) -> SmallestPair:
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
+
+    :arg parameters: the parameters in order; those that are not named follow by name.
+    """
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    point = lexmin_point(flat, names)
+    point = lexmin_point(flat, names, parameters)
     assert point is not None
     params, values = point
     return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
