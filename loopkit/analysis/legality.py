@@ -5,8 +5,8 @@ their number; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -16,6 +16,7 @@ from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.relations import (
@@ -42,7 +43,7 @@ class Violation:
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
-    """The dependences that the kernel's order and its parallel inames break, one set of pairs each."""
+    """The dependences that the kernel's order and its parallel inames break, with all the pairs they break."""
     paths = execution_paths(knl)
     cache: dict[object, list[tuple[Map, str]]] = {}
     for d in dependences(knl):
@@ -183,24 +184,62 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
 
 # {{{ raising
 
-def require_legal(knl: LoopKernel, step: str) -> None:
-    """Refuse *knl* if *step* made an order that breaks a dependence.
+def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """*knl*, unless *step* made an order in it that breaks a dependence.
 
+    Where the caller answers for the order, the kernel says so in its obligations, and the pairs in question bind
+    no later step.
+
+    :arg assume: why what cannot be decided holds.
+    :arg unsafe: accept what is refuted too.
+    :raises PreconditionError: *assume* gives no reason.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
     """
+    if assume is not None and not (isinstance(assume, str) and assume.strip()):
+        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
+                                subject="assume", hint='assume="the rows of index are permutations"')
     found = list(violations(knl))
-    if not found:
-        return
+    return knl if not found else accepted(knl, step, found, _sentence, _hints, assume, unsafe)
+
+
+def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
+             hints: Callable[[LoopKernel, Violation], Sequence[str]], assume: str | None, unsafe: bool) -> LoopKernel:
+    """*knl* with the violations *found* on the caller's account, or the error for the smallest of them.
+
+    :arg sentence: what the step would do to the pairs of a violation.
+    """
     exact = [v for v in found if v.dependence.exact]
-    if not exact:
+    if exact and not unsafe:
+        worst, witness = smallest_violation(knl, exact)
+        raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
+    if not exact and assume is None and not unsafe:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
             f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
-            hint="keep these statements in their order, or rewrite the access in an affine form")
-    worst, witness = smallest_violation(knl, exact)
-    raise IllegalTransformError(_sentence(step, worst), witness, _hints(knl, worst))
+            hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
+                 'assume="..."')
+    owed: dict[Obligation, None] = {}
+    broken: dict[int, list[Map]] = {}
+    for v in found:
+        d = v.dependence
+        claim = (f"this order does not matter: {witness_of(knl, v)}" if d.exact
+                 else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
+        owed[Obligation(step, claim, None if d.exact else assume)] = None
+        broken.setdefault(id(d), []).append(v.pairs)
+
+    def carried() -> Iterator[Dependence]:
+        for d in dependences(knl):
+            relation = d.relation
+            for pairs in broken.get(id(d), ()):
+                relation = relation.subtract(pairs)
+            if relation is d.relation:
+                yield d
+            elif not relation.is_empty():
+                yield replace(d, relation=relation)
+    new = tuple(o for o in owed if o not in knl.obligations)
+    return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
 
 
 def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
@@ -236,10 +275,7 @@ def _parameters(knl: LoopKernel) -> tuple[str, ...]:
 
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
     """The smallest instances of a violation, and the element that both touch."""
-    d = violation.dependence
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames, _parameters(knl))
-    return witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+    return smallest_violation(knl, (violation,))[1]
 
 
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],

@@ -78,17 +78,26 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
     """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
-    late: isl.Map | None = None
+    found: list[isl.Map] = []
     for a, b in shared:
-        behind = pairs.order_gt(DIM.in_, a, DIM.out, b)
-        if not behind.is_empty():
-            late = behind if late is None else late.union(behind)
+        late = pairs.order_gt(DIM.in_, a, DIM.out, b)
+        if not late.is_empty():
+            found.append(late)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
         if pairs.is_empty():
-            return late
-    if before or pairs.is_empty():
-        return late
-    return pairs if late is None else late.union(pairs)
+            return _union(found)
+    if not before and not pairs.is_empty():
+        found.append(pairs)
+    return _union(found)
+
+
+def _union(relations: Sequence[isl.Map]) -> isl.Map | None:
+    if not relations:
+        return None
+    result = relations[0]
+    for relation in relations[1:]:
+        result = result.union(relation)
+    return result
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
@@ -163,12 +172,10 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
 
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
-    """Some of the *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    for a, b in shared:
-        for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)):
-            if not apart.is_empty():
-                return apart
-    return None
+    """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
+    parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
+                                                  pairs.order_gt(DIM.in_, a, DIM.out, b)))
+    return _union([part for part in parts if not part.is_empty()])
 
 
 def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:
