@@ -126,14 +126,22 @@ class _Cutter:
         place = {s: i for i, child in enumerate(children) for s in leaves(child)}
         finished: dict[int, int] = {}
         on_host: set[int] = set()
+        cache: dict[object, bool] = {}
+
+        def crosses(d: Dependence) -> bool:
+            inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
+            key = (id(d.relation), *inames, d.of_value, (d.source, d.sink) in self.apart)
+            if key not in cache:
+                cache[key] = self._crosses(d, hosts)
+            return cache[key]
         for d in dependences(self.kernel):
             first, second = place.get(d.source), place.get(d.sink)
             if first is None or second is None or first > second:
                 continue
             if first == second:
-                if first not in on_host and isinstance(children[first], Loop) and self._crosses(d, hosts):
+                if first not in on_host and isinstance(children[first], Loop) and crosses(d):
                     on_host.add(first)
-            elif finished.get(second, -1) < first and self._crosses(d, hosts):
+            elif finished.get(second, -1) < first and crosses(d):
                 finished[second] = first
         return finished, frozenset(on_host)
 
