@@ -178,6 +178,12 @@ class InstanceSet:
     # }}}
 
 
+def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
+    """Do the parameters *params* decide which points there are, beyond whether there are any?"""
+    everything = points.without_params(params).intersect_params(points.set.params())
+    return not everything.set.is_equal(points.set)
+
+
 def param_name(points: isl.Set | isl.Constraint, i: int) -> str:
     """The name of parameter *i*; isl's parameters always have one."""
     name = points.get_dim_name(DIM.param, i)
@@ -245,6 +251,12 @@ def constant_min(points: isl.Set, dim: int) -> int | None:
         return None
     value = without_empty_pieces(points).dim_min_val(dim)
     return int(value.to_python()) if value.is_int() else None
+
+
+def least_value(params: isl.Set, name: str) -> int | None:
+    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
+    points = InstanceSet((), params).onto((name,))
+    return constant_min(points.set, 0)
 
 
 def constant_max(points: isl.Set, dim: int) -> int | None:
