@@ -17,6 +17,7 @@ from loopkit.poly.sets import (
     params_of,
     params_text,
     with_dim_names,
+    without_empty_pieces,
 )
 
 
@@ -86,6 +87,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     fixed = fix_params(points, values)
     if fixed.is_empty():
         return (0,) * len(dims)
+    fixed = without_empty_pieces(fixed)
     return tuple(_extent(fixed, dim) for dim in dims)
 
 

@@ -6,7 +6,13 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec
 
-from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
+from loopkit.errors import (
+    ENTRY_POINTS,
+    IllegalTransformError,
+    NameConflictError,
+    PreconditionError,
+    ScheduleError,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
@@ -34,6 +40,8 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
                 result = function(kernel, *given, **named)
         except IllegalTransformError as refusal:
             refusal.before = kernel               # of steps within steps, the outermost's
+            refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
+                                      lambda other: function(other, *given, **named), refusal))
             raise
         verdict = "proven" if "dependences" in result.memo else "structural"
         if owed := result.obligations[len(kernel.obligations):]:
