@@ -234,11 +234,16 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
     statement, values = witness.sink if witness.kind == "flow" else witness.source
     reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
     got = _read_value(second.touched[reader], witness)
-    # the same instance before the step may have had other inames: it is the one with the same accesses
+    # the same instance before the step may have had other inames: then it is the one with the same accesses
     pattern = _pattern(second.touched[reader])
-    found = [touches for x, touches in first.touched.items() if x.statement == statement
-             and _pattern(touches) == pattern]
-    return (_read_value(found[0], witness), got) if len(found) == 1 else (None, got)
+    found = {x: touches for x, touches in first.touched.items() if x.statement == statement
+             and _pattern(touches) == pattern}
+    if len(found) > 1 and first.knl.statement_by_id[statement].inames == second.knl.statement_by_id[statement].inames:
+        found = {x: touches for x, touches in found.items() if x == reader}
+    if len(found) != 1:
+        return None, got
+    [touches] = found.values()
+    return _read_value(touches, witness), got
 
 
 def _pattern(touches: list[Touch]) -> list[tuple[str, Element, bool]]:

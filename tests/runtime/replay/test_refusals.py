@@ -13,7 +13,7 @@ import loopkit as lk
 Transformation = Callable[[lk.LoopKernel], lk.LoopKernel]
 
 LINE, ROW, SQUARE = "{[i]: 0<=i<n}", "{[i]: 1<=i<n}", "{[i,j]: 1<=i<n-1 and 1<=j<m-1}"
-BY_BLOCKS = ("{[t,i,j]: 0<=t<T and 1<=i,j<n-1}", """
+BY_BLOCKS = ("{[t,i,j]: 0<=t<2 and 1<=i,j<n-1}", """
     for t
         for i
             v[i] = u[i-1] + u[i+1] {id=A}
@@ -78,7 +78,7 @@ SHOWN: Mapping[str, Shown] = {
     "(1, -1) tiled": Shown(SQUARE, "a[i,j] = a[i-1,j+1]", lambda knl: lk.tile(knl, {"i": 4, "j": 4}), LOOPS,
                            ("a[2, 3]",)),
     "accumulation": Shown(LINE, "s[0] = s[0] + a[i]", tag("i:g.0"), STALE, ("s[0]",)),
-    "time steps over blocks": Shown(*BY_BLOCKS, tag("i:g.0, j:g.0"), FIRST, ("u[2]", "v[2]")),
+    "unrolled time steps over blocks": Shown(*BY_BLOCKS, tag("t:unr, i:g.0, j:g.0"), FIRST, ("u[2]", "v[2]")),
     "a temporary that is carried": Shown(
         "{[i]: 0<=i<3}", "<> t = 0\nfor i\n t = t + b[i]\n a[i] = t\nend", tag("i:g.0"), FIRST,
         ("a[1]", "a[2]")),
