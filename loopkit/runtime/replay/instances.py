@@ -152,7 +152,8 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
         if _block(knl, source, sizes) == block:
             return
         ahead = [x for x in order[first + 1:second + 1] if _block(knl, x, sizes) == block]
-    start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in set(ahead)]
+    moved = set(ahead)
+    start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in moved]
     yield Order("the second instance could run before the first", [*start, sink, source, *rest])
     yield Order("the second instance could read before the first writes",
                 [*start, Half(sink, writes=False), source, Half(sink, writes=True), *rest])

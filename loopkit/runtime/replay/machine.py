@@ -129,7 +129,9 @@ class Machine:
 
     def cell(self, name: str, element: Element) -> Any:
         """What an element of an argument holds now."""
-        return self.cells.get((name, element), self.data.value(name, element, self._dtype(name)))
+        if (name, element) in self.cells:
+            return self.cells[name, element]
+        return self.data.value(name, element, self._dtype(name))
 
     def _read_all(self, instance: Instance) -> None:
         s = self.knl.statement_by_id[instance.statement]
@@ -169,9 +171,7 @@ class Machine:
         if name in self.knl.temporaries:
             value = self._temporary(name, element)
         else:
-            if (name, element) not in self.cells:
-                self.cells[name, element] = self.data.value(name, element, self._dtype(name))
-            value = self.cells[name, element]
+            value = self.cells[name, element] = self.cell(name, element)
         self.touched[self._now].append(Touch(name, element, value, is_write=False))
         return value
 
