@@ -180,6 +180,10 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
 
 def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -> tuple[str, Machine]:
     """What the step would have done: the first of its orders that shows a difference, else the first."""
+    if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
+           for s, values in (witness.source, witness.sink)):
+        raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
+                                subject="replay", hint="the witness names them")
     found = run.instances(knl)
     source, sink = (Instance(s, tuple(values[x] for x in knl.statement_by_id[s].inames))
                     for s, values in (witness.source, witness.sink))

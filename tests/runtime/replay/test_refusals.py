@@ -230,8 +230,8 @@ def test_a_bound_that_the_kernel_computes() -> None:
         err.replay()
 
 
-def test_before_an_order_was_made() -> None:
-    """Lowering finds races, too; there is no step to replay."""
+def test_a_race_that_nosync_hides() -> None:
+    """Found by lowering: of the kernel itself, two threads meet where no barrier is to stand."""
     knl = lk.make_kernel("{[i,j]: 0<=i,j<32}", """
         for i
             <> t[i] = 2*x[i] {id=write}
@@ -243,8 +243,16 @@ def test_before_an_order_was_made() -> None:
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.lower(knl)
+    replay = caught.value.replay()
+    assert replay.order == FIRST
+    assert [str(d).split(" is ")[0] for d in replay.differing] == ["y[31]"]
+    assert "read[j=31] reads" in str(replay)
+
+
+def test_before_an_order_was_made() -> None:
+    err = refusal(LINE, "a[i+1] = a[i] + b[i]", tag("i:g.0"))
     with pytest.raises(lk.PreconditionError, match="nothing to replay"):
-        caught.value.replay()
+        lk.IllegalTransformError(err.message, err.witness).replay()
 
 
 def test_a_mapped_kernel_before_the_step() -> None:
