@@ -1,8 +1,9 @@
 """The one way in which inames change: an instance relation, applied to everything that mentions them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -33,8 +34,17 @@ class Reindexing:
     values: Mapping[str, Expression]
     conditions: tuple[tuple[str, Expression], ...] = ()
 
+    @cached_property
+    def names(self) -> Mapping[str, str] | None:
+        """The new name of each old iname, if the step only renames."""
+        found = {x: v.name for x, v in self.values.items() if isinstance(v, p.Variable)}
+        only = not self.conditions and found.keys() == set(self.old) and sorted(found.values()) == sorted(self.new)
+        return found if only else None
+
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
-        """*inames* with the new ones in the place of the first old one."""
+        """*inames* with the new ones in the place of the first old one, or each in its place if they are renamed."""
+        if self.names is not None:
+            return tuple(self.names.get(x, x) for x in inames)
         if not self.old:
             return (*inames, *self.new)
         result: list[str] = []
@@ -44,7 +54,6 @@ class Reindexing:
             elif x == next(y for y in inames if y in self.old):
                 result.extend(self.new)
         return tuple(result)
-
 
     def relation(self, inames: tuple[str, ...]) -> Map:
         """The instance relation of a statement with *inames*."""
@@ -56,47 +65,54 @@ class Reindexing:
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
     """*kernel* with *step* applied to statements, domains and dependences; *tree* is the new order."""
-    relations: dict[tuple[str, ...], Map] = {}
-    domains: dict[int, InstanceSet] = {}
-    alive: list[InstanceSet] = []
-
-    def relation(inames: tuple[str, ...]) -> Map:
-        if inames not in relations:
-            relations[inames] = step.relation(inames)
-        return relations[inames]
-
-    def touches(statement: Statement) -> bool:
-        if within is not None and statement.id not in within:
-            return False
-        return not step.old or any(x in step.old for x in statement.inames)
-
-    kernel = _rules_within(kernel, step, within)
-
-    def moved(statement: Statement) -> Statement:
-        if not touches(statement):
-            return statement
-        old = statement.domain
-        if id(old) not in domains:
-            alive.append(old)
-            domains[id(old)] = old.apply(relation(old.inames), step.inames(old.inames))
-        return substituted(replace(statement, domain=domains[id(old)]), step.values)
-
-    moved_statements = tuple(moved(s) for s in kernel.statements)
-    before = kernel
-
-    def relation_of(statement_id: str) -> Map | None:
-        statement = before.statement_by_id[statement_id]
-        return relation(statement.inames) if touches(statement) else None
-
-    nodes = {name: replace(node, inames=step.inames(node.inames))
-             if step.old and (within is None or node.update in within) else node
-             for name, node in kernel.reductions.items()}
+    if within is not None:
+        kernel = _with_rules_written_out(kernel, step.old)
+    chosen = (s for s in kernel.statements if within is None or s.id in within)
+    result = _moved(kernel, {s.id: step for s in chosen if any(x in step.old for x in s.inames)}, tree)
     rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
-    return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
-                       carried=carried_from(before, relation_of),
+    return result.copy(substitutions=rules,
                        tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+
+
+def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
+    """*kernel* with a step of its own applied to each statement of *steps*; inames that are gone lose their tags."""
+    kernel = _with_rules_written_out(kernel, {x for step in steps.values() for x in step.old})
+    result = _moved(kernel, steps, tree)
+    return result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+
+
+def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
+    """*kernel* with the statements of *steps* moved; equal steps had better be one object, which is looked at once."""
+    relations: dict[tuple[int, tuple[str, ...]], Map] = {}
+    domains: dict[tuple[int, int], InstanceSet] = {}
+
+    def relation_of(statement_id: str) -> Map | None:
+        step = steps.get(statement_id)
+        if step is None:
+            return None
+        inames = kernel.statement_by_id[statement_id].inames
+        key = (id(step), inames)
+        if key not in relations:
+            relations[key] = step.relation(inames)
+        return relations[key]
+
+    def moved(statement: Statement) -> Statement:
+        relation = relation_of(statement.id)
+        if relation is None:
+            return statement
+        step, old = steps[statement.id], statement.domain
+        key = (id(step), id(old))
+        if key not in domains:
+            domains[key] = old.apply(relation, step.inames(old.inames))
+        return substituted(replace(statement, domain=domains[key]), step.values)
+
+    nodes = {name: replace(node, inames=steps[node.update].inames(node.inames))
+             if node.update in steps and any(x in node.inames for x in steps[node.update].old) else node
+             for name, node in kernel.reductions.items()}
+    return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
+                       carried=carried_from(kernel, relation_of))
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
@@ -142,14 +158,13 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
                                     hint="let all of its parts have the same iname, under a name of their own")
 
 
-def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
-    """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
+def _with_rules_written_out(kernel: LoopKernel, inames: Collection[str]) -> LoopKernel:
+    """Substitution rules that mention one of *inames* freely cannot serve two meanings: write them out."""
     free = {name for name, rule in kernel.substitutions.items()
-            if variables(rule.expr) & set(step.old) - set(rule.arguments)}
-    if not free or within is None:
+            if variables(rule.expr) & set(inames) - set(rule.arguments)}
+    if not free:
         return kernel
     rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
     return kernel.copy(statements=tuple(
         replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
         carried=kernel.carried)
-
