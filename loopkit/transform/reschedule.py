@@ -216,19 +216,23 @@ Dims = Sequence[tuple[str, Expression]]
 
 
 def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]) -> dict[str, Reindexing]:
-    """What gives each statement its new inames; equal steps are one object."""
+    """What gives each statement its new inames; units alike in domain and schedule share one step."""
+    parts_of_reductions = {s for r in kernel.reductions.values() for s in (r.init, r.update, r.final)}
     result: dict[str, Reindexing] = {}
     known: dict[object, Reindexing] = {}
     for unit in units:
-        step = _step(kernel, unit, dims.get(unit.statement, ()))
-        if step.old or step.new:
-            key = (step.old, step.new, *step.values.items(), step.conditions)
-            result.update(dict.fromkeys(unit.parts, known.setdefault(key, step)))
+        own = tuple(dims.get(unit.statement, ()))
+        is_part = len(unit.parts) == 1 and unit.statement in parts_of_reductions
+        key = (unit.inames, own, is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
+        if key not in known:
+            known[key] = _step(kernel, unit, own, is_part=is_part)
+        if known[key].old or known[key].new:
+            result.update(dict.fromkeys(unit.parts, known[key]))
     return result
 
 
-def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
-    """What gives *unit* the inames of its loops *dims*."""
+def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Reindexing:
+    """What gives *unit*, which may be a part of a reduction, the inames of its loops *dims*."""
     kept = [x for x, form in dims if form == p.Variable(x)]
     for x in unit.inames:
         if x in kernel.tags and x not in kept:
@@ -243,7 +247,7 @@ def _step(kernel: LoopKernel, unit: _Unit, dims: Dims) -> Reindexing:
     renamed = {form.name: p.Variable(x) for x, form in new if isinstance(form, p.Variable)}
     if renamed.keys() == set(old) and len(old) == len(new):
         return Reindexing(old, tuple(x for x, _ in new), renamed)
-    if len(unit.parts) == 1 and any(unit.statement in (r.init, r.update, r.final) for r in kernel.reductions.values()):
+    if is_part:
         raise ScheduleError(f"'{unit.statement}' is a part of a reduction, whose schedule can only order its inames.",
                             subject=unit.statement, hint="make new inames for the whole statement first, in a step of "
                                                          "its own that names only the statement")
