@@ -13,7 +13,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import map_children, substitute, variables
-from loopkit.expr.nodes import REDUCTIONS, Neutral, Reduction
+from loopkit.expr.nodes import Neutral, Reduction
+from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -48,6 +49,7 @@ def kernel_text(knl: LoopKernel) -> str:
              *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
              *_section("DOMAINS", (d.text for d in domains.printed)),
              *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
+             *_section("REDUCTIONS", map(_operation, knl.operations.values())),
              *_section("RULES", map(_rule, knl.substitutions.values())),
              *_section("STATEMENTS", statement_lines(knl, folded, domains)),
              *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
@@ -113,6 +115,11 @@ def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` say all there is to say about it?"""
     return not temporary.shape and temporary.address_space is None
+
+
+def _operation(o: ReductionOperation) -> str:
+    order = "in any order" if o.reorderable else "in order"
+    return f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, {order}"
 
 
 def _rule(rule: SubstitutionRule) -> str:
@@ -333,7 +340,7 @@ class _Printer:
         if s.combine is not None:
             folded = self.folded.inner.get(s.id)
             expression = Reduction(s.combine, folded, expression) if folded else expression
-            expression = REDUCTIONS[s.combine].apply(s.assignee, expression)
+            expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
         target, value = to_text(_plain_subscripts(s.assignee)), to_text(_plain_subscripts(expression))
         return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"

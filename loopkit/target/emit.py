@@ -8,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
@@ -70,6 +70,8 @@ class Emitter:
                 yield "{"
                 yield from indented(self.lines(node, signs))
                 yield "}"
+            case Call():
+                raise AssertionError(node)              # the host's: see host_text
 
     def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""

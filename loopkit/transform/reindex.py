@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import called, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -65,20 +65,21 @@ class Reindexing:
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
     """*kernel* with *step* applied to statements, domains and dependences; *tree* is the new order."""
-    if within is not None:
-        kernel = _with_rules_written_out(kernel, step.old)
+    used = frozenset().union(*(variables(value) for value in step.values.values()))
+    kernel = _rules_written_out(kernel, step.old, used if within is None else None)
     chosen = (s for s in kernel.statements if within is None or s.id in within)
-    result = _moved(kernel, {s.id: step for s in chosen if any(x in step.old for x in s.inames)}, tree)
+    steps = {s.id: step for s in chosen if not step.old or any(x in step.old for x in s.inames)}
     rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
-    return result.copy(substitutions=rules,
-                       tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+    left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
+    return _moved(kernel, steps, tree).copy(
+        substitutions=rules, tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
 def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with a step of its own applied to each statement of *steps*; inames that are gone lose their tags."""
-    kernel = _with_rules_written_out(kernel, {x for step in steps.values() for x in step.old})
+    kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
     result = _moved(kernel, steps, tree)
     return result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
 
@@ -87,6 +88,7 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
     """*kernel* with the statements of *steps* moved; equal steps had better be one object, which is looked at once."""
     relations: dict[tuple[int, tuple[str, ...]], Map] = {}
     domains: dict[tuple[int, int], InstanceSet] = {}
+    alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
 
     def relation_of(statement_id: str) -> Map | None:
         step = steps.get(statement_id)
@@ -105,7 +107,9 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
         step, old = steps[statement.id], statement.domain
         key = (id(step), id(old))
         if key not in domains:
-            domains[key] = old.apply(relation, step.inames(old.inames))
+            new = old.apply(relation, step.inames(old.inames))
+            first = alike.setdefault((new.inames, hash(new.set)), new)
+            domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
         return substituted(replace(statement, domain=domains[key]), step.values)
 
     nodes = {name: replace(node, inames=steps[node.update].inames(node.inames))
@@ -158,13 +162,23 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
                                     hint="let all of its parts have the same iname, under a name of their own")
 
 
-def _with_rules_written_out(kernel: LoopKernel, inames: Collection[str]) -> LoopKernel:
-    """Substitution rules that mention one of *inames* freely cannot serve two meanings: write them out."""
-    free = {name for name, rule in kernel.substitutions.items()
-            if variables(rule.expr) & set(inames) - set(rule.arguments)}
-    if not free:
+def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collection[str] | None) -> LoopKernel:
+    """Write out the rules that mention an iname of *old* freely and cannot say what it becomes.
+
+    :arg used: the inames that stand for the old ones; an argument may be called like one of them. ``None``: the old
+        ones become something in some statements only, or several things.
+    """
+    rules = kernel.substitutions
+    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(old) - set(rule.arguments)
+              and (used is None or set(used) & set(rule.arguments))}
+    if not ending:
         return kernel
-    rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
-    return kernel.copy(statements=tuple(
-        replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        carried=kernel.carried)
+    while callers := {name for name, rule in rules.items() if name not in ending
+                      and (variables(rule.expr) | called(rule.expr)) & ending}:
+        ending |= callers
+    own = {name: rules[name] for name in ending}
+    return kernel.copy(
+        statements=tuple(replace(s, expression=expand_rules(s.expression, own),
+                                 predicates=tuple(expand_rules(e, own) for e in s.predicates))
+                         for s in kernel.statements),
+        substitutions={name: rule for name, rule in rules.items() if name not in ending}, carried=kernel.carried)
