@@ -44,6 +44,7 @@ def test_two_loops_become_one() -> None:
           second: b[i] = a[i] + x[i]
         """)
     assert knl.history[-1].verdict == "proven"
+    assert len({id(s.domain) for s in knl.statements}) == 1             # one set, one leaf of the generated loops
     same(producer_consumer(), knl)
 
 
