@@ -11,6 +11,7 @@ from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
@@ -232,6 +233,7 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
     require_legal(result, request.step)
+    require_staged(kernel, result, request.temporary, request.step)
     return result
 
 
