@@ -1,8 +1,9 @@
 """Every exception class of loopkit: one sentence in the user's words, a witness, a way out."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class LoopkitError(Exception):
@@ -14,8 +15,12 @@ class LoopkitError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = message
-        self.hint = hint
+        self._hint = hint
         super().__init__(message)
+
+    @property
+    def hint(self) -> str | None:
+        return self._hint
 
     def details(self) -> Sequence[str]:
         """Lines that stand between the sentence and the hint (a witness, a source line)."""
@@ -152,16 +157,36 @@ class IllegalTransformError(LoopkitError):
     """A step that would run dependent statement instances in the wrong order, or at once.
 
     :ivar witness: the instances, the sizes and the element.
-    :ivar hints: what would make it legal.
+    :ivar before: the kernel that the step was asked of; *after*: the one that it would have made, where it got that
+        far. Both are kernels (``None``: not known), which this floor does not import.
     """
 
-    def __init__(self, message: str, witness: Witness, hints: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,
+                 after: Any = None) -> None:
         self.witness = witness
-        self.hints = tuple(hints)
-        super().__init__(message, hint="; ".join(hints) if hints else None)
+        self.before = before
+        self.after = after
+        self._hints: Sequence[str] | Callable[[], Sequence[str]] = tuple(hints)
+        super().__init__(message)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What would make the step legal; tried when somebody looks."""
+        if callable(self._hints):
+            self._hints = tuple(self._hints())
+        return tuple(self._hints)
+
+    def try_hints(self, hints: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """Let *hints* give the hints, once they are asked for, from those that are there."""
+        known = self._hints
+        self._hints = lambda: hints(known() if callable(known) else known)
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)
+
+    @property
+    def hint(self) -> str | None:
+        return "; ".join(self.hints) or None
 
 
 class UndecidedError(LoopkitError):

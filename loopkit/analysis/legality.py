@@ -5,8 +5,8 @@ their number; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -16,6 +16,7 @@ from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
@@ -36,30 +37,28 @@ class Violation:
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
-    """The dependences that the kernel's order and its parallel inames break, one set of pairs each."""
+    """The dependences that the kernel's order and its parallel inames break, with all the pairs they break."""
     paths = execution_paths(knl)
-    cache: dict[object, tuple[Map, str] | None] = {}
+    cache: dict[object, list[tuple[Map, str]]] = {}
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
         key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value)
         if key not in cache:
-            cache[key] = _broken(knl, d, where.loops, where.before)
-        found = cache[key]
-        if found is not None:
-            yield Violation(d, *found)
+            cache[key] = list(_broken(knl, d, where.loops, where.before))
+        for pairs, reason in cache[key]:
+            yield Violation(d, pairs, reason)
 
 
-def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> tuple[Map, str] | None:
+def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
     if not d.reorderable:
         late = out_of_time_order(d.relation, shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
-            return late, "order"
+            yield late, "order"
     if loops or not before:
         apart = across_blocks(knl, d)
         if apart is not None:
-            return apart, "blocks"
-    return None
+            yield apart, "blocks"
 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
@@ -179,23 +178,61 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
 
 # {{{ raising
 
-def require_legal(knl: LoopKernel, step: str) -> None:
-    """Refuse *knl* if *step* made an order that breaks a dependence.
+def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """*knl*, unless *step* made an order in it that breaks a dependence.
 
+    Where the caller answers for the order, the kernel says so in its obligations, and the pairs in question bind
+    no later step.
+
+    :arg assume: why what cannot be decided holds.
+    :arg unsafe: accept what is refuted too.
+    :raises PreconditionError: *assume* gives no reason.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
     """
+    if assume is not None and not (isinstance(assume, str) and assume.strip()):
+        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
+                                subject="assume", hint='assume="the rows of index are permutations"')
     found = list(violations(knl))
-    if not found:
-        return
+    return knl if not found else accepted(knl, step, found, _sentence, _hints, assume, unsafe)
+
+
+def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
+             hints: Callable[[LoopKernel, Violation], Sequence[str]], assume: str | None, unsafe: bool) -> LoopKernel:
+    """*knl* with the violations *found* on the caller's account, or the error for the smallest of them.
+
+    :arg sentence: what the step would do to the pairs of a violation.
+    """
     worst = next((v for v in found if v.dependence.exact), None)
-    if worst is None:
+    if worst is not None and not unsafe:
+        raise IllegalTransformError(sentence(step, worst), witness_of(knl, worst), hints(knl, worst), after=knl)
+    if worst is None and assume is None and not unsafe:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
             f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
-            hint="keep these statements in their order, or rewrite the access in an affine form")
-    raise IllegalTransformError(_sentence(step, worst), witness_of(knl, worst), _hints(knl, worst))
+            hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
+                 'assume="..."')
+    owed: dict[Obligation, None] = {}
+    broken: dict[int, list[Map]] = {}
+    for v in found:
+        d = v.dependence
+        claim = (f"this order does not matter: {witness_of(knl, v)}" if d.exact
+                 else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
+        owed[Obligation(step, claim, None if d.exact else assume)] = None
+        broken.setdefault(id(d), []).append(v.pairs)
+
+    def carried() -> Iterator[Dependence]:
+        for d in dependences(knl):
+            relation = d.relation
+            for pairs in broken.get(id(d), ()):
+                relation = relation.subtract(pairs)
+            if relation is d.relation:
+                yield d
+            elif not relation.is_empty():
+                yield replace(d, relation=relation)
+    new = tuple(o for o in owed if o not in knl.obligations)
+    return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
 
 
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:

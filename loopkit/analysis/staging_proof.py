@@ -20,6 +20,7 @@ from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import outside
@@ -63,9 +64,14 @@ class _Alike:
     references: list[tuple[str, tuple[Expression, ...], tuple[Expression, ...]]] = field(default_factory=list)
 
 
-def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:
+def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: str, *, assume: str | None = None,
+                   unsafe: bool = False) -> tuple[Obligation, ...]:
     """Refuse *after* if a read of *temporary* may get another value than the read in *before* that it stands for.
 
+    What it gives is owed: the order of writes and copies that the caller answers for. That each read finds a copy of
+    what it stands for is never taken on trust.
+
+    :arg assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided.
     """
@@ -79,6 +85,7 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
     if lost is not None:                    # a cell outside of the temporary holds nothing
         written = written.subtract_domain(lost)
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
+    owed: list[Obligation] = []
     for use in _uses(before, after, temporary):
         pairs: Map = same_element(written, use.cells)
         flow = [d.relation for d in flows if d.sink == use.reader.id and d.source == copy.id]
@@ -89,7 +96,9 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
         alike = _require_one_value(before, after, step, copy, use, pairs)
         for name, ours, theirs in dict.fromkeys(alike.references):
             if name in before.written_names:
-                _require_same_writes(before, after, step, copy, use, _Reference(name, ours, theirs), pairs)
+                for claim in _other_writes(before, after, copy, use, _Reference(name, ours, theirs), pairs):
+                    owed.append(_accepted(before, after, step, copy, use, claim, assume, unsafe))
+    return tuple(dict.fromkeys(owed))
 
 
 # {{{ the uses
@@ -229,31 +238,33 @@ class _Reference:
     theirs: tuple[Expression, ...]
 
 
-def _require_same_writes(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, ref: _Reference,
-                         pairs: Map) -> None:
-    """Whatever *ref* names: what was written before the reader read it is what is written before the copy does."""
+@dataclass(frozen=True)
+class _Unordered:
+    """Instances of *write* and the reader that *ref* has on different sides of the reader and of its copy.
+
+    :ivar is_lost: the reader sees the write, its copy does not; else the other way round.
+    """
+
+    write: Access
+    elements: Map
+    pairs: Map
+    is_lost: bool
+    decided: bool
+
+
+def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: Use, ref: _Reference, pairs: Map
+                  ) -> Iterator[_Unordered]:
+    """Where what was written before the reader read *ref* is not what is written before the copy does."""
     seen = _elements(before, use.reader, ref.theirs, use.domain)
     copied = _elements(after, copy, ref.ours, analysis_domain(after, copy))
     affine = all(_affine(e, before.value_params | set(use.reader.inames)) for e in ref.theirs)
+    behind = _value_flow if ref.name in before.temporaries else _earlier
     for w in accesses_by_array(before)[ref.name]:
-        if not w.is_write:
-            continue
-        if ref.name in before.temporaries:
-            old, new = (_value_flow(knl, w, sink, at) for knl, sink, at in ((before, use.reader, seen),
-                                                                             (after, copy, copied)))
-        else:
-            old, new = (_earlier(knl, w, sink, at) for knl, sink, at in ((before, use.reader, seen),
-                                                                          (after, copy, copied)))
-        new = new.apply_range(pairs)
-        lost, early = old.subtract(new), new.subtract(old)
-        if lost.is_empty() and early.is_empty():
-            continue
-        if not affine or not w.affine:
-            raise UndecidedError(
-                f"{step}: whether '{w.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' cannot "
-                "be decided.", f"a subscript of '{ref.name}' is read from memory",
-                hint="leave the reader out with within=, or write the subscript in an affine form")
-        _refuse(before, step, w, use, seen, lost if not lost.is_empty() else early, is_lost=not lost.is_empty())
+        if w.is_write:
+            old, new = behind(before, w, use.reader, seen), behind(after, w, copy, copied).apply_range(pairs)
+            for wrong, is_lost in ((old.subtract(new), True), (new.subtract(old), False)):
+                if not wrong.is_empty():
+                    yield _Unordered(w, seen, wrong, is_lost, affine and w.affine)
 
 
 def _elements(knl: LoopKernel, s: Statement, subscripts: Sequence[Expression], domain: InstanceSet) -> Map:
@@ -280,19 +291,30 @@ def _value_flow(knl: LoopKernel, write: Access, sink: Statement, elements: Map) 
     return found
 
 
-def _refuse(before: LoopKernel, step: str, write: Access, use: Use, seen: Map, pairs: Map, *, is_lost: bool) -> None:
+def _accepted(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered,
+              assume: str | None, unsafe: bool) -> Obligation:
+    """What the caller answers for, or the error."""
+    write = found.write
+    if not found.decided:
+        if assume is None and not unsafe:
+            raise UndecidedError(
+                f"{step}: whether '{write.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' "
+                "cannot be decided.", f"a subscript of '{write.array}' is read from memory",
+                hint='leave the reader out with within=, or answer for it: assume="..."')
+        return Obligation(step, f"'{write.statement}' never writes what '{copy.id}' holds for '{use.reader.id}' "
+                                "between the two", assume)
     writer = before.statement_by_id[write.statement]
-    params, at_write, at_use = smallest_pair(pairs, writer.inames, use.reader.inames)
-    element = element_at(seen, params, tuple(at_use.values()))
+    params, at_write, at_use = smallest_pair(found.pairs, writer.inames, use.reader.inames)
+    element = element_at(found.elements, params, tuple(at_use.values()))
     first, second = (writer.id, at_write), (use.reader.id, at_use)
-    if is_lost:
-        raise IllegalTransformError(
-            f"{step} would copy an element of '{write.array}' before it is written.",
-            Witness(params, first, second, write.array, element, "flow"),
-            ["stage it in a loop that begins after the write: name that loop as an outer iname"])
+    witness = Witness(params, first, second, write.array, element, "flow") if found.is_lost else \
+        Witness(params, second, first, write.array, element, "anti")
+    if unsafe:
+        return Obligation(step, f"the copy may miss a write, or see one too early: {witness}")
     raise IllegalTransformError(
-        f"{step} would copy an element of '{write.array}' after it is overwritten.",
-        Witness(params, second, first, write.array, element, "anti"),
-        ["stage it in a loop that ends before the write: name that loop as an outer iname"])
+        f"{step} would copy an element of '{write.array}' "
+        f"{'before it is written' if found.is_lost else 'after it is overwritten'}.", witness,
+        [f"stage it in a loop that {'begins after' if found.is_lost else 'ends before'} the write: name that loop as "
+         "an outer iname"], after=after)
 
 # }}}

@@ -12,6 +12,7 @@ import numpy as np
 from loopkit.errors import PreconditionError, UnknownNameError
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
@@ -47,7 +48,7 @@ class LoopKernel:
     :ivar assumptions: what is known about the parameters.
     :ivar options: choices of code generation.
     :ivar history: the transformations that made it.
-    :ivar obligations: what was assumed instead of proven, in words.
+    :ivar obligations: what was assumed instead of proven.
     :ivar carried: gives the dependences brought along by the last transformation (owned by
         :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
     :ivar memo: results of analyses of this very kernel, by name.
@@ -64,7 +65,7 @@ class LoopKernel:
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
     history: tuple[HistoryStep, ...] = ()
-    obligations: tuple[str, ...] = ()
+    obligations: tuple[Obligation, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 

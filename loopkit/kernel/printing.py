@@ -50,7 +50,7 @@ def kernel_text(knl: LoopKernel) -> str:
              *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
              *_section("RULES", map(_rule, knl.substitutions.values())),
              *_section("STATEMENTS", statement_lines(knl, folded, domains)),
-             *_section("OBLIGATIONS", knl.obligations)]
+             *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
 
 

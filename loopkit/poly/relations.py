@@ -74,15 +74,27 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
-    """Some of the *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    found: list[isl.Map] = []
     for a, b in shared:
         late = pairs.order_gt(DIM.in_, a, DIM.out, b)
         if not late.is_empty():
-            return late
+            found.append(late)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
         if pairs.is_empty():
-            return None
-    return None if before or pairs.is_empty() else pairs
+            return _union(found)
+    if not before and not pairs.is_empty():
+        found.append(pairs)
+    return _union(found)
+
+
+def _union(relations: Sequence[isl.Map]) -> isl.Map | None:
+    if not relations:
+        return None
+    result = relations[0]
+    for relation in relations[1:]:
+        result = result.union(relation)
+    return result
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
@@ -154,12 +166,10 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
 
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
-    """Some of the *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    for a, b in shared:
-        for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)):
-            if not apart.is_empty():
-                return apart
-    return None
+    """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
+    sides = (apart for a, b in shared
+             for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)))
+    return _union([apart for apart in sides if not apart.is_empty()])
 
 
 def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:

@@ -29,7 +29,8 @@ from loopkit.transform.tags import tagged
 def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
                 inner_tag: str | InameTag | None = None,
-                within: str | Collection[str] | None = None) -> LoopKernel:
+                within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                ) -> LoopKernel:
     """Split *split_iname* into an outer iname and an inner one of length *inner_length*.
 
     ``split_iname == inner_length*outer_iname + inner_iname`` with ``0 <= inner_iname < inner_length``.
@@ -65,12 +66,14 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
     result = reindex(kernel, step, tree, chosen)
     tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
-    return tagged(result, tags, f"split_iname({split_iname!r}, {length})") if tags else result
+    return tagged(result, tags, f"split_iname({split_iname!r}, {length})", assume=assume, unsafe=unsafe) if tags \
+        else result
 
 
 @transform
 def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None = None, *,
-                tag: str | InameTag | None = None, within: str | Collection[str] | None = None) -> LoopKernel:
+                tag: str | InameTag | None = None, within: str | Collection[str] | None = None,
+                assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Join perfectly nested *inames* (outermost first) into one that runs through all their points.
 
     :arg new_iname: default: the names joined by ``_``.
@@ -114,7 +117,8 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
         return Loop(new, body)
     tree = rewrite_loops(kernel, inames[:1], chosen, joined)
     result = reindex(kernel, Reindexing(inames, (new,), values), tree, chosen)
-    return tagged(result, {new: tag}, f"join_inames({list(inames)})") if tag is not None else result
+    return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe) if tag is not None \
+        else result
 
 
 @transform
@@ -139,7 +143,8 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 
 
 @transform
-def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None) -> LoopKernel:
+def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None, *, assume: str | None = None,
+                         unsafe: bool = False) -> LoopKernel:
     """Drop inames of which a statement runs only one instance and which it does not mention.
 
     :arg inames: those to look at; default: all.
@@ -160,8 +165,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None
             continue
         tree = rewrite_loops(kernel, (x,), None, lambda loop: loop.body)
         kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree)
-    require_legal(kernel, "remove_unused_inames")
-    return kernel
+    return require_legal(kernel, "remove_unused_inames", assume=assume, unsafe=unsafe)
 
 
 def _mentioned(statement: Statement) -> frozenset[str]:

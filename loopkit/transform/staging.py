@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.staging_proof import require_staged
@@ -50,6 +50,8 @@ class Request:
     within: str | Collection[str] | None
     source: GlobalArg | TemporaryVariable | None
     moves_only: str | None = None
+    assume: str | None = None
+    unsafe: bool = False
 
 
 @dataclass(frozen=True)
@@ -228,13 +230,13 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
     statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
     temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
                                   request.space)
-    result = kernel.copy(
+    made = kernel.copy(
         statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
-    require_legal(result, request.step)
-    require_staged(kernel, result, request.temporary, request.step)
-    return result
+    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
+    result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
+    return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
 
 
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:

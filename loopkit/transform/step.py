@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import Concatenate, ParamSpec
 
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
@@ -28,9 +28,15 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         require_kernel(kernel, function.__name__)
         start = time.perf_counter()
-        with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
-            result = function(kernel, *args, **kwargs)
+        try:
+            with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
+                result = function(kernel, *args, **kwargs)
+        except IllegalTransformError as refusal:
+            refusal.before = kernel               # of steps within steps, the outermost's
+            raise
         verdict = "proven" if "dependences" in result.memo else "structural"
+        if owed := result.obligations[len(kernel.obligations):]:
+            verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
         record = HistoryStep(function.__name__, args, tuple(kwargs.items()), verdict, time.perf_counter() - start)
         recorded = result.copy(history=(*kernel.history, record))
         recorded.memo.update(result.memo)        # the same kernel but for its history

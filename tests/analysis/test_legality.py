@@ -211,7 +211,7 @@ REFUTED: Mapping[str, Pair] = {
     "privatizing a value that is left for the next": Pair(
         "{[i]: 0<=i<8}", "for i\n a[i] = t {id=use}\n t = b[i] {id=set}\nend",
         lambda knl: lk.privatize(knl, "i", "t"), kernel_data=(lk.TemporaryVariable("t", F32, ()), "..."),
-        witness=({}, "set", {"i": 0}, "use", {"i": 1}, "t", None, "flow")),
+        witness=({}, "set", {"i": 0}, "use", {"i": 1}, "t", (), "flow")),
 }
 
 

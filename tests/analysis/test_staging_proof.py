@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as p
 import pytest
 
@@ -222,6 +223,46 @@ def test_a_write_at_an_unknown_place_is_undecided() -> None:
     require_staged(before, after, "a_fetch", "the step")
     with pytest.raises(lk.UndecidedError, match="scatter"):
         require_staged(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
+
+# }}}
+
+
+# {{{ on the caller's account
+
+def swept_writes(write: str, read: str) -> lk.LoopKernel:
+    data = [lk.GlobalArg("a", F32), lk.GlobalArg("x", F32), lk.GlobalArg("p", np.int32), lk.GlobalArg("y", F32), "..."]
+    return lk.make_kernel("{[i]: 1<=i<8}", f"""
+        for i
+            y[i] = a[{read}] {{id=reader}}
+            a[{write}] = y[i] + x[i] {{id=writer}}
+        end
+        """, data)
+
+
+def test_an_array_written_in_between_is_refused_with_the_write() -> None:
+    knl = swept_writes("i", "i-1")
+    with pytest.raises(lk.IllegalTransformError, match="before it is written") as err:
+        lk.add_prefetch(knl, "a", "i", default_tag=None)
+    assert err.value.witness == lk.Witness({}, ("writer", {"i": 1}), ("reader", {"i": 2}), "a", (1,), "flow")
+    assert err.value.before is not None
+    assert err.value.after is not None
+
+
+def test_unsafe_puts_the_write_down() -> None:
+    forced = lk.add_prefetch(swept_writes("i", "i-1"), "a", "i", default_tag=None, unsafe=True)
+    assert forced.history[-1].verdict == "unsafe"
+    assert any("writer[i=1] writes a[1]" in o.claim for o in forced.obligations)
+
+
+def test_a_write_at_an_unknown_place_may_be_assumed() -> None:
+    knl = swept_writes("p[i]", "i-1")
+    with pytest.raises(lk.UndecidedError, match="writer"):
+        lk.add_prefetch(knl, "a", "i", default_tag=None)
+    taken = lk.add_prefetch(knl, "a", "i", default_tag=None, assume="p is beyond 7")
+    assert taken.history[-1].verdict == "assumed"
+    assert {o.reason for o in taken.obligations} == {"p is beyond 7"}
+    with pytest.raises(lk.IllegalTransformError):
+        lk.add_prefetch(swept_writes("i", "i-1"), "a", "i", default_tag=None, assume="it is fine")
 
 # }}}
 
