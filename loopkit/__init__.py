@@ -40,11 +40,11 @@ from loopkit.transform.data import (
     add_dtypes,
     assume,
     fix_parameters,
-    privatize,
     rename_argument,
     set_options,
     set_temporary_address_space,
 )
+from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.precision import accumulate_in
@@ -58,8 +58,8 @@ __all__ = [
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
     "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch",
-    "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
+    "add_prefetch", "assume", "check_equivalent", "compile", "contract", "expand", "expand_subst", "extract_subst",
+    "fix_parameters", "generate_code",
     "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
     "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
     "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
