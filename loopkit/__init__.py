@@ -36,6 +36,7 @@ from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import generate_code
 from loopkit.target.host import CTarget
+from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
@@ -58,8 +59,8 @@ __all__ = [
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
     "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch", "assume", "check_equivalent", "compile", "contract", "expand", "expand_subst", "extract_subst",
-    "fix_parameters", "generate_code",
+    "add_prefetch", "assume", "buffer_array", "check_equivalent", "compile", "contract", "expand", "expand_subst",
+    "extract_subst", "fix_parameters", "generate_code",
     "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
     "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
     "split_iname", "tag_inames", "tile", "unroll", "untag_inames",

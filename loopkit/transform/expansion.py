@@ -95,8 +95,8 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, a
     open_ended = [x for x in own if not iname_range(kernel, x)[1]]
     if open_ended and space in (AddressSpace.PRIVATE, AddressSpace.LOCAL):
         raise StorageError(
-            f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range of "
-            f"'{open_ended[0]}' does.", subject=temporary,
+            f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range "
+            f"of '{open_ended[0]}' does.", subject=temporary,
             hint=f"set_temporary_address_space(knl, '{temporary}', 'global'), or split_iname and expand over the inner")
     step = f"expand({temporary!r}, {list(own)})"
     kernel = _require_not_carried(kernel, own, names, step, assume, unsafe)
