@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_of, data_params
+from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.dependences import Dependence, dependences, values_in
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
@@ -85,6 +86,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     result = buffer.put_in(step, load=True)
     if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
         result = buffer.put_in(step, load=False)
+    require_buffered(kernel, result, var_name, name, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
