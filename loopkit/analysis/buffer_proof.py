@@ -82,8 +82,9 @@ def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str],
     for a in accesses_by_array(before)[array]:
         if a.statement in users:
             inames = before.statement_by_id[a.statement].inames
+            # only what is of one filling meets, so that its loops tell no times apart
             steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
-                     for s in execution_paths(before)[a.statement])
+                     for s in execution_paths(before)[a.statement] if s.iname not in filling)
             time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
             yield _Touch(a, _keyed(a, filling), a.is_write, time)
     for statement, at in ((loading, _LOADING), (storing, _STORING)):
@@ -114,13 +115,12 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer
     own = [t for t in touches if t.time[0] == ("at", _USER)]
     timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _LOADING) or certain_write(t.access), t.time)
              for t in touches]
-    every = touches[0].elements.range()
-    for t in touches[1:]:
-        every = every.union(t.elements.range())
-    # what would come from before the loading comes from nowhere
-    nothing = TimedAccess(every.identity(), True, True, (("at", _LOADING - 1),))
+    hungry = _not_loaded(touches)
+    if not hungry.is_empty():
+        # what would come from before the loading comes from nowhere
+        timed.append(TimedAccess(hungry.identity(), True, True, (("at", _LOADING - 1),)))
     wanted: dict[tuple[str, str], Map] = {}
-    for i, j, relation in value_flow([*timed, nothing], sure_writes(before, [t.access for t in own])):
+    for i, j, relation in value_flow(timed, sure_writes(before, [t.access for t in own])):
         if i == len(touches):
             _refuse_point(array, step, touches[j].access, relation.range(), "read", "has not been loaded")
         _join(wanted, (touches[i].statement, touches[j].statement), relation)
@@ -132,6 +132,17 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer
         if pair not in wanted or not found[pair].is_subset(wanted[pair]):
             wrong = found[pair].subtract(wanted[pair]) if pair in wanted else found[pair]
             _refuse_flow(after, array, step, pair, wrong, "mistake")
+
+
+def _not_loaded(touches: Sequence[_Touch]) -> Set:
+    """The elements of each filling that the loading leaves out."""
+    every = touches[0].elements.range()
+    for t in touches[1:]:
+        every = every.union(t.elements.range())
+    for t in touches:
+        if t.time[0] == ("at", _LOADING):
+            every = every.subtract(t.elements.range())
+    return every
 
 
 def _relations(knl: LoopKernel, array: str, kind: str | None = None) -> dict[tuple[str, str], Map]:

@@ -185,7 +185,8 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
     timed = []
     for a, way in zip(accesses, ways, strict=True):
         inames = a.domain.inames
-        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way)
+        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way
+                     if iname not in apart)
         # within one instance, the reads come before the write
         relation = a.relation
         if apart:
