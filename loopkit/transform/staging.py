@@ -161,8 +161,8 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
-    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
     result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
+    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
     return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
 
 

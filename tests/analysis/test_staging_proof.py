@@ -241,11 +241,14 @@ def swept_writes(write: str, read: str) -> lk.LoopKernel:
 
 def test_an_array_written_in_between_is_refused_with_the_write() -> None:
     knl = swept_writes("i", "i-1")
-    with pytest.raises(lk.IllegalTransformError, match="before it is written") as err:
+    with pytest.raises(lk.IllegalTransformError) as err:
         lk.add_prefetch(knl, "a", "i", default_tag=None)
-    assert err.value.witness == lk.Witness({}, ("writer", {"i": 1}), ("reader", {"i": 2}), "a", (1,), "flow")
-    assert err.value.before is not None
+    assert err.value.witness.source == ("writer", {"i": 1})
+    assert err.value.witness.element == (1,)
     assert err.value.after is not None
+    with pytest.raises(lk.IllegalTransformError, match="before it is written") as own:
+        require_staged(knl, err.value.after, "a_fetch", "the step")
+    assert own.value.witness == lk.Witness({}, ("writer", {"i": 1}), ("reader", {"i": 2}), "a", (1,), "flow")
 
 
 def test_unsafe_puts_the_write_down() -> None:
