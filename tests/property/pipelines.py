@@ -216,6 +216,25 @@ class Drawer:
         only = ([self.one(self.knl.temporaries)],) if self.chance(50) else ()
         return Step("privatize", (self.some(self.inames, 2), *only))
 
+    def buffer(self) -> Step:
+        array = self.one(sorted({s.written for s in self.knl.statements if s.written in self.knl.array_args}))
+        users = [s for s in self.knl.statements if s.written == array or array in variables(s.expression)]
+        inames = sorted({x for s in users for x in s.inames})
+        kwargs: list[tuple[str, Any]] = []
+        if self.chance(60):
+            kwargs.append(("default_tag", self.one((None, None, "l.0", "for"))))
+        if self.chance(30):
+            kwargs.append(("within", self.one([s.id for s in users])))
+        return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
+
+    def expand_storage(self) -> Step:
+        return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
+
+    def contract(self) -> Step:
+        axes = {(s.written, x) for s in self.knl.statements if s.written in self.knl.temporaries
+                for x in sorted(variables(s.assignee) & set(s.inames))}
+        return Step("contract", self.one(sorted(axes)))
+
     def address_space(self) -> Step:
         return Step("set_temporary_address_space",
                     (self.one(self.knl.temporaries), self.one(("private", "local", "global"))))
@@ -258,7 +277,9 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "prioritize": Drawer.prioritize, "tile": Drawer.tile, "join": Drawer.join, "rename": Drawer.rename,
     "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
-    "expand": Drawer.expand, "privatize": Drawer.privatize, "address space": Drawer.address_space,
+    "expand": Drawer.expand, "privatize": Drawer.privatize,
+    "buffer": Drawer.buffer, "expand storage": Drawer.expand_storage, "contract": Drawer.contract,
+    "address space": Drawer.address_space,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 
