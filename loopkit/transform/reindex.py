@@ -15,7 +15,15 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.relations import reindexing
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, Set
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of old inames, and the conditions on new ones under which they are these."""
+
+    values: Mapping[str, Expression]
+    conditions: tuple[tuple[str, Expression], ...]
 
 
 @dataclass(frozen=True)
@@ -24,12 +32,38 @@ class Reindexing:
 
     :ivar values: for each of *old* its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
+    :ivar cases: where *values* are no affine forms, the conditions under which they are certain other ones.
+    :ivar whole: points of *old* and those of *new* that they become, of which isl need not be asked.
     """
 
     old: tuple[str, ...]
     new: tuple[str, ...]
     values: Mapping[str, Expression]
     conditions: tuple[tuple[str, Expression], ...] = ()
+    cases: tuple[Case, ...] = ()
+    whole: tuple[InstanceSet, InstanceSet] | None = None
+
+    def relation(self, inames: tuple[str, ...]) -> Map:
+        """``{ [inames] -> [new inames] }`` for a statement with *inames*."""
+        new = self.inames(inames)
+        result: Map | None = None
+        for case in self.cases or (Case(self.values, self.conditions),):
+            values = tuple(case.values.get(x, p.Variable(x)) for x in inames)
+            part = reindexing(new, values, InstanceSet.universe(new).where(*case.conditions).set)
+            result = part if result is None else result.union(part)
+        assert result is not None
+        return result
+
+    def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
+        """What becomes of *domain* under *relation*, in the plainest form that is known."""
+        new = self.inames(domain.inames)
+        if self.whole is not None:
+            before, after = self.whole
+            rest = domain.onto([x for x in domain.inames if x not in self.old])
+            product = rest.onto(domain.inames).intersect(before)
+            if domain.intersect_params(assumptions).is_equal(product.intersect_params(assumptions)):
+                return rest.onto(new).intersect(after)
+        return domain.apply(relation, new)
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
         """*inames* with the new ones in the place of the first old one."""
@@ -50,10 +84,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
 
     def relation(inames: tuple[str, ...]) -> Map:
         if inames not in relations:
-            new = step.inames(inames)
-            conditions = InstanceSet.universe(new).where(*step.conditions)
-            values = tuple(step.values.get(x, p.Variable(x)) for x in inames)
-            relations[inames] = reindexing(new, values, conditions.set)
+            relations[inames] = step.relation(inames)
         return relations[inames]
 
     def touches(statement: Statement) -> bool:
@@ -67,7 +98,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         old = statement.domain
         if id(old) not in domains:
             alive.append(old)
-            domains[id(old)] = old.apply(relation(old.inames), step.inames(old.inames))
+            domains[id(old)] = step.image(old, relation(old.inames), kernel.assumptions)
         return substituted(replace(statement, domain=domains[id(old)]), step.values)
 
     moved_statements = tuple(moved(s) for s in kernel.statements)
