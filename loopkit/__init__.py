@@ -57,7 +57,7 @@ from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import tried_hints
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
-from loopkit.transform.partition import duplicate_inames
+from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
@@ -71,12 +71,12 @@ __all__ = [
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ReductionOperation", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
     "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness",
-    "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array", "check_equivalent",
-    "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
-    "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel",
-    "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname",
-    "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
+    "check_equivalent", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
+    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "reschedule", "reverse", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"

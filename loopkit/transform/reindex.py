@@ -16,7 +16,15 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.relations import reindexing
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, Set
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of old inames, and the conditions on new ones under which they are these."""
+
+    values: Mapping[str, Expression]
+    conditions: tuple[tuple[str, Expression], ...]
 
 
 @dataclass(frozen=True)
@@ -27,18 +35,45 @@ class Reindexing:
 
     :ivar values: for each of *old* its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
+    :ivar cases: where *values* are no affine forms, the conditions under which they are certain other ones.
+    :ivar whole: points of *old* and those of *new* that they become, of which isl need not be asked.
     """
 
     old: tuple[str, ...]
     new: tuple[str, ...]
     values: Mapping[str, Expression]
     conditions: tuple[tuple[str, Expression], ...] = ()
+    cases: tuple[Case, ...] = ()
+    whole: tuple[InstanceSet, InstanceSet] | None = None
+
+    def relation(self, inames: tuple[str, ...]) -> Map:
+        """``{ [inames] -> [new inames] }`` for a statement with *inames*."""
+        new = self.inames(inames)
+        result: Map | None = None
+        for case in self.cases or (Case(self.values, self.conditions),):
+            values = tuple(case.values.get(x, p.Variable(x)) for x in inames)
+            part = reindexing(new, values, InstanceSet.universe(new).where(*case.conditions).set)
+            result = part if result is None else result.union(part)
+        assert result is not None
+        return result
+
+    def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
+        """What becomes of *domain* under *relation*, in the plainest form that is known."""
+        new = self.inames(domain.inames)
+        if self.whole is not None:
+            before, after = self.whole
+            rest = domain.onto([x for x in domain.inames if x not in self.old])
+            product = rest.onto(domain.inames).intersect(before)
+            if domain.intersect_params(assumptions).is_equal(product.intersect_params(assumptions)):
+                return rest.onto(new).intersect(after)
+        return domain.apply(relation, new)
 
     @cached_property
     def names(self) -> Mapping[str, str] | None:
         """The new name of each old iname, if the step only renames."""
         found = {x: v.name for x, v in self.values.items() if isinstance(v, p.Variable)}
-        only = not self.conditions and found.keys() == set(self.old) and sorted(found.values()) == sorted(self.new)
+        plain = not self.conditions and not self.cases
+        only = plain and found.keys() == set(self.old) and sorted(found.values()) == sorted(self.new)
         return found if only else None
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
@@ -54,13 +89,6 @@ class Reindexing:
             elif x == next(y for y in inames if y in self.old):
                 result.extend(self.new)
         return tuple(result)
-
-    def relation(self, inames: tuple[str, ...]) -> Map:
-        """The instance relation of a statement with *inames*."""
-        new = self.inames(inames)
-        conditions = InstanceSet.universe(new).where(*self.conditions)
-        values = tuple(self.values.get(x, p.Variable(x)) for x in inames)
-        return reindexing(new, values, conditions.set)
 
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
@@ -107,7 +135,7 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
         step, old = steps[statement.id], statement.domain
         key = (id(step), id(old))
         if key not in domains:
-            new = old.apply(relation, step.inames(old.inames))
+            new = step.image(old, relation, kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
             domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
         return substituted(replace(statement, domain=domains[key]), step.values)
