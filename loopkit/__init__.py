@@ -46,22 +46,23 @@ from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import generate_code
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
     fix_parameters,
-    privatize,
     rename_argument,
     set_options,
     set_temporary_address_space,
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import tried_hints
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
-from loopkit.transform.partition import duplicate_inames
+from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
@@ -75,12 +76,12 @@ __all__ = [
     "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
     "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "ScheduleError", "ShapeError", "StorageError",
     "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg",
-    "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "check_equivalent",
-    "compile", "distribute_loop", "duplicate_inames", "expand_subst", "extract_subst", "fix_parameters", "fuse_loops",
-    "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel", "precompute", "prioritize_loops",
-    "privatize", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll",
-    "unroll_and_jam", "untag_inames",
+    "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
+    "check_equivalent", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
+    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"

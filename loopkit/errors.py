@@ -117,7 +117,8 @@ class Witness:
     :ivar sink: id and iname values of the instance that must run later.
     :ivar array: the array that both touch.
     :ivar element: the subscripts both touch, where they are affine.
-    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; of a copy that does not serve its reader:
+        ``"missing"`` (nothing was copied into the cell) or ``"value"`` (another value was).
     """
 
     parameters: Mapping[str, int]
@@ -132,11 +133,21 @@ class Witness:
         if self.kind == "explicit":
             return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} must run before "
                     f"{instance_text(*self.sink)} (dep=)")
+        if self.kind in ("missing", "value"):
+            return self._of_copy()
         first, second = {"flow": ("writes", "reads"), "anti": ("reads", "writes"),
                          "output": ("writes", "writes too")}[self.kind]
         subscripts = "" if not self.element else f"[{', '.join(map(str, self.element))}]"
         return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} {first} "
                 f"{self.array}{subscripts}, which {instance_text(*self.sink)} {second}")
+
+    def _of_copy(self) -> str:
+        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        cell = self.array + (f"[{', '.join(map(str, self.element))}]" if self.element else "")
+        start, sink = f"with {sizes}: " if sizes else "", instance_text(*self.sink)
+        if self.kind == "missing":
+            return f"{start}{sink} reads {cell}, which no instance of {self.source[0]} has written"
+        return f"{start}{sink} reads {cell}, where {instance_text(*self.source)} has put another value"
 
 
 def instance_text(statement: str, inames: Mapping[str, int]) -> str:
