@@ -89,6 +89,9 @@ SHOWN: Mapping[str, Shown] = {
     "privatizing what is left for the next": Shown(
         "{[i]: 0<=i<2}", "for i\n a[i] = t\n t = b[i]\nend", lambda knl: lk.privatize(knl, "i", "t"),
         "the value would be lost", ("a[1]",), (lk.TemporaryVariable("t", np.dtype("float64"), ()), "...")),
+    "contracting what outlives its iteration": Shown(
+        "{[i]: 0<=i<3}", "for i\n <> t[i] = x[i]\nend\nfor i\n y[i] = 2*t[i]\nend",
+        lambda knl: lk.contract(knl, "t", "i"), "the value would be lost", ("y[0]",)),
     "fused over a forward read": Shown(
         "{[i,j]: 0<=i<n and 0<=j<n}", "for i\n a[i] = c[i]\nend\nfor j\n b[j] = a[j+1]\nend",
         lambda knl: lk.fuse_loops(knl, ["i", "j"]), LOOPS, ("b[0]",)),
