@@ -72,16 +72,17 @@ from loopkit.transform.tags import tag_inames, unroll, untag_inames
 
 __all__ = [
     "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "CompiledKernel", "CompilerError",
-    "CudaTarget", "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History", "IllegalTransformError",
-    "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "ScheduleError", "ShapeError", "StorageError",
-    "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg",
-    "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
-    "check_equivalent", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "CudaTarget", "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History",
+    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
+    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError",
+    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
+    "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes", "add_prefetch",
+    "affine_map_inames", "assume", "buffer_array", "check_equivalent", "chunk_iname", "compile", "contract",
+    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst", "fix_parameters",
+    "fuse_loops", "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel", "precompute",
+    "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname", "replay",
+    "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
+    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
 ]
 
 __version__ = "0.1.0"
