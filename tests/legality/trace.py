@@ -221,10 +221,15 @@ class Judged:
 
     def _parts_of_a_reduction(self, array: str) -> Iterator[Pair]:
         node = next(n for n in self.written.reductions.values() if n.accumulator == array)
-        parts = [[i for i in self.instances if i.statement == s] for s in (node.init, node.update, node.final)]
-        for first, second in ((0, 1), (1, 2), (0, 2)):
-            for a, b in product(parts[first], parts[second]):
-                if all(a.point[x] == b.point[x] for x in self.knl.statement_by_id[node.init].inames):
+        own = self.knl.statement_by_id[node.init].inames
+        cells: dict[tuple[int, ...], dict[str, list[Instance]]] = {}
+        for i in self.instances:
+            if i.statement in (node.init, node.update, node.final):
+                cell = cells.setdefault(tuple(i.point[x] for x in own), {})
+                cell.setdefault(i.statement, []).append(i)
+        for cell in cells.values():
+            for first, second in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
+                for a, b in product(cell.get(first, ()), cell.get(second, ())):
                     yield Pair(a, b, array, (), "flow")
 
     # }}}
