@@ -13,6 +13,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
@@ -34,7 +35,8 @@ class Violation:
     """Pairs of a dependence that the order breaks.
 
     :ivar pairs: the broken pairs, source inames to sink inames.
-    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks at once).
+    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks of one launch, and
+        no launch can end between them).
     """
 
     dependence: Dependence
@@ -53,7 +55,9 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
         if key not in cache:
             cache[key] = list(_broken(knl, d, where.loops, where.before))
         for pairs, reason in cache[key]:
-            yield Violation(d, pairs, reason)
+            broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
+            if broken is not None:
+                yield Violation(d, broken, reason)
 
 
 def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
@@ -217,7 +221,8 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
+            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory"
+            + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
                  'assume="..."')
     owed: dict[Obligation, None] = {}
@@ -310,8 +315,16 @@ def _hints(knl: LoopKernel, v: Violation) -> list[str]:
     if d.source == d.sink and d.array in knl.array_args and _accumulates(knl, d.source, d.array):
         return [f"write the accumulation into '{d.array}' as a reduction (sum(k, ...)), or keep this iname sequential"]
     if v.reason == "blocks":
-        return ["end the loop between the two statements, so that they become two launches"]
+        return [*_not_the_hosts(knl, v), "end the loop between the two statements, so that they become two launches"]
     return ["keep the loop that carries the dependence sequential, or change the order of the loops first"]
+
+
+def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
+    """Why the host cannot run the loop that carries a dependence across blocks."""
+    if v.reason != "blocks":
+        return []
+    why = obstacle(knl, v.dependence, meeting_of(execution_paths(knl), v.dependence.source, v.dependence.sink))
+    return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
 
 
 def _accumulates(knl: LoopKernel, statement: str, array: str) -> bool:

@@ -107,6 +107,21 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
     return pairs
 
 
+def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
+    """Those *pairs* that agree in the *shared* dimensions, which become parameters called *names*."""
+    pairs = in_one_iteration(pairs, shared)
+    for _, b in sorted(shared, key=lambda dims: -dims[1]):
+        pairs = pairs.project_out(DIM.out, b, 1)
+    for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
+        existing = pairs.find_dim_by_name(DIM.param, name)
+        if existing >= 0:
+            pairs = pairs.equate(DIM.in_, a, DIM.param, existing).project_out(DIM.in_, a, 1)
+        else:
+            at = pairs.dim(DIM.param)
+            pairs = pairs.move_dims(DIM.param, at, DIM.in_, a, 1).set_dim_name(DIM.param, at, name)
+    return pairs
+
+
 def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
     """For each shared loop: does it carry one of *pairs*? The last entry: is one within an iteration?"""
     result = []

@@ -141,7 +141,8 @@ class InstanceSet:
 
     def apply(self, relation: isl.Map, inames: Sequence[str]) -> InstanceSet:
         """The image under *relation*, whose range has the dimensions *inames*."""
-        return InstanceSet(tuple(inames), with_dim_names(self.set.apply(relation), tuple(inames)))
+        points = self.set.from_params() if self.set.is_params() else self.set
+        return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
 
     def union(self, other: InstanceSet) -> InstanceSet:
         return self.named(self.set.union(other.set).coalesce())
@@ -175,6 +176,12 @@ class InstanceSet:
         return constant_min(self.set, i), constant_max(self.set, i)
 
     # }}}
+
+
+def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
+    """Do the parameters *params* decide which points there are, beyond whether there are any?"""
+    everything = points.without_params(params).intersect_params(points.set.params())
+    return not everything.set.is_equal(points.set)
 
 
 def param_name(points: isl.Set | isl.Constraint, i: int) -> str:
@@ -244,6 +251,12 @@ def constant_min(points: isl.Set, dim: int) -> int | None:
         return None
     value = without_empty_pieces(points).dim_min_val(dim)
     return int(value.to_python()) if value.is_int() else None
+
+
+def least_value(params: isl.Set, name: str) -> int | None:
+    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
+    points = InstanceSet((), params).onto((name,))
+    return constant_min(points.set, 0)
 
 
 def constant_max(points: isl.Set, dim: int) -> int | None:
