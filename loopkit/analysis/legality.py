@@ -204,7 +204,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
         raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
     found = list(violations(knl))
-    return knl if not found else accepted(knl, step, found, _sentence, _hints, assume, unsafe)
+    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
 
 
 def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
@@ -310,27 +310,11 @@ def _sentence(step: str, v: Violation) -> str:
     return f"{step} would run {what}, or both at once."
 
 
-def _hints(knl: LoopKernel, v: Violation) -> list[str]:
-    d = v.dependence
-    if d.source == d.sink and d.array in knl.array_args and _accumulates(knl, d.source, d.array):
-        return [f"write the accumulation into '{d.array}' as a reduction (sum(k, ...)), or keep this iname sequential"]
-    if v.reason == "blocks":
-        return [*_not_the_hosts(knl, v), "end the loop between the two statements, so that they become two launches"]
-    return ["keep the loop that carries the dependence sequential, or change the order of the loops first"]
-
-
 def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
     """Why the host cannot run the loop that carries a dependence across blocks."""
     if v.reason != "blocks":
         return []
     why = obstacle(knl, v.dependence, meeting_of(execution_paths(knl), v.dependence.source, v.dependence.sink))
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
-
-
-def _accumulates(knl: LoopKernel, statement: str, array: str) -> bool:
-    """Does the statement read the very element that it writes (``s[j] = s[j] + ...``)?"""
-    accesses = [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array]
-    written = {a.subscripts for a in accesses if a.is_write}
-    return any(a.subscripts in written for a in accesses if not a.is_write)
 
 # }}}

@@ -40,18 +40,15 @@ class Way:
 
 def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
                 ) -> tuple[str, ...]:
-    """What would make *step* legal on *kernel*, each tried; else the hints that are *known*.
+    """What would make *step* legal on *kernel*, each tried, before the hints that are *known*.
 
     :arg name: of the transformation.
     """
+    told = [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
     first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
              for ways in _families(kernel, name, refusal.witness))
-    told = [f"it would be legal after {way.text}" for way in islice(filter(None, first), MOST_TOLD)]
-    if accumulation := _accumulation(kernel, refusal):
-        told.append(accumulation)
-    return tuple(told) or tuple(known) or (
-        "keep the loops that carry this dependence sequential and in their order: no skew, shift, privatization or "
-        "distribution that was tried makes the step legal",)
+    told += [f"it would be legal after {way.text}" for way in islice(filter(None, first), MOST_TOLD - len(told))]
+    return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
 
 
 def _helps(way: Way, kernel: LoopKernel, step: Step) -> bool:
@@ -141,7 +138,7 @@ def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | N
             or sum(e == s.assignee for e in subexpressions(s.expression)) != 1:
         return None
     operation = _OPERATIONS[type(s.expression)]
-    if any(v.reason != "order" or (v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
+    if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
            for v in violations(refusal.after)):
         return None
     return (f"write the accumulation into '{array}' as a reduction, {operation}(...): its terms may come in "
