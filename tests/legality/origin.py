@@ -42,7 +42,7 @@ def undone(before: lk.LoopKernel, after: lk.LoopKernel, match: Match) -> Undo:
     step = after.history[-1]
     kwargs = dict(step.kwargs)
     match step.name:
-        case "split_iname":
+        case "split_iname" | "unroll_and_jam":
             return _split(before, *step.args[:2], kwargs)
         case "tile":
             undo: Undo = _unchanged
@@ -57,6 +57,9 @@ def undone(before: lk.LoopKernel, after: lk.LoopKernel, match: Match) -> Undo:
         case "rename_iname":
             old, new = step.args[:2]
             return lambda _, point: {(old if x == new else x): v for x, v in point.items()}
+        case "fuse_loops":
+            return lambda s, point: {old: point[new] for old, new in zip(
+                before.statement_by_id[s].inames, after.statement_by_id[s].inames, strict=True)}
         case name if name in ORDERS:
             return _unchanged
         case _:

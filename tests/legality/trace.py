@@ -104,10 +104,27 @@ def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterat
 
 
 def matched(before: lk.LoopKernel, after: lk.LoopKernel, params: Values) -> Undo:
-    """The instances of *before* by those of *after*: who touches the same elements in the same way is the same.
+    """The instances of *before* by those of *after*.
+
+    A step that moves one iname keeps the order along it, or turns it around. After others, who touches the same
+    elements in the same way is the same.
 
     :raises AssertionError: several instances of a statement touch the same, and the step did more than rename inames.
     """
+    step = after.history[-1]
+
+    def lines(knl: lk.LoopKernel, statement: str) -> dict[object, list[Instance]]:
+        found: dict[object, list[Instance]] = {}
+        for i in instances_of(knl, knl.statement_by_id[statement], params):
+            found.setdefault(tuple((x, v) for x, v in i.values if x != step.args[0]), []).append(i)
+        return {rest: sorted(line, key=lambda i: i.values) for rest, line in found.items()}
+
+    def along_lines(statement: str) -> dict[Instance, Instance]:
+        old, new = lines(before, statement), lines(after, statement)
+        turn = -1 if step.name == "reverse" and before.statement_by_id[statement] != after.statement_by_id[statement] \
+            else 1
+        return {i: was for rest, line in new.items() for i, was in zip(line, old[rest][::turn], strict=True)}
+
     def signatures(knl: lk.LoopKernel, statement: str) -> tuple[dict[object, Instance], bool]:
         found: dict[object, Instance] = {}
         instances = instances_of(knl, knl.statement_by_id[statement], params)
@@ -128,7 +145,7 @@ def matched(before: lk.LoopKernel, after: lk.LoopKernel, params: Values) -> Undo
 
     def undo(statement: str, point: Point) -> Point:
         if statement not in known:
-            known[statement] = pairs(statement)
+            known[statement] = (along_lines if step.name in ("skew", "shift", "reverse") else pairs)(statement)
         inames = after.statement_by_id[statement].inames
         return known[statement][Instance(statement, tuple((x, point[x]) for x in inames))].point
     return undo
