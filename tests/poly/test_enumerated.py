@@ -14,8 +14,8 @@ FEW = InstanceSet.parse("[n] -> {[k,i]: -1<=k<4 and 0<=i<n}")
 
 
 @pytest.mark.parametrize("text", [
-    "k*(n//4) + i", "k*(n//4) + min(2, n % 4, i)", "(k + 1)*(i + n)", "i*k*3 - n", "max(2, k*i) // 3", "max(n, k*i) % 5",
-    "i - 2*k",
+    "k*(n//4) + i", "k*(n//4) + min(2, n % 4, i)", "(k + 1)*(i + n)", "i*k*3 - n", "max(2, k*i) // 3",
+    "max(n, k*i) % 5", "i - 2*k",
 ])
 def test_values(text: str) -> None:
     subscript = parse_expression(text)
