@@ -8,10 +8,13 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space
-from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
+
+#: Values of the parameters, of the source's inames, and of the sink's.
+SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
 
 
 # {{{ access relations
@@ -104,6 +107,21 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
     return pairs
 
 
+def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
+    """Those *pairs* that agree in the *shared* dimensions, which become parameters called *names*."""
+    pairs = in_one_iteration(pairs, shared)
+    for _, b in sorted(shared, key=lambda dims: -dims[1]):
+        pairs = pairs.project_out(DIM.out, b, 1)
+    for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
+        existing = pairs.find_dim_by_name(DIM.param, name)
+        if existing >= 0:
+            pairs = pairs.equate(DIM.in_, a, DIM.param, existing).project_out(DIM.in_, a, 1)
+        else:
+            at = pairs.dim(DIM.param)
+            pairs = pairs.move_dims(DIM.param, at, DIM.in_, a, 1).set_dim_name(DIM.param, at, name)
+    return pairs
+
+
 def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
     """For each shared loop: does it carry one of *pairs*? The last entry: is one within an iteration?"""
     result = []
@@ -140,13 +158,16 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
     return relation
 
 
-def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
-                  ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation."""
+def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+                  ) -> SmallestPair:
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
+
+    :arg parameters: the parameters in order; those that are not named follow by name.
+    """
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    point = lexmin_point(flat, names)
+    point = lexmin_point(flat, names, parameters)
     assert point is not None
     params, values = point
     return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
@@ -165,11 +186,18 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
     return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
 
 
+def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
+    """Those *pairs* whose sink is *point*, with their parameters fixed."""
+    for i, value in enumerate(point):
+        pairs = pairs.fix_val(DIM.out, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    return fix_params(pairs, params)
+
+
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    sides = (apart for a, b in shared
-             for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)))
-    return _union([apart for apart in sides if not apart.is_empty()])
+    parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
+                                                  pairs.order_gt(DIM.in_, a, DIM.out, b)))
+    return _union([part for part in parts if not part.is_empty()])
 
 
 def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:

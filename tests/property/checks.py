@@ -149,6 +149,8 @@ class Trial:
             raise self.fail(f"lowering broke: {crash(error)}") from None
         assert isinstance(result, Lowered)
         COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
+        if result.program.host_order is not None:
+            COUNTS["lower: accepted, loops on the host"] += 1
         return result
 
     def require_right(self, *, compiled: bool) -> None:
