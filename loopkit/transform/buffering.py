@@ -23,7 +23,15 @@ from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, with_dim_names
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import around_users, placed
-from loopkit.transform.step import as_address_space, as_tag, matching_statements, name_list, require_fresh, transform
+from loopkit.transform.step import (
+    as_address_space,
+    as_tag,
+    matching_statements,
+    name_list,
+    require_fresh,
+    require_fresh_id,
+    transform,
+)
 
 
 @transform
@@ -44,7 +52,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over the threads of a
         block.
     :raises UnknownNameError: no such array, or an iname that no statement has.
-    :raises PreconditionError: nothing touches the array, a subscript or a bound is read from memory, or the box has no
+    :raises NameConflictError: a name that is taken.
+    :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, or the box has no
         constant size.
     :raises ScheduleError: the statements do not share a place for the buffer.
     :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them.
@@ -78,13 +87,18 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
             for s in users]
     outer = _outer_inames(kernel, var_name, uses, sweep)
     box = box_of(kernel, Sweep(step, var_name, sweep, None), uses, outer)
-    ids = tuple(given or kernel.fresh_name(f"{what}_{var_name}")
-                for given, what in ((init_insn_id, "init"), (store_insn_id, "store")))
+    ids = [given or kernel.fresh_name(f"{what}_{var_name}")
+           for given, what in ((init_insn_id, "init"), (store_insn_id, "store"))]
+    for number, statement_id in enumerate(ids):
+        require_fresh_id(kernel, statement_id, *ids[:number])
     space = None if temporary_address_space is None else as_address_space(temporary_address_space)
     buffer = _Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
                      None if default_tag is None else as_tag(default_tag), space, *ids)
     result = buffer.put_in(step, load=True)
     if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
+        if kernel.array_args[var_name].dtype is None:
+            raise PreconditionError(f"{step}: '{var_name}' has no dtype yet, which its buffer takes.", subject=var_name,
+                                    hint=f"add_dtypes(knl, {{'{var_name}': ...}}) first")
         result = buffer.put_in(step, load=False)
     require_buffered(kernel, result, var_name, name, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
