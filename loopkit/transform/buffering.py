@@ -1,7 +1,7 @@
 """Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -25,6 +25,7 @@ from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, with_dim_names
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import around_users, placed
+from loopkit.transform.reindex import with_expressions
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -226,7 +227,7 @@ class _Buffer:
         tree = placed(kernel, step, self.name, users, self.outer,
                       lambda body: around_users(body, users, trees, nest(store_box.dims, Leaf(self.store_id))))
         at = {s: i for i, s in enumerate(leaves(tree))}
-        new = [_mapped(s, self._replaced) if s.id in users else s for s in kernel.statements]
+        new = [with_expressions(s, self._replaced) if s.id in users else s for s in kernel.statements]
         statements = tuple(sorted([*([] if first is None else [first]), last, *new], key=lambda s: at[s.id]))
         dims = [*([] if first is None else self._named("init").dims), *store_box.dims]
         temporary = TemporaryVariable(self.temporary, kernel.array_args[self.name].dtype, self.box.shape, self.space)
@@ -279,12 +280,6 @@ class _Buffer:
 
 def _element(name: str, arguments: tuple[Expression, ...]) -> p.Variable | p.Subscript:
     return p.Subscript(p.Variable(name), arguments) if arguments else p.Variable(name)
-
-
-def _mapped(s: Statement, f: Callable[[Expression], Expression]) -> Statement:
-    assignee = f(s.assignee)
-    assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(s, assignee=assignee, expression=f(s.expression), predicates=tuple(map(f, s.predicates)))
 
 
 # {{{ dependences
