@@ -18,7 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.schedule import Schedule
-from loopkit.lowering.storage import Storage, common_inames, leaves_its_launch
+from loopkit.lowering.storage import Storage, common_inames, is_global_anyway, leaves_its_launch
 from loopkit.lowering.storage_proof import one_cell_across_blocks
 from loopkit.poly.relations import smallest_pair
 
@@ -28,8 +28,9 @@ Pair = tuple[str, str]
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
     """Pairs of statements of one launch that must be in two, because a temporary comes to lie in global memory.
 
-    Every block has its own copy of what is private or shared. But a value that lives from launch to launch has one
-    cell, which other blocks may write or read too. Cells that an expansion can keep apart do not count.
+    Every block has its own copy of what is private or shared. But a value that lives from launch to launch, or one of
+    as many as a size says, has one cell, which other blocks may write or read too. Cells that an expansion can keep
+    apart do not count.
     """
     knl = schedule.kernel
     places = schedule.places()
@@ -39,7 +40,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
             flows.setdefault(d.array, []).append(d)
     found: set[Pair] = set()
     for name, own in flows.items():
-        if not any(leaves_its_launch(knl, d, places) for d in own):
+        if not (any(leaves_its_launch(knl, d, places) for d in own) or is_global_anyway(knl, name)):
             continue
         accesses = accesses_by_array(knl)[name]
         lead = tuple(x for x in common_inames(knl, own) if all(x in a.domain.inames for a in accesses))

@@ -183,6 +183,12 @@ def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) 
     return AddressSpace.PRIVATE if _together(knl, d, LocalTag) else AddressSpace.LOCAL
 
 
+def is_global_anyway(knl: LoopKernel, name: str) -> bool:
+    """Is a temporary declared global, or its shape no constant?"""
+    return knl.temporaries[name].address_space is AddressSpace.GLOBAL \
+        or not all(isinstance(e, int) for e in array_shapes(knl)[name])
+
+
 def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> bool:
     """Is a value read in another launch, or in another iteration of the host's loops?"""
     place = places[d.source]

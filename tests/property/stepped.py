@@ -47,8 +47,8 @@ def stepped_programs(draw: Draw) -> Program:
     text += ["end", "for f", "  b[f] = b[f] - u[f] + v[f]", "end", "a[9] = w[0]"]
     python += ["for f in range(9):", "  b[f] = b[f] - u[f] + v[f]", "a[9] = w[0]"]
     sizes = tuple({"n": draw(st.integers(0, 4)), "m": draw(st.integers(2, 7))} for _ in range(2))
-    return Program("stepped", tuple(x.text for x in inames), "\n".join(text) + "\n", "\n".join(python) + "\n", "float64",
-                   ("u", "v", "w"), "n >= 0 and m >= 2", sizes, draw(st.integers(0, 99)))
+    return Program("stepped", tuple(x.text for x in inames), "\n".join(text) + "\n", "\n".join(python) + "\n",
+                   "float64", ("u", "v", "w"), "n >= 0 and m >= 2", sizes, draw(st.integers(0, 99)))
 
 
 @st.composite
