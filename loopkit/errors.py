@@ -155,20 +155,21 @@ class IllegalTransformError(LoopkitError):
         self.witness = witness
         self.before = before
         self.after = after
-        self._hints: Sequence[str] | Callable[[], Sequence[str]] = tuple(hints)
+        self._known = tuple(hints)
+        self._tried: Callable[[Sequence[str]], Sequence[str]] | None = None
+        self._found: tuple[str, ...] | None = None
         super().__init__(message)
 
     @property
     def hints(self) -> tuple[str, ...]:
         """What would make the step legal; tried when somebody looks."""
-        if callable(self._hints):
-            self._hints = tuple(self._hints())
-        return tuple(self._hints)
+        if self._found is None:
+            self._found = self._known if self._tried is None else tuple(self._tried(self._known))
+        return self._found
 
-    def try_hints(self, hints: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """Let *hints* give the hints, once they are asked for, from those that are there."""
-        known = self._hints
-        self._hints = lambda: hints(known() if callable(known) else known)
+    def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """Let *tried* find the hints, from those that are known without trying, once they are asked for."""
+        self._tried, self._found = tried, None
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)

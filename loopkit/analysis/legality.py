@@ -20,7 +20,13 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
-from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
+from loopkit.poly.relations import (
+    SmallestPair,
+    element_at,
+    equal_coordinates,
+    out_of_time_order,
+    smallest_pair,
+)
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -198,7 +204,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
         raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
     found = list(violations(knl))
-    return knl if not found else accepted(knl, step, found, _sentence, _hints, assume, unsafe)
+    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
 
 
 def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
@@ -207,10 +213,11 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
 
     :arg sentence: what the step would do to the pairs of a violation.
     """
-    worst = next((v for v in found if v.dependence.exact), None)
-    if worst is not None and not unsafe:
-        raise IllegalTransformError(sentence(step, worst), witness_of(knl, worst), hints(knl, worst), after=knl)
-    if worst is None and assume is None and not unsafe:
+    exact = [v for v in found if v.dependence.exact]
+    if exact and not unsafe:
+        worst, witness = smallest_violation(knl, exact)
+        raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
+    if not exact and assume is None and not unsafe:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
@@ -240,12 +247,40 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
     return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
 
 
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
+    """The violation with the smallest instances, and these.
+
+    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
+    source (its place in the text, then its inames), then by the sink.
+    """
+    places = {s.id: i for i, s in enumerate(knl.statements)}
+    known: dict[tuple[int, str, str], SmallestPair] = {}
+
+    def smallest(v: Violation) -> SmallestPair:
+        # statements of one instance set share their relations
+        a, b = knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
+        key = (id(v.pairs), a.id, b.id)
+        if key not in known:
+            known[key] = smallest_pair(v.pairs, a.inames, b.inames, _parameters(knl))
+        return known[key]
+
+    def size(v: Violation) -> tuple[object, ...]:
+        params, source, sink = smallest(v)
+        return ([params.get(x, 0) for x in _parameters(knl)], places[v.dependence.source], *source.values(),
+                places[v.dependence.sink], *sink.values())
+    least = min(found, key=size)
+    d = least.dependence
+    params, source, sink = smallest(least)
+    return least, witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+
+
+def _parameters(knl: LoopKernel) -> tuple[str, ...]:
+    return tuple(a.name for a in knl.arguments)
+
+
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
     """The smallest instances of a violation, and the element that both touch."""
-    d = violation.dependence
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames)
-    return witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+    return smallest_violation(knl, (violation,))[1]
 
 
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
@@ -275,15 +310,6 @@ def _sentence(step: str, v: Violation) -> str:
     return f"{step} would run {what}, or both at once."
 
 
-def _hints(knl: LoopKernel, v: Violation) -> list[str]:
-    d = v.dependence
-    if d.source == d.sink and d.array in knl.array_args and _accumulates(knl, d.source, d.array):
-        return [f"write the accumulation into '{d.array}' as a reduction (sum(k, ...)), or keep this iname sequential"]
-    if v.reason == "blocks":
-        return [*_not_the_hosts(knl, v), "end the loop between the two statements, so that they become two launches"]
-    return ["keep the loop that carries the dependence sequential, or change the order of the loops first"]
-
-
 def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
     """Why the host cannot run the loop that carries a dependence across blocks."""
     d = v.dependence
@@ -291,12 +317,5 @@ def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
         return []
     why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops)
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
-
-
-def _accumulates(knl: LoopKernel, statement: str, array: str) -> bool:
-    """Does the statement read the very element that it writes (``s[j] = s[j] + ...``)?"""
-    accesses = [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array]
-    written = {a.subscripts for a in accesses if a.is_write}
-    return any(a.subscripts in written for a in accesses if not a.is_write)
 
 # }}}

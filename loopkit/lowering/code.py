@@ -274,7 +274,11 @@ class Coder:
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
-        node: Node = Assign(target, placed(expanded_expression(self.kernel, s)), s.combine, s.id)
+        value, combine = placed(expanded_expression(self.kernel, s)), s.combine
+        if combine is not None and combine in self.kernel.operations:
+            # an operation of the user's is an expression like any other
+            value, combine = self.kernel.operations[combine].apply(target, value), None
+        node: Node = Assign(target, value, combine, s.id)
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

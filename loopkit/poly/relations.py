@@ -13,6 +13,9 @@ from loopkit.poly.sets import InstanceSet, lexmin_point
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
 
+#: Values of the parameters, of the source's inames, and of the sink's.
+SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
+
 
 # {{{ access relations
 
@@ -155,13 +158,16 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
     return relation
 
 
-def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
-                  ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation."""
+def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+                  ) -> SmallestPair:
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
+
+    :arg parameters: the parameters in order; those that are not named follow by name.
+    """
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    point = lexmin_point(flat, names)
+    point = lexmin_point(flat, names, parameters)
     assert point is not None
     params, values = point
     return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
@@ -182,9 +188,9 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    sides = (apart for a, b in shared
-             for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)))
-    return _union([apart for apart in sides if not apart.is_empty()])
+    parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
+                                                  pairs.order_gt(DIM.in_, a, DIM.out, b)))
+    return _union([part for part in parts if not part.is_empty()])
 
 
 def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:

@@ -91,8 +91,11 @@ class Emitter:
         if node.unroll:
             yield from self.dialect.unroll
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
+        stop = self.text(node.stop, signs)
+        if isinstance(node.stop, p.If):
+            stop = f"({stop})"                 # "?:" binds weaker than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
-               f"{node.iname} < {self.text(node.stop, signs)}; {step}) {{")
+               f"{node.iname} < {stop}; {step}) {{")
         yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
         yield "}"
 

@@ -20,6 +20,7 @@ from loopkit.transform.step import (
     require_fresh,
     require_iname,
     require_positive,
+    require_untagged,
     transform,
 )
 from loopkit.transform.tags import tagged
@@ -51,7 +52,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     """
     require_iname(kernel, split_iname)
     length = require_positive(inner_length, "inner_length")
-    _require_untagged(kernel, split_iname, "split")
+    require_untagged(kernel, split_iname, "split")
     outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
     inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
     for name in (outer, inner):
@@ -87,7 +88,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     inames = tuple(inames)
     for x in inames:
         require_iname(kernel, x)
-        _require_untagged(kernel, x, "join")
+        require_untagged(kernel, x, "join")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_iname if new_iname is not None else kernel.fresh_name("_".join(inames))
@@ -171,12 +172,6 @@ def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None
 def _mentioned(statement: Statement) -> frozenset[str]:
     return frozenset().union(*(variables(e) for e in (
         statement.assignee, statement.expression, *statement.predicates)))
-
-
-def _require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
-    if iname in kernel.tags:
-        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
-                                subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
 def _constant_range(kernel: LoopKernel, iname: str) -> tuple[int, int]:
