@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
-from loopkit.errors import InternalError, PreconditionError
+from loopkit.errors import IllegalTransformError, InternalError, PreconditionError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
@@ -84,8 +84,12 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
         raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(STAGES)}")
     require_kernel(knl, "lower")
-    with bounded(f"lowering kernel '{knl.name}'"):
-        return _lowered(knl, stop)
+    try:
+        with bounded(f"lowering kernel '{knl.name}'"):
+            return _lowered(knl, stop)
+    except IllegalTransformError as refusal:
+        refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
+        raise
 
 
 def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
