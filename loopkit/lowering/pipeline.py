@@ -11,7 +11,7 @@ from loopkit.errors import IllegalTransformError, InternalError, PreconditionErr
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
-from loopkit.lowering.crossing import crossing_pairs
+from loopkit.lowering.crossing import crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
 from loopkit.lowering.program import build_program
@@ -119,6 +119,10 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
     apart: frozenset[tuple[str, str]] = frozenset()
     while True:
         ordered = schedule(knl, apart)
+        scattered = pairs_through_memory(ordered)
+        if not scattered <= apart:
+            apart |= scattered
+            continue
         storages = settle_storage(ordered)
         launches = bind(ordered, storages)
         crossing = crossing_pairs(launches, storages)

@@ -90,21 +90,25 @@ class Trial:
     # {{{ steps
 
     def transform(self, draw: Draw, count: int) -> None:
-        """Apply up to *count* random steps; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""
+        """Apply up to *count* random steps."""
         for number in range(count):
             drawer = Drawer(draw, self.knl, self.sizes[0])
             try:
                 step = drawer.mapping() if number == 0 and drawer.chance(60) else drawer.step()
             except NothingToDoError:
                 continue
-            try:
-                new = step.apply(self.knl)
-            except lk.LoopkitError as error:
-                self._refused(step, error)
-            except Exception as error:                    # noqa: BLE001 (anything else is a fault)
-                raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
-            else:
-                self._accepted(step, new)
+            self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Apply *step*; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""
+        try:
+            new = step.apply(self.knl)
+        except lk.LoopkitError as error:
+            self._refused(step, error)
+        except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+            raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
+        else:
+            self._accepted(step, new)
 
     def _accepted(self, step: Step, new: lk.LoopKernel) -> None:
         COUNTS[f"{step.name}: accepted"] += 1
