@@ -273,7 +273,8 @@ class Coder:
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
-        node: Node = Assign(target, placed(expanded_expression(self.kernel, s)), s.combine, s.id)
+        instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
+        node: Node = Assign(target, placed(expanded_expression(self.kernel, s)), s.combine, s.id, instance)
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

@@ -183,3 +183,17 @@ def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> 
 def other_instance(pairs: isl.Map) -> isl.Map:
     """Those *pairs* of instances of one statement that are two."""
     return pairs.subtract(isl.Map.identity(pairs.get_space()))
+
+
+def one_to_one(relation: isl.Map) -> bool:
+    """Has every image one origin only?"""
+    return bool(relation.is_injective())
+
+
+def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
+    """*pairs* by some of their dimensions: *source* of the first instance, *sink* of the second, both ascending."""
+    for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
+        for i in reversed(range(pairs.dim(kind))):
+            if i not in kept:
+                pairs = pairs.project_out(kind, i, 1)
+    return pairs

@@ -298,6 +298,11 @@ def params_of(points: InstanceSet) -> isl.Set:
     return points.bound(points.inames).set.params()
 
 
+def params_condition(points: isl.Set) -> isl.Set:
+    """A set without dimensions as a condition on its parameters."""
+    return points.params()
+
+
 def range_condition(name: str, low: int, high: int) -> isl.Set:
     """``low <= name <= high`` for a parameter."""
     space = set_space((name,), ()).params()

@@ -1,0 +1,242 @@
+"""Does a loop program execute each instance of each statement once, with the statement's own elements?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
+from loopkit.ast.nodes import Assign, Function
+from loopkit.expr.mappers import children, substitute, variables
+from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.code import Coder
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.piecewise import piecewise_relation, points_where
+from loopkit.poly.relations import one_to_one
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_walk import Execution, Grid
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceCheck:
+    """The checks of one launch; *executions* are those of its assignments, by statement."""
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+
+    def findings(self) -> Iterator[Finding]:
+        for s, bound in self.launch.statements.items():
+            try:
+                yield from self._instances(bound, self.executions.get(s, ()))
+                for execution in self.executions.get(s, ()):
+                    yield from self._conditions(bound, execution)
+                    yield from self._elements(bound, execution)
+            except NotAffineError as err:
+                yield self._finding("undecided", s, f"'{err}' is no affine form")
+        for s in self.executions.keys() - self.launch.statements.keys():
+            yield self._finding("outside", s, f"'{s}' is no statement of this launch")
+        yield from self._boxes()
+
+    def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
+                 names: Sequence[str] = ()) -> Finding:
+        if points is None:
+            return Finding(kind, self.launch.name, statement, text)
+        found = lexmin_point(points, names)
+        assert found is not None
+        parameters, values = found
+        inames = self.kernel.statement_by_id[statement].inames
+        instance = {x: values[_own_name(x)] for x in inames if _own_name(x) in values}
+        return Finding(kind, self.launch.name, statement, text, parameters,
+                       {x: v for x, v in values.items() if not x.startswith("'")}, instance)
+
+    # {{{ which instances run
+
+    def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Finding]:
+        s = bound.statement
+        axes = self._axes(bound)
+        names = (*axes, *map(_own_name, s.inames))
+        wanted = self._wanted(bound, axes)
+        reached = InstanceSet(names, wanted).onto(names[len(axes):])
+        lost = s.domain.intersect_params(self.kernel.assumptions).set.subtract(reached.set)
+        if not lost.is_empty():
+            yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost, reached.inames)
+        left = wanted
+        for execution in executions:
+            unknown = execution.data.difference(data_params(self.kernel, s.domain))
+            if unknown:
+                yield self._finding("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                                    f"'{min(unknown)}', and its instances do not")
+                continue
+            relation = self._relation(axes, execution)
+            if not self._once(bound, execution, relation):
+                twice = relation.apply_range(relation.reverse())
+                twice = twice.subtract(Map.identity(twice.get_space())).domain()
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", twice,
+                                    execution.coordinates)
+            run = relation.range()
+            outside = run.subtract(wanted)
+            if not outside.is_empty():
+                yield self._finding("outside", s.id, f"'{s.id}' is executed outside of its instances", outside, names)
+            again = run.intersect(wanted).subtract(left)
+            if not again.is_empty():
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance at two places", again, names)
+            left = left.subtract(run)
+        if not left.is_empty():
+            yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+
+    def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
+        """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
+        own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
+        return tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                     if axis in own or not bound.auto or axis.startswith("g"))
+
+    def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
+        """Where each instance has to run: *axes*, then inames."""
+        s = bound.statement
+        own = InstanceSet(tuple(map(_own_name, s.inames)), s.domain.intersect_params(self.kernel.assumptions).set)
+        dims = (*axes, *own.inames)
+        result = own.onto(dims).set
+        result = result.intersect(InstanceSet((), self.grid.points).onto(self.grid.coordinates).onto(dims).set)
+        for x in bound.hardware:
+            value = p.Variable(x) if x in axes else self.grid.values[x]
+            result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
+        for axis in bound.alone_on:
+            result = result.intersect(points_where(self.grid.zero[axis], dims))
+        return result
+
+    def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:
+        """Executions to where and what they run."""
+        values = (*map(p.Variable, axes), *execution.instance)
+        return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
+
+    def _once(self, bound: BoundStatement, execution: Execution, relation: Map) -> bool:
+        told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
+        return (not bound.auto and told.issuperset(execution.loops)) or one_to_one(relation)
+
+    # }}}
+
+    # {{{ what they compute
+
+    @cached_property
+    def _coder(self) -> Coder:
+        return Coder(self.kernel, self.launch, self.storages, {})
+
+    def _own(self, execution: Execution, expr: Expression) -> Expression:
+        """An expression of the statement at *execution*, in terms of the coordinates."""
+        assert isinstance(execution.node, Assign)
+        inames = (x for x, _ in execution.node.instance)
+        return substitute(self._coder.in_cells(expr), dict(zip(inames, execution.instance, strict=True)))
+
+    def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+        """The conditions on data around it are the statement's own."""
+        s = bound.statement
+        own = [_positive(self._own(execution, expand_rules(c, self.kernel.substitutions)), True)
+               for c in s.predicates]
+        for condition, holds in execution.conditions:
+            if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
+                yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
+                                    f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
+        for c, h in own:
+            if not any(holds == h and self._difference(execution, condition, c) is None
+                       for condition, holds in execution.conditions):
+                yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+
+    def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+        s, node = bound.statement, execution.node
+        assert isinstance(node, Assign)
+        if node.combine != s.combine:
+            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {s.combine}")
+        for kind, expr, own in (("element", node.target, s.assignee),
+                                ("value", node.value, expanded_expression(self.kernel, s))):
+            if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
+                continue
+            found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
+            if found is not None:
+                is_, wanted, points = found
+                yield self._finding(kind, s.id, f"'{s.id}' has {is_} where {wanted} is meant", points,
+                                    execution.coordinates)
+
+    def _difference(self, execution: Execution, a: Expression, b: Expression
+                    ) -> tuple[Expression, Expression, Set] | None:
+        """The first parts in which two expressions differ, and where; ``None`` if they are one."""
+        if a == b:
+            return None
+        known = self.kernel.value_params.union(execution.coordinates)
+        if variables(a) | variables(b) <= known:
+            try:
+                points = execution.points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
+            except NotAffineError:
+                pass
+            else:
+                return None if points.is_empty() else (a, b, points)
+        if not _alike(a, b):
+            return a, b, execution.points
+        differences = (self._difference(execution, x, y) for x, y in zip(children(a), children(b), strict=True))
+        return next((d for d in differences if d is not None), None)
+
+    def _boxes(self) -> Iterator[Finding]:
+        """Arrays as large as what they hold, or as all that touches them."""
+        for array in self.function.arrays:
+            storage = self.storages[array.name]
+            if array.shape == storage.shape:
+                continue
+            for s in self.launch.statements:
+                for execution in self.executions.get(s, ()):
+                    yield from self._stray(s, execution, array.name, array.shape)
+
+    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Finding]:
+        assert isinstance(execution.node, Assign)
+        for expr in (execution.node.target, execution.node.value):
+            for index in _subscripts(substitute(expr, execution.names), array):
+                for i, extent in zip(index, shape, strict=True):
+                    outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
+                    points = execution.points.intersect(points_where(outside, execution.coordinates))
+                    if not points.is_empty():
+                        yield self._finding("box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
+                                            points, execution.coordinates)
+
+    # }}}
+
+
+def _own_name(iname: str) -> str:
+    """The dimension of a statement's *iname*, beside coordinates that may have its name."""
+    return f"'{iname}"
+
+
+def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:
+    while isinstance(condition, p.LogicalNot):
+        condition, holds = condition.child, not holds
+    return condition, holds
+
+
+def _alike(a: Expression, b: Expression) -> bool:
+    """Are two expressions of one kind, apart from their operands?"""
+    if type(a) is not type(b) or len(children(a)) != len(children(b)) or not children(a):
+        return False
+    match a, b:
+        case (p.Comparison(), p.Comparison()):
+            return a.operator == b.operator
+        case (p.Call(), p.Call()):
+            return a.function == b.function
+        case (TypeCast(), TypeCast()):
+            return a.dtype_name == b.dtype_name
+        case _:
+            return True
+
+
+def _subscripts(expr: Expression, array: str) -> Iterator[tuple[Expression, ...]]:
+    if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(array):
+        yield expr.index_tuple
+    for child in children(expr):
+        yield from _subscripts(child, array)

@@ -1,0 +1,256 @@
+"""Do executions that depend on each other run in the order of the kernel, and do barriers stand between threads?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.ast.nodes import Assign, Function, Sync
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Meeting, Path, meeting, paths
+from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import add, floor_div, multiply
+from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.relations import (
+    SharedLoop,
+    cells,
+    equal_coordinates,
+    in_one_iteration,
+    in_time_order,
+    only_dims,
+    out_of_time_order,
+    restrict,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import Map
+from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_walk import Execution, Grid
+
+#: Two statements, and the array on which they meet.
+Meet = tuple[str, str, str]
+
+
+@dataclass(frozen=True, eq=False)
+class OrderCheck:
+    """The checks of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are."""
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+    barriers: Sequence[Execution]
+    warp: int
+    _separated: dict[object, Map] = field(default_factory=dict)
+
+    def findings(self) -> Iterator[Finding]:
+        for barrier in self.barriers:
+            if barrier.divergent:
+                yield Finding("divergent", self.launch.name, "",
+                              "a barrier stands under a condition that may differ between the threads of a block")
+        ways = paths(self.launch.tree)
+        for (source, sink, array), pairs in self._conflicts(ways):
+            for first in self.executions.get(source, ()):
+                for second in self.executions.get(sink, ()):
+                    finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
+                    if finding is not None:
+                        yield finding
+
+    # {{{ what must stay in order
+
+    def _conflicts(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        """Pairs of instances of which the first must be done before the second starts, in the kernel's order."""
+        found: dict[Meet, Map] = {}
+        for meet, pairs in (*self._on_cells(ways), *self._on_arguments(ways)):
+            source, sink, _ = meet
+            where = meeting(ways[source], ways[sink])
+            loops = shared_loops(self.kernel, source, sink, where.loops)
+            ordered = in_time_order(pairs, loops, where.before)
+            if not ordered.is_empty():
+                found[meet] = found[meet].union(ordered) if meet in found else ordered
+        yield from found.items()
+
+    def _on_cells(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        """Instances that touch one cell of a temporary, one of them writing."""
+        cache: dict[object, Map] = {}
+        for array, accesses in accesses_by_array(self.kernel).items():
+            storage = self.storages.get(array)
+            if storage is None:
+                continue
+            here = [a for a in accesses if a.statement in ways]
+            for a in here:
+                for b in here:
+                    where = meeting(ways[a.statement], ways[b.statement])
+                    if not (a.is_write or b.is_write) or not (where.loops or where.before):
+                        continue
+                    key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
+                    if key not in cache:
+                        cache[key] = same_element(_cells(a, storage), _cells(b, storage))
+                    yield (a.statement, b.statement, array), cache[key]
+
+    def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        for d in dependences(self.kernel):
+            if d.array not in self.storages and d.source in ways and d.sink in ways:
+                yield (d.source, d.sink, d.array), d.relation
+
+    # }}}
+
+    # {{{ one pair of executions
+
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Finding | None:
+        loops, before = _meeting(first, second)
+        storage = self.storages.get(array)
+        private = storage is not None and storage.space is AddressSpace.PRIVATE
+        ordered = self._keeps_the_order(first, second, where, loops, before)
+        if ordered and (private or self.launch.threads == 1):
+            return None
+        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
+            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
+                second.points).reverse())
+        run = in_one_iteration(run, self._same("g"))
+        if run.is_empty():
+            return None
+        together = in_one_iteration(run, self._same("l"))
+        late = None if ordered else out_of_time_order(together, self._shared(first, second, loops), before)
+        if late is not None:
+            return self._finding("order", array, first, second, late)
+        if private:
+            return None
+        bare = self._bare(first, second, run.subtract(together))
+        return None if bare is None else self._finding("barrier", array, first, second, bare)
+
+    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
+                         ) -> bool:
+        """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
+        own = [_of(first, x) for x in where.loops], [_of(second, x) for x in where.loops]
+        meant = [p.Variable(x) for x in loops]
+        return before == where.before and own[0] == meant and own[1] == meant
+
+    def _same(self, kind: str) -> list[SharedLoop]:
+        """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
+        names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
+        return [(i, i) for i in map(self.grid.coordinates.index, names)]
+
+    def _shared(self, first: Execution, second: Execution, loops: Sequence[str]) -> list[SharedLoop]:
+        return [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
+
+    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Finding:
+        assert isinstance(first.node, Assign)
+        assert isinstance(second.node, Assign)
+        parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
+        what = {"order": "runs behind, although it has to come first",
+                "barrier": "runs on another thread with no barrier between"}[kind]
+        on = f"on '{array}'" if array else "by dep="
+        at = ", ".join(f"{k} = {v}" for k, v in source.items())
+        return Finding(kind, self.launch.name, second.node.statement,
+                       f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
+                       + (f", at {at}" if at else ""), parameters, sink)
+
+    # }}}
+
+    # {{{ barriers
+
+    def _bare(self, first: Execution, second: Execution, pairs: Map) -> Map | None:
+        """Some of the *pairs*, all on two threads of one block, between which no barrier stands."""
+        if pairs.is_empty():
+            return None
+        in_warp = pairs if self.launch.threads <= self.warp else pairs.intersect(self._one_warp(first, second))
+        for some, all_kinds in ((pairs.subtract(in_warp), False), (in_warp, True)):
+            if some.is_empty():
+                continue
+            at = self._uniform(first), self._uniform(second)
+            left = only_dims(some, [first.coordinates.index(x) for x in at[0]],
+                             [second.coordinates.index(x) for x in at[1]])
+            for barrier in self.barriers:
+                assert isinstance(barrier.node, Sync)
+                if (all_kinds or not barrier.node.warp) and not left.is_empty():
+                    left = left.subtract(self._between(first, at[0], second, at[1], barrier))
+            if not left.is_empty():
+                return some.intersect(self._spread(left, first, at[0], second, at[1]))
+        return None
+
+    def _spread(self, pairs: Map, first: Execution, x: Sequence[str], second: Execution, y: Sequence[str]) -> Map:
+        """All executions that *pairs* of some of their coordinates tell of."""
+        ends = [subscript_relation(e.coordinates, tuple(map(p.Variable, names)))
+                for e, names in ((first, x), (second, y))]
+        return ends[0].apply_range(pairs).apply_range(ends[1].reverse())
+
+    def _uniform(self, execution: Execution) -> tuple[str, ...]:
+        """The coordinates by which barriers can stand before or behind it: the block's, and loops with barriers."""
+        found = {x for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for x in cs}
+        for barrier in self.barriers:
+            found.update(_meeting(execution, barrier)[0])
+        return tuple(x for x in execution.coordinates if x in found)
+
+    def _between(self, first: Execution, x: tuple[str, ...], second: Execution, y: tuple[str, ...], barrier: Execution
+                 ) -> Map:
+        """Pairs of executions, by *x* and by *y*, between which *barrier* is met."""
+        block = tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
+        z = (*block, *barrier.loops)
+        key = (first.path, second.path, barrier.path)
+        if key not in self._separated:
+            points = barrier.points.apply(subscript_relation(barrier.coordinates, tuple(map(p.Variable, z))))
+            halves = []
+            for a, b, names in ((first, barrier, (x, z)), (barrier, second, (z, y))):
+                loops, before = _meeting(a, b)
+                pairs = equal_coordinates(names[0], tuple(map(p.Variable, block)), names[1],
+                                          tuple(map(p.Variable, block)))
+                shared = [(names[0].index(c), names[1].index(c)) for c in loops]
+                halves.append(in_time_order(pairs, shared, before))
+            self._separated[key] = halves[0].intersect_range(points).apply_range(halves[1])
+        return self._separated[key]
+
+    def _one_warp(self, first: Execution, second: Execution) -> Map:
+        number = [floor_div(self._thread_number, self.warp)]
+        return equal_coordinates(first.coordinates, number, second.coordinates, number)
+
+    @cached_property
+    def _thread_number(self) -> Expression:
+        """The number of a thread in its block, ``l.0`` fastest."""
+        result: Expression = 0
+        stride = 1
+        for axis, extent in zip(BLOCK, self.launch.block, strict=True):
+            if axis in self.grid.on_axis:
+                result = add(result, multiply(stride, p.Variable(axis)))
+            stride *= extent
+        return result
+
+    # }}}
+
+
+def _meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
+    """The loops that two executions share, outermost first, and whether the first stands before the second."""
+    loops: list[str] = []
+    for a, b in zip(first.path, second.path, strict=False):
+        if a == b:
+            if isinstance(a, str):
+                loops.append(a)
+        else:
+            assert isinstance(a, int)
+            assert isinstance(b, int)
+            return tuple(loops), a < b
+    return tuple(loops), False
+
+
+def _of(execution: Execution, iname: str) -> Expression:
+    """What *iname* is at an execution."""
+    assert isinstance(execution.node, Assign)
+    return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)
+
+
+def _cells(a: Access, storage: Storage) -> Map:
+    """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
+    inames = a.domain.inames
+    if a.affine:
+        return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
+    return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
