@@ -303,6 +303,11 @@ def params_condition(points: isl.Set) -> isl.Set:
     return points.params()
 
 
+def as_points(points: isl.Set) -> isl.Set:
+    """*points*, which may be a condition on parameters, as a set: without dimensions if it is one."""
+    return points.from_params() if points.is_params() else points
+
+
 def range_condition(name: str, low: int, high: int) -> isl.Set:
     """``low <= name <= high`` for a parameter."""
     space = set_space((name,), ()).params()

@@ -10,16 +10,17 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.ast.nodes import Assign, Function
-from loopkit.expr.mappers import children, substitute, variables
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
 
@@ -68,7 +69,7 @@ class InstanceCheck:
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
         reached = InstanceSet(names, wanted).onto(names[len(axes):])
-        lost = s.domain.intersect_params(self.kernel.assumptions).set.subtract(reached.set)
+        lost = self._domain(s).subtract(as_points(reached.set))
         if not lost.is_empty():
             yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost, reached.inames)
         left = wanted
@@ -79,7 +80,7 @@ class InstanceCheck:
                                     f"'{min(unknown)}', and its instances do not")
                 continue
             relation = self._relation(axes, execution)
-            if not self._once(bound, execution, relation):
+            if not self._once(bound, axes, execution, relation):
                 twice = relation.apply_range(relation.reverse())
                 twice = twice.subtract(Map.identity(twice.get_space())).domain()
                 yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", twice,
@@ -95,6 +96,9 @@ class InstanceCheck:
         if not left.is_empty():
             yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
 
+    def _domain(self, s: Statement) -> Set:
+        return as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
         own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
@@ -104,10 +108,11 @@ class InstanceCheck:
     def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
         """Where each instance has to run: *axes*, then inames."""
         s = bound.statement
-        own = InstanceSet(tuple(map(_own_name, s.inames)), s.domain.intersect_params(self.kernel.assumptions).set)
+        own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
         dims = (*axes, *own.inames)
-        result = own.onto(dims).set
-        result = result.intersect(InstanceSet((), self.grid.points).onto(self.grid.coordinates).onto(dims).set)
+        result = as_points(own.onto(dims).set)
+        there = InstanceSet((), self.grid.points).onto(self.grid.coordinates).onto(dims)
+        result = result.intersect(as_points(there.set))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
             result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
@@ -120,9 +125,29 @@ class InstanceCheck:
         values = (*map(p.Variable, axes), *execution.instance)
         return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
 
-    def _once(self, bound: BoundStatement, execution: Execution, relation: Map) -> bool:
+    def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
+        """Is each instance executed once at most here?"""
         told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
-        return (not bound.auto and told.issuperset(execution.loops)) or one_to_one(relation)
+        return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
+            or one_to_one(relation)
+
+    def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
+        """Do executions differ in their numbers, and instances of different numbers too?
+
+        A shortcut: integer divisions of a number are easy to tell apart, those of what it is made of are not.
+        """
+        values = {value: p.Variable(name) for name, value in execution.numbers.items()}
+        folded = [_folded(e, values) for e in execution.instance]
+        used = frozenset(axes).union(*map(variables, folded))
+        own = tuple(x for x in execution.coordinates if x in used)
+        numbers = tuple(x for x in execution.numbers if x in used)
+        if not numbers:
+            return False
+        box = as_points(InstanceSet((), self.grid.points).onto(execution.coordinates).set)
+        numbered = piecewise_relation(execution.coordinates,
+                                      [*map(p.Variable, own), *(execution.numbers[x] for x in numbers)])
+        return one_to_one(piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])) \
+            and one_to_one(numbered.intersect_domain(box))
 
     # }}}
 
@@ -163,8 +188,8 @@ class InstanceCheck:
                 continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:
-                is_, wanted, points = found
-                yield self._finding(kind, s.id, f"'{s.id}' has {is_} where {wanted} is meant", points,
+                here, wanted, points = found
+                yield self._finding(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
     def _difference(self, execution: Execution, a: Expression, b: Expression
@@ -207,6 +232,11 @@ class InstanceCheck:
                                             points, execution.coordinates)
 
     # }}}
+
+
+def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
+    """*expr* with names for some of its parts."""
+    return names[expr] if expr in names else map_children(expr, lambda e: _folded(e, names))
 
 
 def _own_name(iname: str) -> str:

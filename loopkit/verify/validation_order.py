@@ -11,6 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.ast.nodes import Assign, Function, Sync
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, Path, meeting, paths
@@ -31,12 +32,40 @@ from loopkit.poly.relations import (
     smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
 
 #: Two statements, and the array on which they meet.
 Meet = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Some of the coordinates of an execution."""
+
+    execution: Execution
+    names: tuple[str, ...]
+
+    @property
+    def points(self) -> Set:
+        e = self.execution
+        return as_points(InstanceSet(e.coordinates, e.points).onto(self.names).set)
+
+    def shared(self, other: _Coordinates, names: Sequence[str]) -> list[SharedLoop]:
+        return [(self.names.index(x), other.names.index(x)) for x in names]
+
+    def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
+        """Pairs that agree in *names*."""
+        values = [p.Variable(x) for x in names]
+        return equal_coordinates(self.names, values, other.names, values)
+
+    def instances(self) -> tuple[Map, list[int]]:
+        """To the inames that these coordinates determine, and which those are."""
+        kept = [i for i, value in enumerate(self.execution.instance)
+                if not variables(value) & set(self.execution.coordinates).difference(self.names)]
+        values = [self.execution.instance[i] for i in kept]
+        return piecewise_relation(self.names, values).intersect_domain(self.points), kept
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +141,10 @@ class OrderCheck:
         storage = self.storages.get(array)
         private = storage is not None and storage.space is AddressSpace.PRIVATE
         ordered = self._keeps_the_order(first, second, where, loops, before)
-        if ordered and (private or self.launch.threads == 1):
+        local = private or self.launch.threads == 1
+        if ordered and local:
+            return None
+        if self._surely_fine(first, second, pairs, ordered=ordered, local=local):
             return None
         run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
             pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
@@ -121,13 +153,27 @@ class OrderCheck:
         if run.is_empty():
             return None
         together = in_one_iteration(run, self._same("l"))
-        late = None if ordered else out_of_time_order(together, self._shared(first, second, loops), before)
+        late = None if ordered else out_of_time_order(together, [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops], before)
         if late is not None:
             return self._finding("order", array, first, second, late)
         if private:
             return None
         bare = self._bare(first, second, run.subtract(together))
         return None if bare is None else self._finding("barrier", array, first, second, bare)
+
+    def _surely_fine(self, first: Execution, second: Execution, pairs: Map, *, ordered: bool, local: bool) -> bool:
+        """Is what must hold of *pairs* implied by the loops that both share, and by those with barriers?
+
+        All that tells the threads apart is forgotten here, which makes sets small. Most pairs need no more.
+        """
+        loops, before = _meeting(first, second)
+        x, y = self._uniform(first, loops), self._uniform(second, loops)
+        (source, kept), (sink, other) = x.instances(), y.instances()
+        some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
+        some = some.intersect(x.equal(y, self._block))
+        return bool(some.is_empty()) or (
+            (ordered or out_of_time_order(some, x.shared(y, loops), before) is None)
+            and (local or self._bare_of(some, x, y, self._block_barriers) is None))
 
     def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
                          ) -> bool:
@@ -140,9 +186,6 @@ class OrderCheck:
         """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
         names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
         return [(i, i) for i in map(self.grid.coordinates.index, names)]
-
-    def _shared(self, first: Execution, second: Execution, loops: Sequence[str]) -> list[SharedLoop]:
-        return [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
 
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Finding:
         assert isinstance(first.node, Assign)
@@ -165,19 +208,28 @@ class OrderCheck:
         if pairs.is_empty():
             return None
         in_warp = pairs if self.launch.threads <= self.warp else pairs.intersect(self._one_warp(first, second))
-        for some, all_kinds in ((pairs.subtract(in_warp), False), (in_warp, True)):
+        for some, barriers in ((pairs.subtract(in_warp), self._block_barriers), (in_warp, self.barriers)):
             if some.is_empty():
                 continue
-            at = self._uniform(first), self._uniform(second)
-            left = only_dims(some, [first.coordinates.index(x) for x in at[0]],
-                             [second.coordinates.index(x) for x in at[1]])
-            for barrier in self.barriers:
-                assert isinstance(barrier.node, Sync)
-                if (all_kinds or not barrier.node.warp) and not left.is_empty():
-                    left = left.subtract(self._between(first, at[0], second, at[1], barrier))
-            if not left.is_empty():
-                return some.intersect(self._spread(left, first, at[0], second, at[1]))
+            x, y = self._uniform(first), self._uniform(second)
+            known = only_dims(some, [first.coordinates.index(c) for c in x.names],
+                              [second.coordinates.index(c) for c in y.names])
+            left = self._bare_of(known, x, y, barriers)
+            if left is not None:
+                return some.intersect(self._spread(left, first, x.names, second, y.names))
         return None
+
+    @cached_property
+    def _block_barriers(self) -> Sequence[Execution]:
+        return [b for b in self.barriers if isinstance(b.node, Sync) and not b.node.warp]
+
+    def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
+        """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
+        for barrier in barriers:
+            if pairs.is_empty():
+                return None
+            pairs = pairs.subtract(self._between(x, y, barrier))
+        return None if pairs.is_empty() else pairs
 
     def _spread(self, pairs: Map, first: Execution, x: Sequence[str], second: Execution, y: Sequence[str]) -> Map:
         """All executions that *pairs* of some of their coordinates tell of."""
@@ -185,29 +237,27 @@ class OrderCheck:
                 for e, names in ((first, x), (second, y))]
         return ends[0].apply_range(pairs).apply_range(ends[1].reverse())
 
-    def _uniform(self, execution: Execution) -> tuple[str, ...]:
-        """The coordinates by which barriers can stand before or behind it: the block's, and loops with barriers."""
-        found = {x for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for x in cs}
+    def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
+        """What tells when it runs among barriers: the block's coordinates, and loops with barriers; and *also*."""
+        found = {*self._block, *also}
         for barrier in self.barriers:
             found.update(_meeting(execution, barrier)[0])
-        return tuple(x for x in execution.coordinates if x in found)
+        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
 
-    def _between(self, first: Execution, x: tuple[str, ...], second: Execution, y: tuple[str, ...], barrier: Execution
-                 ) -> Map:
+    @cached_property
+    def _block(self) -> tuple[str, ...]:
+        return tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
+
+    def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
         """Pairs of executions, by *x* and by *y*, between which *barrier* is met."""
-        block = tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
-        z = (*block, *barrier.loops)
-        key = (first.path, second.path, barrier.path)
+        key = (x, y, barrier)
         if key not in self._separated:
-            points = barrier.points.apply(subscript_relation(barrier.coordinates, tuple(map(p.Variable, z))))
+            z = _Coordinates(barrier, (*self._block, *barrier.loops))
             halves = []
-            for a, b, names in ((first, barrier, (x, z)), (barrier, second, (z, y))):
-                loops, before = _meeting(a, b)
-                pairs = equal_coordinates(names[0], tuple(map(p.Variable, block)), names[1],
-                                          tuple(map(p.Variable, block)))
-                shared = [(names[0].index(c), names[1].index(c)) for c in loops]
-                halves.append(in_time_order(pairs, shared, before))
-            self._separated[key] = halves[0].intersect_range(points).apply_range(halves[1])
+            for a, b in ((x, z), (z, y)):
+                loops, before = _meeting(a.execution, b.execution)
+                halves.append(in_time_order(a.equal(b, self._block), a.shared(b, loops), before))
+            self._separated[key] = halves[0].intersect_range(z.points).apply_range(halves[1])
         return self._separated[key]
 
     def _one_warp(self, first: Execution, second: Execution) -> Map:

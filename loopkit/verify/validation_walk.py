@@ -6,7 +6,7 @@ around. Loops, guards and named constants are read as C runs them, not as they w
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pymbolic.primitives as p
@@ -18,7 +18,7 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract
 from loopkit.poly.piecewise import points_where
-from loopkit.poly.sets import InstanceSet, Set, params_condition
+from loopkit.poly.sets import InstanceSet, Set, as_points, params_condition
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]
@@ -49,6 +49,7 @@ class Execution:
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
     :ivar path: the way to it.
     :ivar names: the constants in scope in terms of the coordinates.
+    :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
     """
 
@@ -57,13 +58,14 @@ class Execution:
     condition: Set
     path: ProgramPath
     names: Mapping[str, Expression]
+    numbers: Mapping[str, Expression]
     conditions: tuple[tuple[Expression, bool], ...]
     data: frozenset[str]
     divergent: bool
 
     @cached_property
     def points(self) -> Set:
-        return InstanceSet((), self.condition).onto(self.coordinates).set
+        return as_points(InstanceSet((), self.condition).onto(self.coordinates).set)
 
     @cached_property
     def instance(self) -> tuple[Expression, ...]:
@@ -142,6 +144,7 @@ class _Scope:
     known: frozenset[str]
     divergent: frozenset[str]
     names: Mapping[str, Expression]
+    numbers: Mapping[str, Expression] = field(default_factory=dict)
     path: ProgramPath = ()
     loops: tuple[str, ...] = ()
     conditions: tuple[tuple[Expression, bool], ...] = ()
@@ -153,6 +156,13 @@ class _Scope:
 
     def value(self, expr: Expression) -> Expression:
         return substitute(expr, self.names)
+
+    def naming(self, name: str, value: Expression) -> _Scope:
+        """The scope behind a constant, of which *value* is in terms of coordinates."""
+        numbers = {k: v for k, v in self.numbers.items() if k != name}
+        if isinstance(value, p.Sum) and len(variables(value)) > 1:
+            numbers[name] = value
+        return replace(self, names={**self.names, name: value}, numbers=numbers)
 
     def where(self, condition: Expression, holds: bool = True) -> _Scope:
         """The scope under *condition* (already in terms of coordinates), or under its opposite."""
@@ -205,12 +215,9 @@ class _Walk:
     kernel: LoopKernel
 
     def block(self, block: Block, scope: _Scope) -> Iterator[Execution]:
-        names = dict(scope.names)
-        scope = replace(scope, names=names)
         for i, node in enumerate(block.children):
             if isinstance(node, Define):
-                names = {**names, node.name: scope.value(node.value)}
-                scope = replace(scope, names=names)
+                scope = scope.naming(node.name, scope.value(node.value))
             else:
                 yield from self.node(node, scope.at(i))
 
@@ -218,7 +225,7 @@ class _Walk:
         match node:
             case Assign() | Sync():
                 yield Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                                scope.conditions, scope.data, scope.apart)
+                                scope.numbers, scope.conditions, scope.data, scope.apart)
             case For():
                 yield from self.block(node.body, scope.inside(node))
             case If():
