@@ -153,6 +153,11 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
     return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
 
 
+def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
+    """Those *pairs* whose source has the smaller value of *dim*, and those whose sink has."""
+    return pairs.order_lt(DIM.in_, dim, DIM.out, dim), pairs.order_gt(DIM.in_, dim, DIM.out, dim)
+
+
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Some of the *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     for a, b in shared:

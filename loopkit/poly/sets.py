@@ -321,6 +321,14 @@ def range_from(name: str, low: int) -> isl.Set:
     return isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
 
 
+def conjunction(values: Mapping[str, int]) -> isl.Set:
+    """Parameters that have these *values*."""
+    result = universe_params()
+    for name, value in values.items():
+        result = result.intersect(range_condition(name, value, value))
+    return result
+
+
 def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
     """``"n>=1 and m>=1"`` as a parameter set; :raises ValueError: isl refuses the text."""
     names = ", ".join(sorted(set(params)))

@@ -1,8 +1,7 @@
 """Translation validation: a loop program is shown to do what the lowered kernel says, whatever made it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from loopkit.ast.nodes import Assign, Function, Sync
 from loopkit.kernel.devices import WARP
@@ -35,10 +34,11 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     ()
     """
     with bounded(f"validating kernel '{lowered.kernel.name}'"):
-        return tuple(_findings(lowered, warp))
+        return tuple(findings(lowered, warp=warp))
 
 
-def _findings(lowered: Lowered, warp: int) -> Iterator[Finding]:
+def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
+    """What :func:`validate` gives, one by one as it is found."""
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):
         try:
@@ -57,7 +57,9 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
             barriers.append(e)
         elif isinstance(e.node, Assign) and not e.condition.is_empty():
             of_statements.setdefault(e.node.statement, []).append(e)
-    found = list(InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings())
-    yield from found
-    if not any(f.kind == "undecided" for f in found):
+    decided = True
+    for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
+        yield found
+        decided = decided and found.kind != "undecided"
+    if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

@@ -19,7 +19,7 @@ from loopkit.lowering.code import Coder
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import piecewise_relation, points_where
-from loopkit.poly.relations import one_to_one
+from loopkit.poly.relations import one_to_one, other_instance
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
@@ -71,7 +71,8 @@ class InstanceCheck:
         reached = InstanceSet(names, wanted).onto(names[len(axes):])
         lost = self._domain(s).subtract(as_points(reached.set))
         if not lost.is_empty():
-            yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost, reached.inames)
+            yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost,
+                                reached.inames)
         left = wanted
         for execution in executions:
             unknown = execution.data.difference(data_params(self.kernel, s.domain))
@@ -81,9 +82,8 @@ class InstanceCheck:
                 continue
             relation = self._relation(axes, execution)
             if not self._once(bound, axes, execution, relation):
-                twice = relation.apply_range(relation.reverse())
-                twice = twice.subtract(Map.identity(twice.get_space())).domain()
-                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", twice,
+                pairs = other_instance(relation.apply_range(relation.reverse()))
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
                                     execution.coordinates)
             run = relation.range()
             outside = run.subtract(wanted)

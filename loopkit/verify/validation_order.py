@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pymbolic.primitives as p
@@ -21,6 +21,7 @@ from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import (
     SharedLoop,
+    apart_along,
     cells,
     equal_coordinates,
     in_one_iteration,
@@ -32,7 +33,7 @@ from loopkit.poly.relations import (
     smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points
+from loopkit.poly.sets import InstanceSet, Map, Set, as_points, conjunction, range_from, universe_params
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
 
@@ -139,41 +140,58 @@ class OrderCheck:
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Finding | None:
         loops, before = _meeting(first, second)
         storage = self.storages.get(array)
-        private = storage is not None and storage.space is AddressSpace.PRIVATE
-        ordered = self._keeps_the_order(first, second, where, loops, before)
-        local = private or self.launch.threads == 1
-        if ordered and local:
-            return None
-        if self._surely_fine(first, second, pairs, ordered=ordered, local=local):
-            return None
-        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
-            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
-                second.points).reverse())
-        run = in_one_iteration(run, self._same("g"))
-        if run.is_empty():
-            return None
-        together = in_one_iteration(run, self._same("l"))
-        late = None if ordered else out_of_time_order(together, [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops], before)
-        if late is not None:
-            return self._finding("order", array, first, second, late)
-        if private:
-            return None
-        bare = self._bare(first, second, run.subtract(together))
-        return None if bare is None else self._finding("barrier", array, first, second, bare)
+        asked = []
+        if not self._keeps_the_order(first, second, where, loops, before):
+            asked.append("order")
+        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+            asked.append("barrier")
+        for kind in asked:
+            for suspect in self._suspects(kind, first, second, pairs):
+                broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
+                if broken is not None:
+                    return self._finding(kind, array, first, second, broken)
+        return None
 
-    def _surely_fine(self, first: Execution, second: Execution, pairs: Map, *, ordered: bool, local: bool) -> bool:
-        """Is what must hold of *pairs* implied by the loops that both share, and by those with barriers?
+    def _suspects(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Set]:
+        """Conditions on the first execution under which *pairs* may be broken; the last holds wherever they are.
 
-        All that tells the threads apart is forgotten here, which makes sets small. Most pairs need no more.
+        All that tells the threads apart is forgotten here, which makes sets small and leaves no suspect of most pairs.
+        The first conditions are single sizes, blocks and iterations, at which a fault is quickly found if it is there.
         """
         loops, before = _meeting(first, second)
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances(), y.instances()
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
         some = some.intersect(x.equal(y, self._block))
-        return bool(some.is_empty()) or (
-            (ordered or out_of_time_order(some, x.shared(y, loops), before) is None)
-            and (local or self._bare_of(some, x, y, self._block_barriers) is None))
+        left = out_of_time_order(some, x.shared(y, loops), before) if kind == "order" \
+            else self._bare_of(some, x, y, self._block_barriers)
+        if left is None or left.is_empty():
+            return
+        for low in (0, 5, 40):
+            larger = left
+            for name in self.kernel.value_params:
+                larger = larger.intersect_params(range_from(name, low))
+            if not larger.is_empty():
+                parameters, point, _ = smallest_pair(larger, x.names, y.names)
+                yield conjunction({**parameters, **point})
+        yield universe_params()
+
+    def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
+        """Some of *pairs*, as executions of one block, that run in the wrong order or with no barrier between."""
+        loops, before = _meeting(first, second)
+        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
+            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
+                second.points).reverse())
+        run = in_one_iteration(run, self._same("g"))
+        if kind == "order":
+            shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
+            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
+        for i, _ in self._same("l"):
+            for apart in apart_along(run, i):
+                bare = self._bare(first, second, apart)
+                if bare is not None:
+                    return bare
+        return None
 
     def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
                          ) -> bool:
@@ -207,17 +225,20 @@ class OrderCheck:
         """Some of the *pairs*, all on two threads of one block, between which no barrier stands."""
         if pairs.is_empty():
             return None
-        in_warp = pairs if self.launch.threads <= self.warp else pairs.intersect(self._one_warp(first, second))
-        for some, barriers in ((pairs.subtract(in_warp), self._block_barriers), (in_warp, self.barriers)):
-            if some.is_empty():
-                continue
-            x, y = self._uniform(first), self._uniform(second)
-            known = only_dims(some, [first.coordinates.index(c) for c in x.names],
-                              [second.coordinates.index(c) for c in y.names])
-            left = self._bare_of(known, x, y, barriers)
+        x, y = self._uniform(first), self._uniform(second)
+        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
+                          [second.coordinates.index(c) for c in y.names])
+        left = self._bare_of(known, x, y, self._block_barriers)
+        if left is None:
+            return None
+        bare = pairs.intersect(self._spread(left, first, x.names, second, y.names))
+        if len(self._block_barriers) < len(self.barriers):
+            left = self._bare_of(left, x, y, self.barriers)
+            apart = self._other_warp(first, second, bare)
             if left is not None:
-                return some.intersect(self._spread(left, first, x.names, second, y.names))
-        return None
+                apart = apart.union(bare.intersect(self._spread(left, first, x.names, second, y.names)))
+            bare = apart
+        return None if bare.is_empty() else bare
 
     @cached_property
     def _block_barriers(self) -> Sequence[Execution]:
@@ -260,9 +281,12 @@ class OrderCheck:
             self._separated[key] = halves[0].intersect_range(z.points).apply_range(halves[1])
         return self._separated[key]
 
-    def _one_warp(self, first: Execution, second: Execution) -> Map:
+    def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
+        """Those of *pairs* whose threads are in two warps."""
+        if self.launch.threads <= self.warp:
+            return Map.empty(pairs.get_space())
         number = [floor_div(self._thread_number, self.warp)]
-        return equal_coordinates(first.coordinates, number, second.coordinates, number)
+        return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
 
     @cached_property
     def _thread_number(self) -> Expression:

@@ -5,7 +5,7 @@ around. Loops, guards and named constants are read as C runs them, not as they w
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from loopkit.analysis.legality import iname_extent, iname_range
 from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import NotAffineError, add, multiply, subtract
+from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
 from loopkit.poly.piecewise import points_where
 from loopkit.poly.sets import InstanceSet, Set, as_points, params_condition
 
@@ -92,16 +92,17 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
         if all(_is_affine(function.coordinates[x]) for x in inames):
             on_axis[axis] = (axis,)
             values.update((x, function.coordinates[x]) for x in inames)
-            extent = function.extents[axis]
-            conditions += _between(axis, 0, extent)
+            conditions += _between(axis, 0, function.extents[axis])
             zero[axis] = p.Comparison(p.Variable(axis), "==", 0)
             continue
-        product: Expression = 1
-        for x in inames:
-            product = multiply(product, iname_extent(knl, x))
-            conditions += _between(x, iname_range(knl, x)[0], iname_extent(knl, x))
-        if product != function.extents[axis]:
+        extent, product = function.extents[axis], _extent_of(knl, inames)
+        if isinstance(extent, p.If) and extent.else_ == 0:
+            conditions.append(extent.condition)
+            extent = extent.then
+        if extent != product:
             raise NotAffineError(str(function.coordinates[inames[-1]]))
+        for x in inames:
+            conditions += _between(x, iname_range(knl, x)[0], iname_extent(knl, x))
         on_axis[axis] = tuple(inames)
         zero[axis] = p.LogicalAnd(tuple(p.Comparison(p.Variable(x), "==", iname_range(knl, x)[0]) for x in inames))
     values.update((x, value) for x, value in function.coordinates.items() if not variables(value) & set(on_axis))
@@ -109,6 +110,14 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
     for condition in conditions:
         points = points.intersect(params_condition(points_where(condition, ())))
     return Grid(tuple(c for cs in on_axis.values() for c in cs), on_axis, values, points, zero)
+
+
+def _extent_of(knl: LoopKernel, inames: Sequence[str]) -> Expression:
+    """How long an axis is that *inames* share."""
+    result: Expression = 1
+    for x in inames:
+        result = multiply(result, iname_extent(knl, x))
+    return result
 
 
 def _is_affine(expr: Expression) -> bool:
@@ -195,7 +204,7 @@ class _Scope:
         start, stop, x = self.value(loop.start), self.value(loop.stop), p.Variable(loop.iname)
         bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
         if loop.step != 1:
-            bounds.append(p.Comparison(p.Remainder(add(x, multiply(-1, start)), loop.step), "==", 0))
+            bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
         points = self.points
         for bound in bounds:
             points = points.intersect(params_condition(points_where(bound, ())))
