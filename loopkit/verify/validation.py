@@ -48,7 +48,7 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
 
 
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
-    knl = lowered.kernel
+    knl = launch.kernel
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
     barriers: list[Execution] = []

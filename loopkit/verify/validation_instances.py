@@ -180,10 +180,12 @@ class InstanceCheck:
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
         s, node = bound.statement, execution.node
         assert isinstance(node, Assign)
-        if node.combine != s.combine:
-            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {s.combine}")
-        for kind, expr, own in (("element", node.target, s.assignee),
-                                ("value", node.value, expanded_expression(self.kernel, s))):
+        value, combine = expanded_expression(self.kernel, s), s.combine
+        if combine is not None and combine in self.kernel.operations:
+            value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
+        if node.combine != combine:
+            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+        for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
                 continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))

@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_extent, iname_range
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
@@ -44,7 +44,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment or a barrier at its place in the program.
+    """An assignment, a barrier or a launch at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
     :ivar path: the way to it.
@@ -53,7 +53,7 @@ class Execution:
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
     """
 
-    node: Assign | Sync
+    node: Assign | Sync | Call
     coordinates: tuple[str, ...]
     condition: Set
     path: ProgramPath
@@ -232,7 +232,7 @@ class _Walk:
 
     def node(self, node: Node, scope: _Scope) -> Iterator[Execution]:
         match node:
-            case Assign() | Sync():
+            case Assign() | Sync() | Call():
                 yield Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
                                 scope.numbers, scope.conditions, scope.data, scope.apart)
             case For():

@@ -151,6 +151,8 @@ class Trial:
         assert isinstance(result, Lowered)
         self.validate(result)
         COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
+        if result.program.host_order is not None:
+            COUNTS["lower: accepted, loops on the host"] += 1
         return result
 
     def validate(self, lowered: Lowered) -> None:

@@ -27,7 +27,7 @@ def faults(program: Program) -> Iterator[Fault]:
     for number, function in enumerate(program.functions):
         for kind, text, wrong in _of_function(function):
             functions = (*program.functions[:number], wrong, *program.functions[number + 1:])
-            yield Fault(kind, f"{function.name}: {text}", Program(functions))
+            yield Fault(kind, f"{function.name}: {text}", replace(program, functions=functions))
 
 
 Found = Iterator[tuple[str, str, Any]]
