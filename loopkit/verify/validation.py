@@ -10,6 +10,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
 from loopkit.verify.validation_order import OrderCheck
 from loopkit.verify.validation_walk import Execution, executions, grid_of
@@ -24,7 +25,8 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     - each execution reads and writes the elements, and computes the expression, of its instance;
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
-    - all threads of a block meet each barrier.
+    - all threads of a block meet each barrier;
+    - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
 
@@ -45,6 +47,7 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
             yield from _of_launch(lowered, launch, function, warp)
         except NotAffineError as err:
             yield Finding("undecided", launch.name, "", f"'{err}' is no affine form")
+    yield from host_findings(lowered)
 
 
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:

@@ -125,7 +125,7 @@ class OrderCheck:
                         continue
                     key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                     if key not in cache:
-                        cache[key] = same_element(_cells(a, storage), _cells(b, storage))
+                        cache[key] = same_element(touched_cells(a, storage), touched_cells(b, storage))
                     yield (a.statement, b.statement, array), cache[key]
 
     def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
@@ -138,7 +138,7 @@ class OrderCheck:
     # {{{ one pair of executions
 
     def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Finding | None:
-        loops, before = _meeting(first, second)
+        loops, before = program_meeting(first, second)
         storage = self.storages.get(array)
         asked = []
         if not self._keeps_the_order(first, second, where, loops, before):
@@ -158,7 +158,7 @@ class OrderCheck:
         All that tells the threads apart is forgotten here, which makes sets small and leaves no suspect of most pairs.
         The first conditions are single sizes, blocks and iterations, at which a fault is quickly found if it is there.
         """
-        loops, before = _meeting(first, second)
+        loops, before = program_meeting(first, second)
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances(), y.instances()
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
@@ -178,7 +178,7 @@ class OrderCheck:
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
         """Some of *pairs*, as executions of one block, that run in the wrong order or with no barrier between."""
-        loops, before = _meeting(first, second)
+        loops, before = program_meeting(first, second)
         run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
             pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
                 second.points).reverse())
@@ -262,7 +262,7 @@ class OrderCheck:
         """What tells when it runs among barriers: the block's coordinates, and loops with barriers; and *also*."""
         found = {*self._block, *also}
         for barrier in self.barriers:
-            found.update(_meeting(execution, barrier)[0])
+            found.update(program_meeting(execution, barrier)[0])
         return _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
 
     @cached_property
@@ -276,7 +276,7 @@ class OrderCheck:
             z = _Coordinates(barrier, (*self._block, *barrier.loops))
             halves = []
             for a, b in ((x, z), (z, y)):
-                loops, before = _meeting(a.execution, b.execution)
+                loops, before = program_meeting(a.execution, b.execution)
                 halves.append(in_time_order(a.equal(b, self._block), a.shared(b, loops), before))
             self._separated[key] = halves[0].intersect_range(z.points).apply_range(halves[1])
         return self._separated[key]
@@ -302,7 +302,7 @@ class OrderCheck:
     # }}}
 
 
-def _meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
+def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
     """The loops that two executions share, outermost first, and whether the first stands before the second."""
     loops: list[str] = []
     for a, b in zip(first.path, second.path, strict=False):
@@ -322,7 +322,7 @@ def _of(execution: Execution, iname: str) -> Expression:
     return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)
 
 
-def _cells(a: Access, storage: Storage) -> Map:
+def touched_cells(a: Access, storage: Storage) -> Map:
     """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
     inames = a.domain.inames
     if a.affine:

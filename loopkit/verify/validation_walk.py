@@ -141,6 +141,12 @@ def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Exec
     yield from walk.block(function.body, _Scope(grid.points, known, threads, dict(grid.values)))
 
 
+def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
+    """Every launch that *order*, the host's part of a program, makes."""
+    scope = _Scope(knl.assumptions, knl.value_params, frozenset(), {})
+    yield from _Walk((), knl).block(order, scope)
+
+
 @dataclass(frozen=True, eq=False)
 class _Scope:
     """What holds at a place.
