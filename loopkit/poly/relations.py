@@ -233,3 +233,8 @@ def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl
             if i not in kept:
                 pairs = pairs.project_out(kind, i, 1)
     return pairs
+
+
+def side_by_side(first: isl.Map, second: isl.Map) -> isl.Map:
+    """``{ [a, c] -> [b, d] : first(a, b) and second(c, d) }``."""
+    return first.flat_product(second)

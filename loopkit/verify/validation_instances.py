@@ -9,9 +9,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
+from loopkit.analysis.dependences import dependences
 from loopkit.ast.nodes import Assign, Function
 from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
@@ -19,7 +21,7 @@ from loopkit.lowering.code import Coder
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import piecewise_relation, points_where
-from loopkit.poly.relations import one_to_one, other_instance
+from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
@@ -38,6 +40,9 @@ class InstanceCheck:
 
     def findings(self) -> Iterator[Finding]:
         for s, bound in self.launch.statements.items():
+            if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
+                yield self._finding("undecided", s, f"the program does not say which instances of '{s}' run where")
+                continue
             try:
                 yield from self._instances(bound, self.executions.get(s, ()))
                 for execution in self.executions.get(s, ()):
@@ -48,6 +53,7 @@ class InstanceCheck:
         for s in self.executions.keys() - self.launch.statements.keys():
             yield self._finding("outside", s, f"'{s}' is no statement of this launch")
         yield from self._boxes()
+        yield from self._arrivals()
 
     def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
                  names: Sequence[str] = ()) -> Finding:
@@ -151,6 +157,37 @@ class InstanceCheck:
 
     # }}}
 
+    # {{{ where values are
+
+    def _arrivals(self) -> Iterator[Finding]:
+        """A value in private cells is computed by each thread that reads it, one in shared cells in its block."""
+        for d in dependences(self.kernel):
+            ends = self.launch.statements.get(d.source), self.launch.statements.get(d.sink)
+            if d.kind != "flow" or not d.of_value or ends[0] is None or ends[1] is None:
+                continue
+            space = self.storages[d.array].space
+            copies = tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                           if space is AddressSpace.PRIVATE or (space is AddressSpace.LOCAL and axis.startswith("g")))
+            if not copies:
+                continue
+            needed = self._there(ends[1], copies).apply(
+                side_by_side(subscript_relation(copies, tuple(map(p.Variable, copies))), d.relation.reverse()))
+            # what is read from memory may have made bounds too wide
+            real = InstanceSet(tuple(map(_own_name, ends[0].statement.inames)), self._domain(ends[0].statement))
+            needed = needed.intersect(as_points(real.onto((*copies, *real.inames)).set))
+            lost = needed.subtract(self._there(ends[0], copies))
+            if not lost.is_empty():
+                yield self._finding("value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
+                                    lost, (*copies, *real.inames))
+
+    def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
+        """Which instances run by which of *copies*, some of the grid's coordinates."""
+        axes = self._axes(bound)
+        own = tuple(map(_own_name, bound.statement.inames))
+        return as_points(InstanceSet((*axes, *own), self._wanted(bound, axes)).onto((*copies, *own)).set)
+
+    # }}}
+
     # {{{ what they compute
 
     @cached_property
@@ -244,6 +281,11 @@ def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Express
 def _own_name(iname: str) -> str:
     """The dimension of a statement's *iname*, beside coordinates that may have its name."""
     return f"'{iname}"
+
+
+def _says(execution: Execution, statement: Statement) -> bool:
+    """Does an assignment say what the inames of its statement are?"""
+    return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
 
 
 def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:

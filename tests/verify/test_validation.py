@@ -179,6 +179,25 @@ def test_order_of_a_loop() -> None:
     assert [(f.kind, f.parameters) for f in found] == [("order", {"n": 3})]
 
 
+def test_value_of_another_thread() -> None:
+    """A private value that the first thread alone computes does not reach the others."""
+    low = lowered(BY_NAME["softmax_by_block"].make())
+    first = p.Comparison(p.Variable("l.0"), "==", 0)
+    alone = changed(low, lambda node: If(first, Block((node,)))
+                    if isinstance(node, Assign) and node.statement == "insn" else node)
+    assert {f.kind for f in validate(alone)} == {"missing"}
+    launch = low.launches[0]
+    statements = {**launch.statements, "insn": replace(launch.statements["insn"], alone_on=("l.0",))}
+    found = validate(replace(alone, launches=(replace(launch, statements=statements),)))
+    assert [(f.kind, f.statement, f.place["l.0"]) for f in found] == [("value", "insn", 1)]*2      # one for each reader
+
+
+def test_statement_without_its_instance() -> None:
+    low = lowered(BY_NAME["vector_add"].make())
+    silent = changed(low, lambda node: replace(node, instance=()) if isinstance(node, Assign) else node)
+    assert only(validate(silent)).kind == "undecided"
+
+
 def test_divergent_barrier() -> None:
     low = lowered(BY_NAME["transpose"].make())
     divergent = changed(low, lambda node: If(p.Comparison(p.Variable("l.0"), "<", 8), Block((node,)))
