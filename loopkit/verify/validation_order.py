@@ -48,7 +48,7 @@ class _Coordinates:
     execution: Execution
     names: tuple[str, ...]
 
-    @property
+    @cached_property
     def points(self) -> Set:
         e = self.execution
         return as_points(InstanceSet(e.coordinates, e.points).onto(self.names).set)
@@ -61,6 +61,7 @@ class _Coordinates:
         values = [p.Variable(x) for x in names]
         return equal_coordinates(self.names, values, other.names, values)
 
+    @cached_property
     def instances(self) -> tuple[Map, list[int]]:
         """To the inames that these coordinates determine, and which those are."""
         kept = [i for i, value in enumerate(self.execution.instance)
@@ -82,6 +83,7 @@ class OrderCheck:
     barriers: Sequence[Execution]
     warp: int
     _separated: dict[object, Map] = field(default_factory=dict)
+    _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
 
     def findings(self) -> Iterator[Finding]:
         for barrier in self.barriers:
@@ -145,26 +147,34 @@ class OrderCheck:
             asked.append("order")
         if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
             asked.append("barrier")
+        rough = self._rough(first, second, pairs) if asked else None
+        if rough is None:
+            return None
         for kind in asked:
-            for suspect in self._suspects(kind, first, second, pairs):
+            for suspect in self._suspects(kind, *rough):
                 broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
                 if broken is not None:
                     return self._finding(kind, array, first, second, broken)
         return None
 
-    def _suspects(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Iterator[Set]:
-        """Conditions on the first execution under which *pairs* may be broken; the last holds wherever they are.
-
-        All that tells the threads apart is forgotten here, which makes sets small and leaves no suspect of most pairs.
-        The first conditions are single sizes, blocks and iterations, at which a fault is quickly found if it is there.
-        """
-        loops, before = program_meeting(first, second)
+    def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
+        """*pairs* as executions by all but what tells threads apart, which makes sets small; ``None``: none."""
+        loops, _ = program_meeting(first, second)
         x, y = self._uniform(first, loops), self._uniform(second, loops)
-        (source, kept), (sink, other) = x.instances(), y.instances()
+        (source, kept), (sink, other) = x.instances, y.instances
         some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
         some = some.intersect(x.equal(y, self._block))
-        left = out_of_time_order(some, x.shared(y, loops), before) if kind == "order" \
-            else self._bare_of(some, x, y, self._block_barriers)
+        return None if some.is_empty() else (x, y, some)
+
+    def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
+        """Conditions on the first execution under which pairs may be broken; the last holds wherever they are.
+
+        Of most pairs there are none. The first conditions are single sizes, blocks and iterations, at which a fault is
+        quickly found if it is there.
+        """
+        loops, before = program_meeting(x.execution, y.execution)
+        left = out_of_time_order(rough, x.shared(y, loops), before) if kind == "order" \
+            else self._bare_of(rough, x, y, self._block_barriers)
         if left is None or left.is_empty():
             return
         for low in (0, 5, 40):
@@ -260,10 +270,13 @@ class OrderCheck:
 
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
         """What tells when it runs among barriers: the block's coordinates, and loops with barriers; and *also*."""
-        found = {*self._block, *also}
-        for barrier in self.barriers:
-            found.update(program_meeting(execution, barrier)[0])
-        return _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
+        key = execution, tuple(also)
+        if key not in self._coordinates:
+            found = {*self._block, *also}
+            for barrier in self.barriers:
+                found.update(program_meeting(execution, barrier)[0])
+            self._coordinates[key] = _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
+        return self._coordinates[key]
 
     @cached_property
     def _block(self) -> tuple[str, ...]:
