@@ -1,7 +1,7 @@
 """Conditions and integer expressions of a loop program as isl's sets and piecewise forms, each as C computes it."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, reduce
 
 import islpy as isl
@@ -16,6 +16,7 @@ from loopkit.poly.affine import (
     arithmetic,
     set_space,
 )
+from loopkit.poly.sets import range_condition, universe_params
 
 _COMPARED = {"<": isl.PwAff.lt_set, "<=": isl.PwAff.le_set, ">": isl.PwAff.gt_set, ">=": isl.PwAff.ge_set,
              "==": isl.PwAff.eq_set, "!=": isl.PwAff.ne_set}
@@ -113,4 +114,22 @@ def piecewise_relation(dims: tuple[str, ...], values: Sequence[Expression]) -> i
     result = isl.Map.universe(isl.Space.from_domain(set_space((), dims)))
     for value in values:
         result = result.flat_range_product(isl.Map.from_pw_aff(piecewise(value, dims)))
+    return result
+
+
+def params_condition(points: isl.Set) -> isl.Set:
+    """A set without dimensions as a condition on its parameters."""
+    return points.params()
+
+
+def as_points(points: isl.Set) -> isl.Set:
+    """*points*, which may be a condition on parameters, as a set: without dimensions if it is one."""
+    return points.from_params() if points.is_params() else points
+
+
+def conjunction(values: Mapping[str, int]) -> isl.Set:
+    """Parameters that have these *values*."""
+    result = universe_params()
+    for name, value in values.items():
+        result = result.intersect(range_condition(name, value, value))
     return result

@@ -8,7 +8,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space
-from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -184,6 +184,13 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
             relation = relation.fix_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
     image = relation.range().sample_point()
     return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
+
+
+def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
+    """Those *pairs* whose sink is *point*, with their parameters fixed."""
+    for i, value in enumerate(point):
+        pairs = pairs.fix_val(DIM.out, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    return fix_params(pairs, params)
 
 
 def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:

@@ -311,16 +311,6 @@ def params_of(points: InstanceSet) -> isl.Set:
     return points.bound(points.inames).set.params()
 
 
-def params_condition(points: isl.Set) -> isl.Set:
-    """A set without dimensions as a condition on its parameters."""
-    return points.params()
-
-
-def as_points(points: isl.Set) -> isl.Set:
-    """*points*, which may be a condition on parameters, as a set: without dimensions if it is one."""
-    return points.from_params() if points.is_params() else points
-
-
 def range_condition(name: str, low: int, high: int) -> isl.Set:
     """``low <= name <= high`` for a parameter."""
     space = set_space((name,), ()).params()
@@ -332,14 +322,6 @@ def range_from(name: str, low: int) -> isl.Set:
     """``low <= name`` for a parameter."""
     space = set_space((name,), ()).params()
     return isl.Set.universe(space).lower_bound_val(DIM.param, 0, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, low))
-
-
-def conjunction(values: Mapping[str, int]) -> isl.Set:
-    """Parameters that have these *values*."""
-    result = universe_params()
-    for name, value in values.items():
-        result = result.intersect(range_condition(name, value, value))
-    return result
 
 
 def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
@@ -405,6 +387,13 @@ def without_empty_pieces(points: isl.Set) -> isl.Set:
         return points
     pieces = [piece for piece in points.get_basic_sets() if not piece.is_empty()]
     return reduce(isl.Set.union, (piece.to_set() for piece in pieces), isl.Set.empty(points.get_space()))
+
+
+def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
+    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    point = lexmin_point(params.from_params(), ())
+    assert point is not None
+    return {x: point[0].get(x, usual) for x in names}
 
 
 T = TypeVar("T", isl.Set, isl.Map)

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block
-from loopkit.kernel.kernel import ENTRY_POINTS
+from loopkit.errors import ENTRY_POINTS
 
 
 class ParameterKind(Enum):

@@ -14,7 +14,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
-from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.piecewise import as_points, piecewise_relation
 from loopkit.poly.relations import (
     in_time_order,
     one_to_one,
@@ -24,7 +24,7 @@ from loopkit.poly.relations import (
     same_element,
     smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map, as_points, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_order import program_meeting, touched_cells
 from loopkit.verify.validation_walk import Execution, host_executions

@@ -20,9 +20,9 @@ from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.piecewise import piecewise_relation, points_where
+from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
 

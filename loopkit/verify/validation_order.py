@@ -18,7 +18,8 @@ from loopkit.kernel.tree import Meeting, Path, meeting, paths
 from loopkit.lowering.binding import BLOCK, Launch
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
 from loopkit.poly.relations import (
     SharedLoop,
     apart_along,
@@ -33,7 +34,7 @@ from loopkit.poly.relations import (
     smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import InstanceSet, Map, Set, as_points, conjunction, range_from, universe_params
+from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution, Grid
 
@@ -339,5 +340,5 @@ def touched_cells(a: Access, storage: Storage) -> Map:
     """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
     inames = a.domain.inames
     if a.affine:
-        return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
+        return restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
     return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)

@@ -17,8 +17,8 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, No
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
-from loopkit.poly.piecewise import points_where
-from loopkit.poly.sets import InstanceSet, Set, as_points, params_condition
+from loopkit.poly.piecewise import as_points, params_condition, points_where
+from loopkit.poly.sets import InstanceSet, Set
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]
