@@ -11,6 +11,7 @@ from loopkit.errors import Witness
 from tests.golden_files import GoldenFiles
 from tests.legality.pairs import LOOPS, LOWERED, UNDECIDED, Nest, Step, Twins
 from tests.legality.reshaped import RESHAPED
+from tests.legality.stored import STORED
 from tests.legality.trace import Judged, require_smallest, require_smallest_loss
 from tests.transform.same import assert_same
 
@@ -46,9 +47,9 @@ def test_illegal(name: str) -> None:
         require_smallest([*kernels, forced], error.witness, twins.reach)
 
 
-@pytest.mark.parametrize("name", [*TWINS, *UNDECIDED])
+@pytest.mark.parametrize("name", [*TWINS, *STORED, *UNDECIDED])
 def test_legal(name: str) -> None:
-    twins = {**TWINS, **UNDECIDED}[name]
+    twins = {**TWINS, **STORED, **UNDECIDED}[name]
     require_proven_and_right(twins.twin, twins.legal)
 
 
@@ -59,6 +60,22 @@ def require_proven_and_right(nest: Nest, steps: tuple[Step, ...]) -> None:
     assert not result.obligations
     for given in nest.sizes:
         assert_same(knl, result, **given)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_illegal_storage(name: str) -> None:
+    """What the two instances touch is looked up; the copies that a step would make are not there yet."""
+    kernels, error = refusal(STORED[name])
+    witness = error.witness
+    judged = Judged((kernels[0], *kernels[1:]), witness.parameters)
+    kinds = {"flow": (True, False), "anti": (False, True), "output": (True, True)}[witness.kind]
+    found = 0
+    for (statement, point), is_write in zip((witness.source, witness.sink), kinds, strict=True):
+        if statement in kernels[0].statement_by_id:
+            found += 1
+            assert any(t.instance.point == point and t.instance.statement == statement and t.is_write == is_write
+                       and t.element == (witness.element or ()) for t in judged.touches[witness.array])
+    assert found
 
 
 def test_refusals_read_well(golden: GoldenFiles) -> None:
@@ -96,4 +113,4 @@ def test_illegal_when_lowered(name: str) -> None:
 
 def test_there_are_enough() -> None:
     assert len(TWINS) == len(LOOPS) + len(RESHAPED)
-    assert len(TWINS) + len(UNDECIDED) + len(LOWERED) >= 60
+    assert len(TWINS) + len(STORED) + len(UNDECIDED) + len(LOWERED) >= 60
