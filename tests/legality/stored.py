@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import loopkit as lk
-from tests.legality.pairs import F64, FRESH, LEFT_BEHIND, Twins, nest, step
+from tests.legality.pairs import F64, FRESH, LEFT_BEHIND, NM, N, Nest, Twins, nest, step
 
 #: ``y`` is read by another statement in the loop over the buffered iname, or behind it.
 READ_BESIDE = nest("{[i,k]: 0<=i<8 and 0<=k<4}", """
@@ -43,4 +43,26 @@ STORED: Mapping[str, Twins] = {
         READ_BEHIND, BUFFER, (step("buffer_array", "y", "i", default_tag=None),)),
     "one cell for values that are alive at once": Twins(
         CELLS, step("contract", "t", "i"), (step("contract", "t", "i"),), before=(APART,)),
+}
+
+
+def shaped(domain: str, text: str, *sizes: Mapping[str, int], **shapes: tuple[str, ...]) -> Nest:
+    data = tuple(lk.GlobalArg(name, F64, shape) for name, shape in shapes.items())
+    return nest(domain, text, *sizes, data=data)
+
+
+#: Accesses outside of declared shapes, each beside one that stays inside.
+BOUNDS: Mapping[str, tuple[Nest, Nest]] = {
+    "a write to a halo that is not there": (
+        shaped("{[i]: 0<=i<n}", "a[i+1] = b[i]", *N, a=("n",)),
+        shaped("{[i]: 0<=i<n}", "a[i+1] = b[i]", *N, a=("n+1",))),
+    "a read before the first element": (
+        shaped("{[i]: 0<=i<n}", "a[i] = b[i-1]", *N, b=("n",)),
+        shaped("{[i]: 1<=i<n}", "a[i] = b[i-1]", *N, b=("n",))),
+    "a stencil to the edge": (
+        shaped("{[i,j]: 0<=i<n and 1<=j<m-1}", "a[i,j] = b[i+1,j-1] + b[i,j+1]", *NM, b=("n", "m")),
+        shaped("{[i,j]: 0<=i<n-1 and 1<=j<m-1}", "a[i,j] = b[i+1,j-1] + b[i,j+1]", *NM, b=("n", "m"))),
+    "doubled subscripts": (
+        shaped("{[i]: 0<=i<n}", "a[2*i] = b[i]", *N, a=("n",)),
+        shaped("{[i]: 0<=2*i<n}", "a[2*i] = b[i]", *N, a=("n",))),
 }

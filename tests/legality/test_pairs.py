@@ -8,11 +8,12 @@ import pytest
 
 import loopkit as lk
 from loopkit.errors import Witness
+from loopkit.expr.evaluate import evaluate
 from tests.golden_files import GoldenFiles
 from tests.legality.pairs import LOOPS, LOWERED, UNDECIDED, Nest, Step, Twins
 from tests.legality.reshaped import RESHAPED
-from tests.legality.stored import STORED
-from tests.legality.trace import Judged, require_smallest, require_smallest_loss
+from tests.legality.stored import BOUNDS, STORED
+from tests.legality.trace import Judged, require_smallest, require_smallest_loss, smaller
 from tests.transform.same import assert_same
 
 TWINS = {**LOOPS, **RESHAPED}
@@ -109,6 +110,29 @@ def test_illegal_when_lowered(name: str) -> None:
     assert meeting
     assert witness.source[1] != witness.sink[1]                     # two threads
     assert_same(twins.legal.kernel(), steps_of(twins.legal.kernel(), twins.steps)[-1])
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_out_of_bounds(name: str) -> None:
+    """Refused with the smallest sizes, and at these the first instance of the statement."""
+    illegal, legal = BOUNDS[name]
+    knl = illegal.kernel()
+    with pytest.raises(lk.BoundsError) as caught:
+        lk.generate_code(knl)
+    error = caught.value
+    values = [error.parameters[a.name] for a in knl.arguments if a.name in error.parameters]
+    for sizes in [*smaller(values, 1), tuple(values)]:
+        at = dict(zip((a.name for a in knl.arguments if a.name in error.parameters), sizes, strict=True))
+        shape = [evaluate(e, at) for e in knl.array_args[error.array].shape or ()]
+        outside = [t for t in Judged((knl,), at).touches.get(error.array, ())
+                   if not all(0 <= k < extent for k, extent in zip(t.element, shape, strict=True))]
+        if sizes == tuple(values):
+            first = min(outside, key=lambda t: t.instance.values)
+            assert (first.instance.statement, first.instance.point) == error.instance
+            assert error.element in [t.element for t in outside if t.instance == first.instance]
+        else:
+            assert not outside, f"{outside[0]} with {at} is smaller than {error}"
+    require_proven_and_right(legal, ())
 
 
 def test_there_are_enough() -> None:
