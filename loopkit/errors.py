@@ -162,7 +162,8 @@ class IllegalTransformError(LoopkitError):
 
     :ivar witness: the instances, the sizes and the element.
     :ivar before: the kernel that the step was asked of; *after*: the one that it would have made, where it got that
-        far. Both are kernels (``None``: not known), which this floor does not import.
+        far. Both are the kernel itself where lowering finds threads of it that meet. They are kernels (``None``: not
+        known), which this floor does not import.
     """
 
     def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,

@@ -48,16 +48,21 @@ def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: S
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
     for a in accesses:
         for b in accesses:
-            place = places[a.statement]
-            if not a.is_write or place.launch != places[b.statement].launch:
-                continue
-            pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
-                                     shared_loops(knl, a.statement, b.statement, place.hosts))
-            apart = across_blocks(knl, Dependence("output" if b.is_write else "flow", t.name, a.statement, b.statement,
-                                                  pairs))
+            apart = one_cell_across_blocks(knl, a, b, places, lead) if a.is_write else None
             if apart is not None:
                 _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
                         "writes" if b.is_write else "reads")
+
+
+def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mapping[str, Place], lead: tuple[str, ...]
+                           ) -> Map | None:
+    """The pairs of instances, in different blocks of one launch, that touch one cell of the expansion over *lead*."""
+    place = places[a.statement]
+    if place.launch != places[b.statement].launch:
+        return None
+    pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
+                             shared_loops(knl, a.statement, b.statement, place.hosts))
+    return across_blocks(knl, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement, pairs))
 
 
 def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:

@@ -193,6 +193,11 @@ def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> 
     return fix_params(pairs, params)
 
 
+def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
+    """Those *pairs* whose source has the smaller value of *dim*, and those whose sink has."""
+    return pairs.order_lt(DIM.in_, dim, DIM.out, dim), pairs.order_gt(DIM.in_, dim, DIM.out, dim)
+
+
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
@@ -221,3 +226,22 @@ def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> 
 def other_instance(pairs: isl.Map) -> isl.Map:
     """Those *pairs* of instances of one statement that are two."""
     return pairs.subtract(isl.Map.identity(pairs.get_space()))
+
+
+def one_to_one(relation: isl.Map) -> bool:
+    """Has every image one origin only?"""
+    return bool(relation.is_injective())
+
+
+def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
+    """*pairs* by some of their dimensions: *source* of the first instance, *sink* of the second, both ascending."""
+    for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
+        for i in reversed(range(pairs.dim(kind))):
+            if i not in kept:
+                pairs = pairs.project_out(kind, i, 1)
+    return pairs
+
+
+def side_by_side(first: isl.Map, second: isl.Map) -> isl.Map:
+    """``{ [a, c] -> [b, d] : first(a, b) and second(c, d) }``."""
+    return first.flat_product(second)

@@ -1,7 +1,7 @@
 """Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
@@ -9,13 +9,15 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_of, data_params
 from loopkit.analysis.buffer_proof import require_buffered
-from loopkit.analysis.dependences import Dependence, dependences, values_in
+from loopkit.analysis.dependences import Dependence, dependences, unchanged_from, values_in
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
-from loopkit.errors import PreconditionError, ScheduleError
-from loopkit.expr.mappers import map_children, variables
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
+from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.parsing import parse_expression
+from loopkit.kernel.data import AddressSpace, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
@@ -23,11 +25,21 @@ from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, with_dim_names
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import around_users, placed
-from loopkit.transform.step import as_address_space, as_tag, matching_statements, name_list, require_fresh, transform
+from loopkit.transform.reindex import with_expressions
+from loopkit.transform.step import (
+    as_address_space,
+    as_tag,
+    matching_statements,
+    name_list,
+    require_fresh,
+    require_fresh_id,
+    transform,
+)
 
 
 @transform
-def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[str], *,
+def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterable[str],
+                 init_expression: str | None = None, store_expression: str | None = None, *,
                  within: str | Collection[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  temporary_name: str | None = None, temporary_address_space: str | AddressSpace | None = None,
                  init_insn_id: str | None = None, store_insn_id: str | None = None, assume: str | None = None,
@@ -40,14 +52,19 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
 
     :arg var_name: an array argument.
     :arg buffer_inames: the inames whose iterations share one buffer.
+    :arg init_expression: what the buffer is loaded with, in terms of ``base``, the element of the array; default: that.
+    :arg store_expression: what is stored, in terms of ``base`` and ``buffer``, the value in the buffer; default: that.
+        Whether other expressions give the same values is the caller's to say, by *assume* or *unsafe*.
     :arg within: the statements that use the buffer; default: all that touch the array.
     :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over the threads of a
         block.
     :raises UnknownNameError: no such array, or an iname that no statement has.
-    :raises PreconditionError: nothing touches the array, a subscript or a bound is read from memory, or the box has no
+    :raises NameConflictError: a name that is taken.
+    :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, or the box has no
         constant size.
     :raises ScheduleError: the statements do not share a place for the buffer.
     :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them.
+    :raises UndecidedError: an expression was given, and nobody answers for it.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
     >>> print(lk.buffer_array(knl, "y", "i", default_tag=None).statements_text)
@@ -65,32 +82,82 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
         raise unknown("array argument", var_name, kernel.array_args)
     sweep = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(sweep)})"
-    chosen = matching_statements(kernel, within)
-    users = [s for s in kernel.statements if (chosen is None or s.id in chosen)
-             and any(a.array == var_name for a in accesses_of(kernel, s))]
+    users = _users_of(kernel, var_name, within)
     _require_usable(kernel, step, var_name, users)
     for x in sweep:
         if not any(x in s.inames for s in users):
             raise unknown("iname", x, {y for s in users for y in s.inames}, where=f"the users of '{var_name}'")
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
-    uses = [(s, tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == var_name)))
-            for s in users]
+    uses = [(s, _subscripts_of(kernel, var_name, s)) for s in users]
     outer = _outer_inames(kernel, var_name, uses, sweep)
     box = box_of(kernel, Sweep(step, var_name, sweep, None), uses, outer)
-    ids = tuple(given or kernel.fresh_name(f"{what}_{var_name}")
-                for given, what in ((init_insn_id, "init"), (store_insn_id, "store")))
+    ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
     space = None if temporary_address_space is None else as_address_space(temporary_address_space)
+    init = _template(kernel, "init_expression", init_expression, "base")
+    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
     buffer = _Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
-                     None if default_tag is None else as_tag(default_tag), space, *ids)
+                     None if default_tag is None else as_tag(default_tag), space, ids[0], ids[1], init, store)
     result = buffer.put_in(step, load=True)
+    if init is not None or store is not None:
+        _require_dtype(kernel, step, var_name)
+        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, var_name, assume, unsafe)
     if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
+        _require_dtype(kernel, step, var_name)
         result = buffer.put_in(step, load=False)
     require_buffered(kernel, result, var_name, name, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 # {{{ preconditions
+
+def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
+    chosen = matching_statements(kernel, within)
+    return [s for s in kernel.statements if (chosen is None or s.id in chosen)
+            and any(a.array == name for a in accesses_of(kernel, s))]
+
+
+def _subscripts_of(kernel: LoopKernel, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
+    return tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name))
+
+
+def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) -> tuple[str, str]:
+    """The ids of loading and storing; :raises NameConflictError: one is taken."""
+    ids = init or kernel.fresh_name(f"init_{name}"), store or kernel.fresh_name(f"store_{name}")
+    require_fresh_id(kernel, ids[0])
+    require_fresh_id(kernel, ids[1], ids[0])
+    return ids
+
+
+def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
+    """A buffer that is not loaded with the array's own values says nothing of their dtype."""
+    if kernel.array_args[name].dtype is None:
+        raise PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
+                                hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
+
+
+def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
+    """The expression *text* of *placeholders* and value arguments."""
+    if text is None:
+        return None
+    expr = parse_expression(str(text))
+    values = {a.name for a in kernel.arguments if isinstance(a, ValueArg)}
+    if other := variables(expr) - {*placeholders, *values}:
+        raise PreconditionError(f"{what} is made of {' and '.join(placeholders)} and of value arguments, not of "
+                                f"'{min(other)}'.", subject=min(other))
+    return expr
+
+
+def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, unsafe: bool) -> LoopKernel:
+    """*knl* owing that the expressions of its buffer change no value; :raises UndecidedError: nobody says so."""
+    if assume is None and not unsafe:
+        raise UndecidedError(
+            f"{step}: whether '{name}' gets the same values cannot be decided.",
+            "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
+            hint='leave them out, or answer for them: assume="..."')
+    owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", assume)
+    return knl.copy(obligations=(*knl.obligations, owed), carried=unchanged_from(knl))
+
 
 def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
     if not any(s.written == name for s in users):
@@ -144,6 +211,8 @@ class _Buffer:
     space: AddressSpace | None
     load_id: str
     store_id: str
+    init: Expression | None
+    store: Expression | None
 
     def put_in(self, step: str, *, load: bool) -> LoopKernel:
         """The kernel with the buffer, with or without loading it."""
@@ -158,7 +227,7 @@ class _Buffer:
         tree = placed(kernel, step, self.name, users, self.outer,
                       lambda body: around_users(body, users, trees, nest(store_box.dims, Leaf(self.store_id))))
         at = {s: i for i, s in enumerate(leaves(tree))}
-        new = [_mapped(s, self._replaced) if s.id in users else s for s in kernel.statements]
+        new = [with_expressions(s, self._replaced) if s.id in users else s for s in kernel.statements]
         statements = tuple(sorted([*([] if first is None else [first]), last, *new], key=lambda s: at[s.id]))
         dims = [*([] if first is None else self._named("init").dims), *store_box.dims]
         temporary = TemporaryVariable(self.temporary, kernel.array_args[self.name].dtype, self.box.shape, self.space)
@@ -189,8 +258,11 @@ class _Buffer:
         target = p.Variable(self.temporary)
         cell = p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target
         element = _element(self.name, box.arguments())
-        return Statement(statement_id, cell, element, points) if what == "init" \
-            else Statement(statement_id, element, cell, points)
+        if what == "init":
+            value = element if self.init is None else substitute(self.init, {"base": element})
+            return Statement(statement_id, cell, value, points)
+        value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
+        return Statement(statement_id, element, value, points)
 
     def _moves(self, user: str) -> list[tuple[Access, Map]]:
         """For each access of *user*: the point of loading and storing that is its element."""
@@ -208,12 +280,6 @@ class _Buffer:
 
 def _element(name: str, arguments: tuple[Expression, ...]) -> p.Variable | p.Subscript:
     return p.Subscript(p.Variable(name), arguments) if arguments else p.Variable(name)
-
-
-def _mapped(s: Statement, f: Callable[[Expression], Expression]) -> Statement:
-    assignee = f(s.assignee)
-    assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(s, assignee=assignee, expression=f(s.expression), predicates=tuple(map(f, s.predicates)))
 
 
 # {{{ dependences
@@ -246,10 +312,16 @@ class _Moved:
                 for b in self._ends(d.sink, is_write=d.kind in ("anti", "output")):
                     if a.is_write or b.is_write:
                         yield from self._between(d, a, b)
-        if self.load is not None:
-            load, store = _End(self.load.id, False, None), _End(self.store.id, True, None)
-            once = same_element(self._elements(load), self._elements(store)).intersect(self._same_region())
-            yield self._dependence("anti", load.statement, store.statement, once)
+        for load in self._reading():
+            if load.statement != self.store.id:
+                once = same_element(self._elements(load), self._elements(_End(self.store.id, True, None)))
+                yield self._dependence("anti", load.statement, self.store.id, once.intersect(self._same_region()))
+
+    def _reading(self) -> Iterator[_End]:
+        """The loading, and the storing, if they read the array."""
+        for s in (self.load, self.store):
+            if s is not None and self.buffer.name in variables(s.expression):
+                yield _End(s.id, False, None)
 
     def _ends(self, statement: str, *, is_write: bool) -> Iterator[_End]:
         """What touches the array where *statement* did."""
@@ -260,8 +332,9 @@ class _Moved:
         move = moves[0]
         for other in moves[1:]:
             move = move.union(other)
-        if self.load is not None:
-            yield _End(self.load.id, False, move)
+        for end in self._reading():
+            if is_write or end.statement != self.store.id:      # what is only read is not stored
+                yield replace(end, move=move)
         if is_write:
             yield _End(self.store.id, True, move)
 

@@ -1,7 +1,7 @@
 """Storage of temporaries by hand: cells for each iteration (privatize, expand), and fewer cells again (contract)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -29,6 +29,7 @@ from loopkit.kernel.tags import is_parallel
 from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.relations import at_sink, cells, differing, element_at, restrict, smallest_pair
+from loopkit.transform.reindex import with_expressions
 from loopkit.transform.step import name_list, require_iname, transform
 
 
@@ -139,7 +140,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     t = kernel.temporaries[temporary]
     shape = None if t.shape is None else tuple(e for k, e in enumerate(t.shape) if k not in axes)
     result = kernel.copy(
-        statements=tuple(_mapped(s, without_axes) for s in kernel.statements),
+        statements=tuple(with_expressions(s, without_axes) for s in kernel.statements),
         temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
     _require_one_value_a_cell(kernel, result, temporary, f"contract({temporary!r}, {list(own)})")
     return result
@@ -217,17 +218,10 @@ def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str]
             case _:
                 return map_children(expr, indexed)
     return kernel.copy(
-        statements=tuple(_mapped(s, indexed) for s in kernel.statements),
+        statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
         temporaries={t.name: replace(t, shape=None if t.shape is None else (*extents, *t.shape))
                      if t.name in names else t for t in kernel.temporaries.values()},
         carried=unchanged_from(kernel))
-
-
-def _mapped(s: Statement, f: Callable[[Expression], Expression]) -> Statement:
-    """*s* with *f* applied to all of its expressions."""
-    assignee = f(s.assignee)
-    assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(s, assignee=assignee, expression=f(s.expression), predicates=tuple(map(f, s.predicates)))
 
 # }}}
 

@@ -149,11 +149,15 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
     """*statement* with variables replaced in all of its expressions."""
-    assignee = substitute(statement.assignee, values)
+    return with_expressions(statement, lambda e: substitute(e, values))
+
+
+def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:
+    """*statement* with *f* applied to all of its expressions."""
+    assignee = f(statement.assignee)
     assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(statement, assignee=assignee,
-                   expression=substitute(statement.expression, values),
-                   predicates=tuple(substitute(e, values) for e in statement.predicates))
+    return replace(statement, assignee=assignee, expression=f(statement.expression),
+                   predicates=tuple(map(f, statement.predicates)))
 
 
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str] | None,

@@ -25,7 +25,7 @@ from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed
-from loopkit.transform.step import matching_statements, require_fresh
+from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,8 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     if not readers:
         raise PreconditionError(f"No statement reads '{request.name}'.", subject=request.name)
     require_fresh(kernel, request.temporary, "temporary")
+    if request.statement_id is not None:
+        require_fresh_id(kernel, request.statement_id)
     for x in request.sweep:
         if not any(x in s.inames for s in readers):
             raise unknown("iname", x, {y for s in readers for y in s.inames}, where=f"the readers of '{request.name}'")

@@ -106,6 +106,13 @@ def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
                                 hint="choose another name, or rename the one that has it")
 
 
+def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
+    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id."""
+    if statement_id in kernel.statement_by_id or statement_id in others:
+        raise NameConflictError(f"'{statement_id}' is the id of a statement already.", subject=statement_id,
+                                hint="choose another id")
+
+
 def require_positive(value: object, what: str) -> int:
     """:raises PreconditionError: *value* is no positive integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:

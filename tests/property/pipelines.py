@@ -124,6 +124,44 @@ class Drawer:
 
     # }}}
 
+    # {{{ affine maps and parts of loops
+
+    def skew(self) -> Step:
+        nests = {(x, y) for way in self.knl.paths.values() for a, x in enumerate(_inames(way))
+                 for y in _inames(way)[a + 1:]}
+        outer, inner = self.one(sorted(nests))
+        return Step("skew", (inner, {outer: self.one((1, -1, 2))}), self.within())
+
+    def shift(self) -> Step:
+        iname = self.one(self.untagged)
+        by = self.one((1, -1, 2, *(q for q in self.sizes if q in self.knl.argument_by_name)))
+        owners = [s.id for s in self.knl.statements if iname in s.inames]
+        return Step("shift", (iname, by), (("within", self.one(owners)),) if self.chance(60) else ())
+
+    def reverse(self) -> Step:
+        return Step("reverse", (self.one(self.untagged),), self.within())
+
+    def affine_map(self) -> Step:
+        pairs = {(outer.iname, outer.body.iname) for outer in _loops(self.knl.tree) if isinstance(outer.body, Loop)}
+        i, j = self.one(sorted(pairs))
+        u, v = self.knl.fresh_name("u"), self.knl.fresh_name("v")
+        equations = self.one(([f"{u} = {i} + {j}", f"{v} = {j}"], [f"{i} = {v} - {u}", f"{j} = {u}"],
+                              [f"{u} = 2*{i} + 1", f"{v} = {i} - {j}"], [f"{u} = {i} + {j}", f"{v} = {i} - {j}"]))
+        return Step("affine_map_inames", ([i, j], [u, v], equations), self.within())
+
+    def duplicate(self) -> Step:
+        statement = self.one([s for s in self.knl.statements if s.inames])
+        return Step("duplicate_inames", (self.some(statement.inames, 2), statement.id))
+
+    def chunk(self) -> Step:
+        tag = (("outer_tag", "g.0"),) if self.chance(30) else ()
+        return Step("chunk_iname", (self.one(self.untagged), self.one((2, 3))), (*self.within(), *tag))
+
+    def peel(self) -> Step:
+        return Step("peel", (self.one(self.untagged), self.one((1, 0, 2)), self.one((0, 1, 2))), self.within())
+
+    # }}}
+
     # {{{ the order tree
 
     def fuse(self) -> Step:
@@ -275,6 +313,8 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "split": Drawer.split, "prefetch": Drawer.prefetch, "tag again": Drawer.tag,
     "split again": Drawer.split, "prefetch again": Drawer.prefetch, "interchange": Drawer.interchange,
     "prioritize": Drawer.prioritize, "tile": Drawer.tile, "join": Drawer.join, "rename": Drawer.rename,
+    "skew": Drawer.skew, "shift": Drawer.shift, "reverse": Drawer.reverse, "affine map": Drawer.affine_map,
+    "duplicate": Drawer.duplicate, "chunk": Drawer.chunk, "peel": Drawer.peel,
     "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
     "expand": Drawer.expand, "privatize": Drawer.privatize,

@@ -163,6 +163,41 @@ def test_names_can_be_given() -> None:
 # }}}
 
 
+# {{{ other values to begin with and to end with
+
+def test_an_increment_is_added_at_the_end() -> None:
+    plain, reason = accumulation(), "a sum may be added up apart"
+    knl = step(tiled_accumulation(), lk.buffer_array, "c", "i_inner, j_inner", "0", "base + buffer", assume=reason)
+    assert "c_buf[c_init_0, c_init_1] = 0" in knl.statements_text
+    assert "+ c_buf[c_store_0, c_store_1]" in knl.statements_text
+    assert [o.reason for o in knl.obligations] == [reason]
+    assert knl.history[-1].verdict == "assumed"
+    assert_same(plain, knl, n=5, m=11, l=3)
+    assert_same(plain, lk.tag_inames(knl, "i_outer:g.0, i_inner:l.0"), n=5, m=11, l=3)
+
+
+def test_the_storing_that_reads_is_bound_to_others() -> None:
+    """Each tile adds to what the one before it stored."""
+    plain = lk.make_kernel("{[t, i]: 0<=t<3 and 0<=i<8}", "for t, i\ny[i] = y[i] + x[t, i]\nend", arrays("x", "y"))
+    knl = lk.buffer_array(plain, "y", "i", "0", "base + buffer", within="insn", default_tag=None, unsafe=True)
+    assert knl.history[-1].verdict == "unsafe"
+    assert_same(plain, knl)
+    knl = lk.buffer_array(lk.split_iname(plain, "t", 2), "y", "i, t_inner", "0", "buffer + base", default_tag=None,
+                          assume="a sum")
+    assert_same(plain, knl)
+
+
+def test_nobody_answers_for_other_values() -> None:
+    with pytest.raises(lk.UndecidedError, match="same values"):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0", "base + buffer")
+    with pytest.raises(lk.PreconditionError, match="not of 'a'"):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "a + base", assume="it is")
+    with pytest.raises(lk.ParseError):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0 +", assume="it is")
+
+# }}}
+
+
 # {{{ what it refuses
 
 def between(second: str) -> lk.LoopKernel:
@@ -221,6 +256,11 @@ def test_an_unknown_element_between_is_undecided() -> None:
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", within="q"), lk.UnknownNameError,
      {"kind": "statement", "name": "q"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", temporary_name="x"), lk.NameConflictError, {"subject": "x"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="insn"), lk.NameConflictError, {"subject": "insn"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="io", store_insn_id="io"), lk.NameConflictError,
+     {"subject": "io"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[i]"), "y", "i"), lk.PreconditionError,
+     {"subject": "y"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", temporary_address_space="near"), lk.PreconditionError,
      {"subject": "near"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", default_tag="auto"), lk.PreconditionError, {"subject": "auto"}),

@@ -4,7 +4,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, dependences
@@ -14,7 +13,7 @@ from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import GroupTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import Path
 from loopkit.poly.points import all_points, image
 from loopkit.poly.sets import fix_params
@@ -134,8 +133,9 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     """Orders that *knl* allows in which *sink* does not wait for *source*, and all else is as in its tree.
 
     What the order of the loops alone does not turn round, the order of threads and blocks does: where both instances
-    run at once, the sink goes first; where they run in different blocks, the sink's block does, up to the sink. There
-    one may also read before the other writes, and write after it. No order at all where *knl* allows none.
+    run at once, the sink goes first; where they run in different blocks, the sink's block does, up to the sink; where
+    only a barrier keeps two threads apart, the sink's thread does not wait for it. There one may also read before the
+    other writes, and write after it. No order at all where *knl* allows none.
     """
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
@@ -148,10 +148,11 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     if time(source) == time(sink):
         ahead = [sink]
     else:
-        block = _block(knl, sink, sizes)
-        if _block(knl, source, sizes) == block:
+        apart = next((f for f in (_block, _thread) if f(knl, source, sizes) != f(knl, sink, sizes)), None)
+        if apart is None:
             return
-        ahead = [x for x in order[first + 1:second + 1] if _block(knl, x, sizes) == block]
+        own = apart(knl, sink, sizes)
+        ahead = [x for x in order[first + 1:second + 1] if apart(knl, x, sizes) == own]
     moved = set(ahead)
     start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in moved]
     yield Order("the second instance could run before the first", [*start, sink, source, *rest])
@@ -171,10 +172,21 @@ def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], t
     return time
 
 
-def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[int, Any]:
+def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
     """The coordinates of the block that an instance runs in."""
+    return _coordinates(knl, x, sizes, GroupTag)
+
+
+def _thread(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
+    """The coordinates in its block of the thread that an instance runs in; those to be distributed count each."""
+    found = _coordinates(knl, x, sizes, LocalTag)
+    found.update((iname, v) for iname, v in x.inames(knl).items() if isinstance(knl.tags.get(iname), AutoLocalTag))
+    return found
+
+
+def _coordinates(knl: LoopKernel, x: Instance, sizes: Mapping[str, int], kind: type[InameTag]) -> dict[object, int]:
     values = {**sizes, **x.inames(knl)}
-    axes = axis_inames(knl, knl.statement_by_id[x.statement].inames, GroupTag)
+    axes = axis_inames(knl, knl.statement_by_id[x.statement].inames, kind)
     return {axis: evaluate(packed_coordinate(knl, inames), values) for axis, inames in axes.items()}
 
 # }}}

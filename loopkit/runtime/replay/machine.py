@@ -184,7 +184,9 @@ class Machine:
         partial = self._partial.get(self._part(name, self._now), ()) if name in self._around else ()
         for writer, value in itertools.chain(reversed(partial), reversed(writes)):
             if self.lost == (writer, self._now):
-                return self.data.value(name, element, self._dtype(name))
+                # another value lies in the cell, or none
+                last, other = writes[-1]
+                return other if last != writer else self.data.value(name, element, self._dtype(name))
             tests = self._sources.get((name, writer.statement, self._now.statement), ())
             if any(t(writer.point, self._now.point) for t in tests):
                 return value

@@ -180,6 +180,10 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
 
 def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -> tuple[str, Machine]:
     """What the step would have done: the first of its orders that shows a difference, else the first."""
+    if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
+           for s, values in (witness.source, witness.sink)):
+        raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
+                                subject="replay", hint="the witness names them")
     found = run.instances(knl)
     source, sink = (Instance(s, tuple(values[x] for x in knl.statement_by_id[s].inames))
                     for s, values in (witness.source, witness.sink))
@@ -235,9 +239,9 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
     reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
     got = _read_value(second.touched[reader], witness)
     # the same instance before the step may have had other inames: then it is the one with the same accesses
-    pattern = _pattern(second.touched[reader])
+    pattern = _pattern(second, reader)
     found = {x: touches for x, touches in first.touched.items() if x.statement == statement
-             and _pattern(touches) == pattern}
+             and _pattern(first, x) == pattern}
     if len(found) > 1 and first.knl.statement_by_id[statement].inames == second.knl.statement_by_id[statement].inames:
         found = {x: touches for x, touches in found.items() if x == reader}
     if len(found) != 1:
@@ -246,12 +250,15 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
     return _read_value(touches, witness), got
 
 
-def _pattern(touches: list[Touch]) -> list[tuple[str, Element, bool]]:
-    return [(t.array, t.element, t.is_write) for t in touches]
+def _pattern(machine: Machine, x: Instance) -> list[tuple[str, Element | None, bool]]:
+    """Which elements an instance touched; a step may give a temporary other axes."""
+    return [(t.array, None if t.array in machine.knl.temporaries else t.element, t.is_write)
+            for t in machine.touched[x]]
 
 
 def _read_value(touches: list[Touch], witness: Witness) -> Any:
-    return next((t.value for t in touches if not t.is_write and t.array == witness.array
-                 and witness.element in (None, t.element)), None)
+    reads = [t for t in touches if not t.is_write and t.array == witness.array]
+    exact = [t for t in reads if witness.element in (None, t.element)]
+    return exact[0].value if exact else reads[0].value if len(reads) == 1 else None
 
 # }}}

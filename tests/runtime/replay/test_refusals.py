@@ -89,6 +89,9 @@ SHOWN: Mapping[str, Shown] = {
     "privatizing what is left for the next": Shown(
         "{[i]: 0<=i<2}", "for i\n a[i] = t\n t = b[i]\nend", lambda knl: lk.privatize(knl, "i", "t"),
         "the value would be lost", ("a[1]",), (lk.TemporaryVariable("t", np.dtype("float64"), ()), "...")),
+    "contracting what outlives its iteration": Shown(
+        "{[i]: 0<=i<3}", "for i\n <> t[i] = x[i]\nend\nfor i\n y[i] = 2*t[i]\nend",
+        lambda knl: lk.contract(knl, "t", "i"), "the value would be lost", ("y[0]",)),
     "fused over a forward read": Shown(
         "{[i,j]: 0<=i<n and 0<=j<n}", "for i\n a[i] = c[i]\nend\nfor j\n b[j] = a[j+1]\nend",
         lambda knl: lk.fuse_loops(knl, ["i", "j"]), LOOPS, ("b[0]",)),
@@ -230,8 +233,8 @@ def test_a_bound_that_the_kernel_computes() -> None:
         err.replay()
 
 
-def test_before_an_order_was_made() -> None:
-    """Lowering finds races, too; there is no step to replay."""
+def test_a_race_that_nosync_hides() -> None:
+    """Found by lowering: of the kernel itself, two threads meet where no barrier is to stand."""
     knl = lk.make_kernel("{[i,j]: 0<=i,j<32}", """
         for i
             <> t[i] = 2*x[i] {id=write}
@@ -243,8 +246,16 @@ def test_before_an_order_was_made() -> None:
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.lower(knl)
+    replay = caught.value.replay()
+    assert replay.order == FIRST
+    assert [str(d).split(" is ")[0] for d in replay.differing] == ["y[31]"]
+    assert "read[j=31] reads" in str(replay)
+
+
+def test_before_an_order_was_made() -> None:
+    err = refusal(LINE, "a[i+1] = a[i] + b[i]", tag("i:g.0"))
     with pytest.raises(lk.PreconditionError, match="nothing to replay"):
-        caught.value.replay()
+        lk.IllegalTransformError(err.message, err.witness).replay()
 
 
 def test_a_mapped_kernel_before_the_step() -> None:

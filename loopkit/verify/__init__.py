@@ -1,0 +1,1 @@
+"""Independent checks of what lowering made."""
