@@ -20,6 +20,7 @@ from loopkit.errors import (
     TypeInferenceError,
     UndecidedError,
     UnknownNameError,
+    VerificationError,
     Witness,
 )
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
@@ -28,13 +29,12 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
 from loopkit.lowering.pipeline import lower
-from loopkit.notebook.html import code_html, kernel_html
+from loopkit.notebook.html import code_html, kernel_html, report_html
 from loopkit.runtime.compiled import CompiledKernel, call, compile  # noqa: A004
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.runtime.outputs import Outputs
 from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
-from loopkit.target.generate import generate_code
 from loopkit.target.host import CTarget
 from loopkit.transform.data import (
     add_dtypes,
@@ -51,21 +51,25 @@ from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
+from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
+from loopkit.verify.code import generate_code
+from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AddressSpace", "BoundsError", "CTarget", "CallError", "CompiledKernel", "CompilerError", "CudaTarget",
-    "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
+    "AddressSpace", "BoundsError", "CTarget", "CallError", "Check", "CompiledKernel", "CompilerError", "CudaTarget",
+    "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
     "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch",
-    "assume", "check_equivalent", "compile", "expand_subst", "extract_subst", "fix_parameters", "generate_code",
-    "interchange", "join_inames", "lower", "make_kernel", "precompute", "prioritize_loops", "privatize",
-    "remove_unused_inames", "rename_argument", "rename_iname", "set_options", "set_temporary_address_space",
-    "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
+    "PreconditionError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
+    "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict",
+    "VerificationError", "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "assume", "check_barriers",
+    "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "compile", "expand_subst",
+    "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower", "make_kernel",
+    "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname",
+    "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
+    "verify",
 ]
 
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html})
+                     "code_html": code_html, "report_html": report_html})

@@ -167,6 +167,23 @@ class UndecidedError(LoopkitError):
         return (self.reason,)
 
 
+class VerificationError(LoopkitError):
+    """A kernel that a check refutes.
+
+    :ivar check: the check: ``"races"``, ``"barriers"``, ``"coverage"``, ...
+    :ivar witness: sizes, instances and the element, or words where there are no two instances; ``None``: there is none.
+    """
+
+    def __init__(self, message: str, *, check: str, witness: Witness | str | None = None,
+                 hint: str | None = None) -> None:
+        self.check = check
+        self.witness = witness
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return () if self.witness is None else (str(self.witness),)
+
+
 class BoundsError(LoopkitError):
     """An access outside its array.
 
