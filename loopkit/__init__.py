@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopkit.errors import (
+    AccessWitness,
     BoundsError,
     CallError,
     CompilerError,
@@ -56,17 +57,17 @@ from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AddressSpace", "BoundsError", "CTarget", "CallError", "Check", "CompiledKernel", "CompilerError", "CudaTarget",
-    "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg", "IllegalTransformError", "LaunchError",
-    "LimitError", "LoopKernel", "LoopkitError", "NameConflictError", "Options", "Outputs", "ParseError",
-    "PreconditionError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule",
-    "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict",
-    "VerificationError", "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "assume", "check_barriers",
-    "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "compile", "expand_subst",
-    "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower", "make_kernel",
-    "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname",
-    "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll", "untag_inames",
-    "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "Check", "CompiledKernel",
+    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
+    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
+    "Options", "Outputs", "ParseError", "PreconditionError", "Report", "ScheduleError", "ShapeError", "StorageError",
+    "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg",
+    "Verdict", "VerificationError", "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "assume",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "compile",
+    "expand_subst", "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower",
+    "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument",
+    "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll",
+    "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

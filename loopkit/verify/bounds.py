@@ -27,7 +27,8 @@ def bounds(lowered: Lowered) -> Check:
         shape = lowered.shapes[name] if storage is None else storage.shape
         unknown = _unknown_extent(knl, name, shape, storage)
         if unknown is not None:
-            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the sizes.")] = None
+            findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the "
+                               "sizes.")] = None
         shape = tuple(e if e is None or is_quasi_affine(e) else None for e in shape)
         for a in accesses:
             count += 1
@@ -37,7 +38,11 @@ def bounds(lowered: Lowered) -> Check:
 
 def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage | None) -> object:
     """An extent that cannot be compared with subscripts and is not the least that holds them all; ``None``: none is."""
-    if storage is None and knl.array_args[name].shape is None and knl.array_args[name].shape_like is None:
+    if storage is not None:
+        inferred = knl.temporaries[name].shape is None
+    else:
+        inferred = knl.array_args[name].shape is None and knl.array_args[name].shape_like is None
+    if inferred:
         return None
     return next((e for e in shape if e is not None and not is_quasi_affine(e)), None)
 

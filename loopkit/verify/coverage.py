@@ -7,7 +7,7 @@ from functools import reduce
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Dependence, dependences
-from loopkit.errors import VerificationError, instance_text
+from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
@@ -142,12 +142,10 @@ def _finding(read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
     assert point is not None
     params, values = point
     element = element_at(read.subscript_relation, params, tuple(values.values()))
-    sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
-    subscripts = f"[{', '.join(map(str, element))}]" if element else ""
     return refuted(VerificationError(
         f"'{read.statement}' reads '{read.array}' before anything is written there.", check="coverage",
-        witness=f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(read.statement, values)} reads "
-                f"{read.array}{subscripts}",
-        hint=f"write '{read.array}' first, or restrict the domain of '{read.statement}'"))
+        witness=AccessWitness(params, (read.statement, values), read.array, element),
+        hint=f"write '{read.array}' first, restrict the domain of '{read.statement}', or assume sizes at which it is "
+             "written"))
 
 # }}}

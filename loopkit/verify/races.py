@@ -1,14 +1,15 @@
 """Races: conflicts that no barrier separates, and conflicts across blocks."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from loopkit.analysis.accesses import Access
 from loopkit.analysis.legality import witness_at
-from loopkit.errors import VerificationError
+from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verify.conflicts import Candidate, Conflicts
+from loopkit.verify.conflicts import Candidate, Conflicts, kind_of
 from loopkit.verify.report import Check, Finding, refuted, undecided
 
 
@@ -17,10 +18,11 @@ def races(launches: Iterable[Conflicts]) -> Check:
     findings: dict[Finding, None] = {}
     looked_at: dict[str, None] = {}
     for conflicts in launches:
-        looked_at.update(dict.fromkeys(conflicts.shared))
+        if conflicts.launch.extents:
+            looked_at.update(dict.fromkeys(conflicts.shared))
         for found in (missing_barriers(conflicts), _at_once(conflicts), _across_blocks(conflicts)):
             findings.update(dict.fromkeys(found))
-    summary = f"{', '.join(looked_at)}: written and seen by several threads" if looked_at else "nothing is shared"
+    summary = f"{', '.join(looked_at)}: written and seen by several threads" if looked_at else "nothing that several threads see is written"
     return Check("races", summary, tuple(findings), claim="no races")
 
 
@@ -29,31 +31,54 @@ def missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
     for c in conflicts.candidates:
         pairs = None if c.at_once else conflicts.unseparated(c)
         if pairs is not None:
-            yield _race(conflicts.kernel, c, pairs, "with no barrier between", "put a barrier between the two")
+            yield _race(conflicts.kernel, [(c.source, c.sink, pairs)], c.exact, "with no barrier between",
+                        "put a barrier between the two")
 
 
 def _at_once(conflicts: Conflicts) -> Iterator[Finding]:
     """Instances of one statement that run at once, so that no barrier can come between."""
+    seen: set[frozenset[int]] = set()
     for c in conflicts.candidates:
-        pairs = conflicts.unseparated(c) if c.at_once else None
+        if not c.at_once or (both := frozenset({id(c.source), id(c.sink)})) in seen:
+            continue
+        seen.add(both)
+        pairs = conflicts.unseparated(c)
         if pairs is not None:
-            yield _race(conflicts.kernel, c, pairs, "at once", "keep one of the inames sequential")
+            yield _race(conflicts.kernel, _either_way(c, pairs), c.exact, "at once",
+                        "keep one of the inames sequential")
 
 
 def _across_blocks(conflicts: Conflicts) -> Iterator[Finding]:
     for c, pairs in conflicts.across_blocks():
-        yield _race(conflicts.kernel, c, pairs, "in different blocks, which nothing orders",
+        yield _race(conflicts.kernel, _either_way(c, pairs), c.exact, "in different blocks, which nothing orders",
                     "keep the iname on the grid sequential, or end the launch between the two")
 
 
-def _race(knl: LoopKernel, c: Candidate, pairs: Map, how: str, hint: str) -> Finding:
-    if not c.exact:
-        inexact = c.source if not (c.source.affine and c.source.certain) else c.sink
+#: Pairs of instances, from those of one access to those of another.
+_Pairs = tuple[Access, Access, Map]
+
+
+def _either_way(c: Candidate, pairs: Map) -> list[_Pairs]:
+    """The pairs of which neither instance comes first."""
+    return [(c.source, c.sink, pairs), (c.sink, c.source, pairs.reverse())]
+
+
+def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: str) -> Finding:
+    a, b, _ = ways[0]
+    if not exact:
+        inexact = a if not (a.affine and a.certain) else b
         why = "a subscript of" if not inexact.affine else "a condition or bound of"
-        return undecided(f"whether two threads touch one element of '{c.array}' {how} ({c.source.statement}, "
-                         f"{c.sink.statement}): {why} '{inexact.statement}' is read from memory.")
-    params, first, second = smallest_pair(pairs, c.source.domain.inames, c.sink.domain.inames)
-    witness = witness_at(knl, c.array, c.kind, params, (c.source.statement, first), (c.sink.statement, second))
-    return refuted(VerificationError(f"Two threads touch one element of '{c.array}' {how}.", check="races",
+        return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
+                         f"{b.statement}): {why} '{inexact.statement}' is read from memory.")
+    witness = min((_witness(knl, *way) for way in ways), key=_size)
+    return refuted(VerificationError(f"Two threads touch one element of '{a.array}' {how}.", check="races",
                                      witness=witness, hint=hint))
 
+
+def _witness(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Witness:
+    params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames)
+    return witness_at(knl, a.array, kind_of(a, b), params, (a.statement, first), (b.statement, second))
+
+
+def _size(witness: Witness) -> tuple[tuple[int, ...], ...]:
+    return (tuple(witness.parameters.values()), tuple(witness.source[1].values()), tuple(witness.sink[1].values()))
