@@ -24,6 +24,7 @@ from loopkit.errors import (
     VerificationError,
     Witness,
 )
+from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
 from loopkit.kernel.options import Options
@@ -31,12 +32,17 @@ from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
 from loopkit.lowering.pipeline import lower
 from loopkit.notebook.html import code_html, kernel_html, report_html
-from loopkit.runtime.compiled import CompiledKernel, call, compile  # noqa: A004
+from loopkit.runtime.compiled import (
+    CompiledKernel,
+    call,
+    compile,  # noqa: A004
+)
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.runtime.outputs import Outputs
 from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
+from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.data import (
     add_dtypes,
     assume,
@@ -46,10 +52,16 @@ from loopkit.transform.data import (
     set_options,
     set_temporary_address_space,
 )
+from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.fusion import fuse_loops
+from loopkit.transform.hints import tried_hints
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
+from loopkit.transform.partition import duplicate_inames
+from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.reschedule import reschedule
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
@@ -60,17 +72,18 @@ __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "Check", "CompiledKernel",
     "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
     "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "Report", "ScheduleError", "ShapeError", "StorageError",
-    "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg",
-    "Verdict", "VerificationError", "Witness", "accumulate_in", "add_dtypes", "add_prefetch", "assume",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "compile",
-    "expand_subst", "extract_subst", "fix_parameters", "generate_code", "interchange", "join_inames", "lower",
-    "make_kernel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument",
-    "rename_iname", "set_options", "set_temporary_address_space", "split_iname", "tag_inames", "tile", "unroll",
-    "untag_inames", "verify",
+    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Report", "ScheduleError",
+    "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError",
+    "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in", "add_dtypes",
+    "add_prefetch", "affine_map_inames", "assume", "check_barriers", "check_bounds", "check_coverage",
+    "check_equivalent", "check_legal", "check_races", "compile", "distribute_loop", "duplicate_inames",
+    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
+    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift",
+    "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "report_html": report_html})
+                     "code_html": code_html, "hints": tried_hints, "report_html": report_html})

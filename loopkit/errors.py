@@ -1,8 +1,9 @@
 """Every exception class of loopkit: one sentence in the user's words, a witness, a way out."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 class LoopkitError(Exception):
@@ -14,8 +15,12 @@ class LoopkitError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         self.message = message
-        self.hint = hint
+        self._hint = hint
         super().__init__(message)
+
+    @property
+    def hint(self) -> str | None:
+        return self._hint
 
     def details(self) -> Sequence[str]:
         """Lines that stand between the sentence and the hint (a witness, a source line)."""
@@ -141,16 +146,37 @@ class IllegalTransformError(LoopkitError):
     """A step that would run dependent statement instances in the wrong order, or at once.
 
     :ivar witness: the instances, the sizes and the element.
-    :ivar hints: what would make it legal.
+    :ivar before: the kernel that the step was asked of; *after*: the one that it would have made, where it got that
+        far. Both are kernels (``None``: not known), which this floor does not import.
     """
 
-    def __init__(self, message: str, witness: Witness, hints: Sequence[str] = ()) -> None:
+    def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,
+                 after: Any = None) -> None:
         self.witness = witness
-        self.hints = tuple(hints)
-        super().__init__(message, hint="; ".join(hints) if hints else None)
+        self.before = before
+        self.after = after
+        self._known = tuple(hints)
+        self._tried: Callable[[Sequence[str]], Sequence[str]] | None = None
+        self._found: tuple[str, ...] | None = None
+        super().__init__(message)
+
+    @property
+    def hints(self) -> tuple[str, ...]:
+        """What would make the step legal; tried when somebody looks."""
+        if self._found is None:
+            self._found = self._known if self._tried is None else tuple(self._tried(self._known))
+        return self._found
+
+    def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
+        """Let *tried* find the hints, from those that are known without trying, once they are asked for."""
+        self._tried, self._found = tried, None
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)
+
+    @property
+    def hint(self) -> str | None:
+        return "; ".join(self.hints) or None
 
 
 class UndecidedError(LoopkitError):

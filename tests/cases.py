@@ -232,6 +232,34 @@ def jacobi() -> lk.LoopKernel:
         """, name="jacobi")
     return lk.add_dtypes(knl, {"u,v": F32})
 
+
+def jacobi_over_blocks() -> lk.LoopKernel:
+    knl = lk.split_iname(jacobi(), "i", 128, outer_tag="g.0", inner_tag="l.0")
+    return lk.split_iname(knl, "j", 128, outer_tag="g.0", inner_tag="l.0")
+
+# }}}
+
+
+# {{{ factorisations
+
+def lu() -> lk.LoopKernel:
+    knl = lk.make_kernel(
+        "{[k, r, i, j]: 0<=k<n and k<r,i,j<n}",
+        """
+        for k
+            for r
+                a[r,k] = a[r,k] / a[k,k] {id=scale}
+            end
+            for i, j
+                a[i,j] = a[i,j] - a[i,k]*a[k,j] {id=update}
+            end
+        end
+        """, name="lu", assumptions="n>=1")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "r", 128, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "i", 8, outer_tag="g.1", inner_tag="l.1")
+    return lk.split_iname(knl, "j", 32, outer_tag="g.0", inner_tag="l.0")
+
 # }}}
 
 
@@ -368,6 +396,14 @@ def _jacobi(args: Arrays) -> Mapping[str, np.ndarray]:
     return {"u": u, "v": v}
 
 
+def _lu(args: Arrays) -> Mapping[str, np.ndarray]:
+    a = args["a"].astype(np.float64)
+    for k in range(len(a)):
+        a[k+1:, k] /= a[k, k]
+        a[k+1:, k+1:] -= np.outer(a[k+1:, k], a[k, k+1:])
+    return {"a": a}
+
+
 def _conditionals(args: Arrays) -> Mapping[str, np.ndarray]:
     x = args["x"]
     i = np.arange(len(x))
@@ -443,6 +479,10 @@ CASES = [
          [(3, 3, 3), (6, 10, 18), (11, 9, 21)]),
     Case("jacobi", jacobi, lambda rng, n, steps: {"u": _rand(rng, n), "v": _rand(rng, n), "steps": steps}, _jacobi,
          [(3, 1), (40, 7)]),
+    Case("jacobi_over_blocks", jacobi_over_blocks,
+         lambda rng, n, steps: {"u": _rand(rng, n), "v": _rand(rng, n), "steps": steps}, _jacobi,
+         [(3, 1), (40, 7), (300, 4), (300, 0)]),
+    Case("lu", lu, lambda rng, n: {"a": _rand(rng, n, n) + n*np.eye(n, dtype=F32)}, _lu, [(1,), (2,), (37,), (70,)]),
     Case("softmax_by_thread", softmax_by_thread, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
     Case("softmax_by_block", softmax_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)}, _softmax, _ROWS),
     Case("softmax_bfloat16", softmax_bfloat16, lambda rng, n, m: {"x": _rand(rng, n, m).astype(BF16)},

@@ -14,7 +14,7 @@ from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.order import meeting_of, reference_paths
+from loopkit.analysis.order import loops_of, meeting_of, reference_paths
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
@@ -200,8 +200,12 @@ def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Depe
     yield Dependence("flow", node.accumulator, init.id, update.id, pairs(init.id, update.id), of_value=True)
     yield Dependence("flow", node.accumulator, update.id, final.id, pairs(update.id, final.id), of_value=True)
     yield Dependence("flow", node.accumulator, init.id, final.id, pairs(init.id, final.id), of_value=True)
-    yield Dependence("flow", node.accumulator, update.id, update.id, pairs(update.id, update.id),
-                     of_value=True, reorderable=True)
+    among = pairs(update.id, update.id)
+    reorderable = knl.operation(node.operation).in_any_order
+    if not reorderable:
+        loops = shared_loops(knl, update.id, update.id, loops_of(reference_paths(knl)[update.id]))
+        among = in_time_order(among, loops, before=False)
+    yield Dependence("flow", node.accumulator, update.id, update.id, among, of_value=True, reorderable=reorderable)
 
 
 def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str] = ()) -> Map:

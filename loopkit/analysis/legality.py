@@ -5,20 +5,28 @@ their number; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
-from loopkit.poly.relations import element_at, equal_coordinates, out_of_time_order, smallest_pair
+from loopkit.poly.relations import (
+    SmallestPair,
+    element_at,
+    equal_coordinates,
+    out_of_time_order,
+    smallest_pair,
+)
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -27,7 +35,8 @@ class Violation:
     """Pairs of a dependence that the order breaks.
 
     :ivar pairs: the broken pairs, source inames to sink inames.
-    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks at once).
+    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks of one launch, and
+        no launch can end between them).
     """
 
     dependence: Dependence
@@ -36,30 +45,30 @@ class Violation:
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
-    """The dependences that the kernel's order and its parallel inames break, one set of pairs each."""
+    """The dependences that the kernel's order and its parallel inames break, with all the pairs they break."""
     paths = execution_paths(knl)
-    cache: dict[object, tuple[Map, str] | None] = {}
+    cache: dict[object, list[tuple[Map, str]]] = {}
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
         key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value)
         if key not in cache:
-            cache[key] = _broken(knl, d, where.loops, where.before)
-        found = cache[key]
-        if found is not None:
-            yield Violation(d, *found)
+            cache[key] = list(_broken(knl, d, where.loops, where.before))
+        for pairs, reason in cache[key]:
+            broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
+            if broken is not None:
+                yield Violation(d, broken, reason)
 
 
-def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> tuple[Map, str] | None:
+def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
     if not d.reorderable:
         late = out_of_time_order(d.relation, shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
-            return late, "order"
+            yield late, "order"
     if loops or not before:
         apart = across_blocks(knl, d)
         if apart is not None:
-            return apart, "blocks"
-    return None
+            yield apart, "blocks"
 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
@@ -179,31 +188,99 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
 
 # {{{ raising
 
-def require_legal(knl: LoopKernel, step: str) -> None:
-    """Refuse *knl* if *step* made an order that breaks a dependence.
+def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """*knl*, unless *step* made an order in it that breaks a dependence.
 
+    Where the caller answers for the order, the kernel says so in its obligations, and the pairs in question bind
+    no later step.
+
+    :arg assume: why what cannot be decided holds.
+    :arg unsafe: accept what is refuted too.
+    :raises PreconditionError: *assume* gives no reason.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
     """
+    if assume is not None and not (isinstance(assume, str) and assume.strip()):
+        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
+                                subject="assume", hint='assume="the rows of index are permutations"')
     found = list(violations(knl))
-    if not found:
-        return
-    worst = next((v for v in found if v.dependence.exact), None)
-    if worst is None:
+    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+
+
+def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
+             hints: Callable[[LoopKernel, Violation], Sequence[str]], assume: str | None, unsafe: bool) -> LoopKernel:
+    """*knl* with the violations *found* on the caller's account, or the error for the smallest of them.
+
+    :arg sentence: what the step would do to the pairs of a violation.
+    """
+    exact = [v for v in found if v.dependence.exact]
+    if exact and not unsafe:
+        worst, witness = smallest_violation(knl, exact)
+        raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
+    if not exact and assume is None and not unsafe:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory",
-            hint="keep these statements in their order, or rewrite the access in an affine form")
-    raise IllegalTransformError(_sentence(step, worst), witness_of(knl, worst), _hints(knl, worst))
+            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory"
+            + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
+            hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
+                 'assume="..."')
+    owed: dict[Obligation, None] = {}
+    broken: dict[int, list[Map]] = {}
+    for v in found:
+        d = v.dependence
+        claim = (f"this order does not matter: {witness_of(knl, v)}" if d.exact
+                 else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
+        owed[Obligation(step, claim, None if d.exact else assume)] = None
+        broken.setdefault(id(d), []).append(v.pairs)
+
+    def carried() -> Iterator[Dependence]:
+        for d in dependences(knl):
+            relation = d.relation
+            for pairs in broken.get(id(d), ()):
+                relation = relation.subtract(pairs)
+            if relation is d.relation:
+                yield d
+            elif not relation.is_empty():
+                yield replace(d, relation=relation)
+    new = tuple(o for o in owed if o not in knl.obligations)
+    return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
+
+
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
+    """The violation with the smallest instances, and these.
+
+    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
+    source (its place in the text, then its inames), then by the sink.
+    """
+    places = {s.id: i for i, s in enumerate(knl.statements)}
+    known: dict[tuple[int, str, str], SmallestPair] = {}
+
+    def smallest(v: Violation) -> SmallestPair:
+        # statements of one instance set share their relations
+        a, b = knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
+        key = (id(v.pairs), a.id, b.id)
+        if key not in known:
+            known[key] = smallest_pair(v.pairs, a.inames, b.inames, _parameters(knl))
+        return known[key]
+
+    def size(v: Violation) -> tuple[object, ...]:
+        params, source, sink = smallest(v)
+        return ([params.get(x, 0) for x in _parameters(knl)], places[v.dependence.source], *source.values(),
+                places[v.dependence.sink], *sink.values())
+    least = min(found, key=size)
+    d = least.dependence
+    params, source, sink = smallest(least)
+    return least, witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+
+
+def _parameters(knl: LoopKernel) -> tuple[str, ...]:
+    return tuple(a.name for a in knl.arguments)
 
 
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
     """The smallest instances of a violation, and the element that both touch."""
-    d = violation.dependence
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(violation.pairs, a.inames, b.inames)
-    return witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+    return smallest_violation(knl, (violation,))[1]
 
 
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
@@ -233,19 +310,11 @@ def _sentence(step: str, v: Violation) -> str:
     return f"{step} would run {what}, or both at once."
 
 
-def _hints(knl: LoopKernel, v: Violation) -> list[str]:
-    d = v.dependence
-    if d.source == d.sink and d.array in knl.array_args and _accumulates(knl, d.source, d.array):
-        return [f"write the accumulation into '{d.array}' as a reduction (sum(k, ...)), or keep this iname sequential"]
-    if v.reason == "blocks":
-        return ["end the loop between the two statements, so that they become two launches"]
-    return ["keep the loop that carries the dependence sequential, or change the order of the loops first"]
-
-
-def _accumulates(knl: LoopKernel, statement: str, array: str) -> bool:
-    """Does the statement read the very element that it writes (``s[j] = s[j] + ...``)?"""
-    accesses = [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array]
-    written = {a.subscripts for a in accesses if a.is_write}
-    return any(a.subscripts in written for a in accesses if not a.is_write)
+def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
+    """Why the host cannot run the loop that carries a dependence across blocks."""
+    if v.reason != "blocks":
+        return []
+    why = obstacle(knl, v.dependence, meeting_of(execution_paths(knl), v.dependence.source, v.dependence.sink))
+    return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
 
 # }}}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import variables
 
@@ -104,7 +104,7 @@ class _Check:
                     raise self._fault("a barrier stands where not all threads of a block come")
             case Block():
                 self.block(node, scope)
-            case Define():
+            case Define() | Call():
                 raise AssertionError(node)
 
     def _use(self, expr: Expression, scope: _Scope) -> None:

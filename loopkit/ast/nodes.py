@@ -68,13 +68,20 @@ class Region:
 
 
 @dataclass(frozen=True)
+class Call:
+    """A launch of the function *name*; stands in what the host does only."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class Block:
     """Nodes one after another."""
 
     children: tuple[Node, ...] = ()
 
 
-Node = Assign | For | If | Define | Sync | Region | Block
+Node = Assign | For | If | Define | Sync | Region | Call | Block
 
 
 @dataclass(frozen=True)
@@ -119,6 +126,15 @@ class Function:
 
 @dataclass(frozen=True)
 class Program:
-    """The functions of a kernel, one a launch."""
+    """The functions of a kernel, one a launch.
+
+    :ivar order: what the host does: calls of the functions, in loops where an iteration has launches of its own.
+    """
 
     functions: tuple[Function, ...]
+    order: Block
+
+    @property
+    def host_order(self) -> Block | None:
+        """*order*, where it is more than a call of each function, whatever the sizes."""
+        return None if all(isinstance(node, Call) for node in self.order.children) else self.order

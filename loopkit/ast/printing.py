@@ -3,21 +3,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync
 from loopkit.expr.text import to_text
 
 
 def program_text(program: Program) -> str:
-    """*program* as text, a launch after the other.
+    """*program* as text, a launch after the other; before them what the host does, if it is more than that.
 
     >>> import pymbolic.primitives as p
     >>> body = Block((For("i", 0, p.Variable("n"), 1, Block((Assign(p.Variable("s"), 1, "sum", "insn"),))),))
-    >>> print(program_text(Program((Function("count", {}, {}, (), body),))))
+    >>> print(program_text(Program((Function("count", {}, {}, (), body),), Block((Call("count"),)))))
     launch count
       for i in 0 .. n
         s sum= 1  {id=insn}
     """
-    return "\n\n".join("\n".join(_function(f)) for f in program.functions)
+    host = [] if program.host_order is None else [["host", *_lines(program.order, 1)]]
+    return "\n\n".join("\n".join(part) for part in (*host, *map(_function, program.functions)))
 
 
 def _function(function: Function) -> Iterator[str]:
@@ -67,6 +68,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
             yield f"{pad}{'warp barrier' if node.warp else 'barrier'}"
             for reason in node.serves:
                 yield f"{pad}  # {reason}"
+        case Call():
+            yield f"{pad}launch {node.name}"
         case Region():
             yield f"{pad}region"
             yield from _lines(node.body, depth + 1)

@@ -90,6 +90,11 @@ def without_unused_names(block: Block) -> Block:
     return _used(block)[0]
 
 
+def mentioned(block: Block) -> frozenset[str]:
+    """The names that the expressions in *block* mention."""
+    return _used(block)[1]
+
+
 def _used(block: Block) -> tuple[Block, frozenset[str]]:
     """*block* without unused constants, and the names that it mentions."""
     kept: list[Node] = []

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.expr.mappers import map_children
 from loopkit.poly.affine import add
 
@@ -40,7 +40,7 @@ def written_out(node: Node, values: Values | None = None) -> Node:
             return Region(_block(written_out(node.body, known)))
         case Block():
             return Block(tuple(written_out(c, known) for c in node.children))
-        case Sync():
+        case Sync() | Call():
             return node
 
 

@@ -22,7 +22,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import is_half, kind_of, promote
-from loopkit.expr.nodes import REDUCTIONS, Reduction, TypeCast
+from loopkit.expr.nodes import REDUCTIONS, Operation, Reduction, TypeCast
 
 BOOL, INT32, INT64, UINT32, UINT64, FLOAT16, FLOAT32, FLOAT64, COMPLEX64, COMPLEX128 = map(
     np.dtype, ("bool", "int32", "int64", "uint32", "uint64", "float16", "float32", "float64", "complex64",
@@ -240,7 +240,9 @@ def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression],
             return function_type(name, _fold(join, expr.parameters, child))
         case Reduction():
             operand = child(expr.expr)
-            return None if operand is None else reduction_type(expr.operation, operand)
+            # of an operation of the user's nothing is known without the kernel
+            known = REDUCTIONS.get(expr.operation)
+            return None if operand is None or known is None else reduction_type(known, operand)
         case p.ExpressionNode():
             return None
         case _:
@@ -290,12 +292,13 @@ def function_type(name: str, argument: Type | None) -> Type | None:
             return WEAK_INT if argument == BOOL else argument
 
 
-def reduction_type(operation: str, operand: Type) -> np.dtype:
-    """The dtype of a reduction's accumulator: its operand's; truth values are counted in int32.
+def reduction_type(operation: Operation, operand: Type) -> np.dtype:
+    """The dtype of the accumulator of one of the language's reductions: its operand's; truth values are counted in
+    int32.
 
     :raises TypeInferenceError: the minimum or maximum of complex numbers.
     """
-    combine = REDUCTIONS[operation].combine
+    combine = operation.combine
     if combine in ("and", "or"):
         return BOOL
     if combine in ("min", "max") and rank_of(operand) == _COMPLEX:

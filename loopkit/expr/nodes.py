@@ -66,17 +66,23 @@ class Neutral(_Node):
 
 
 @dataclass(frozen=True)
-class ReductionOperation:
+class Operation:
     """What a reduction combines with; a new one is one frozen value.
 
     :ivar name: its name in the language.
-    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``.
+    :ivar combine: the two-operand form: ``"+"``, ``"*"``, ``"min"``, ``"max"``, ``"and"``, ``"or"``; of an operation of
+        the user's own, an expression.
     """
 
     name: str
     combine: str
 
-    def neutral(self, dtype: np.dtype) -> object:
+    @property
+    def in_any_order(self) -> bool:
+        """May operands be combined in any order and grouping?"""
+        return True
+
+    def neutral_of(self, dtype: np.dtype) -> object:
         """The neutral element as a numpy scalar of *dtype*."""
         match self.combine:
             case "+":
@@ -126,6 +132,5 @@ def _smallest(dtype: np.dtype) -> object:
 
 
 REDUCTIONS = {op.name: op for op in (
-    ReductionOperation("sum", "+"), ReductionOperation("product", "*"),
-    ReductionOperation("min", "min"), ReductionOperation("max", "max"),
-    ReductionOperation("any", "or"), ReductionOperation("all", "and"))}
+    Operation("sum", "+"), Operation("product", "*"), Operation("min", "min"), Operation("max", "max"),
+    Operation("any", "or"), Operation("all", "and"))}

@@ -65,6 +65,7 @@ class ExpressionParser(Cursor):
 
     :ivar inames: names that make ``min(k, x)`` a reduction.
     :ivar rules: the number of arguments of each substitution rule.
+    :ivar operations: the names of the reductions.
     :ivar read_domain: reads an inline domain (its text and where it starts) and returns its inames; ``None``
         where a domain cannot stand.
     :ivar uses: every mention of a name so far; what a reduction binds does not count inside it.
@@ -73,6 +74,7 @@ class ExpressionParser(Cursor):
 
     inames: Collection[str] = ()
     rules: dict[str, int] = field(default_factory=dict)
+    operations: Collection[str] = tuple(REDUCTIONS)
     read_domain: Callable[[str, int], tuple[str, ...]] | None = None
     uses: list[Use] = field(default_factory=list)
     reductions: int = 0
@@ -233,12 +235,12 @@ class ExpressionParser(Cursor):
 
     def _call(self, name: str, at: int) -> Expression:
         self.at += 1
-        if name in REDUCTIONS:
+        if name in self.operations:
             return self._reduction(name, at)
         if name == "reduce":
-            operation = self.name("a reduction: " + ", ".join(REDUCTIONS))
-            if operation not in REDUCTIONS:
-                raise self._unknown("reduction", operation, REDUCTIONS, self.at - 1)
+            operation = self.name("a reduction: " + ", ".join(self.operations))
+            if operation not in self.operations:
+                raise self._unknown("reduction", operation, self.operations, self.at - 1)
             self.take(",")
             return self._reduction(operation, at, needed=True)
         if name == "cast":
@@ -272,7 +274,7 @@ class ExpressionParser(Cursor):
 
     def _check_function(self, name: str, given: int, at: int) -> None:
         if name not in FUNCTIONS:
-            raise self._unknown("function", name, [*FUNCTIONS, *REDUCTIONS, *self.rules], at)
+            raise self._unknown("function", name, [*FUNCTIONS, *self.operations, *self.rules], at)
         needed = FUNCTIONS[name].arity
         if given != needed:
             raise self.error(_counted(needed), at=at,

@@ -14,7 +14,7 @@ from loopkit.kernel.tags import InameTag
 class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
-    :ivar verdict: ``"structural"`` where nothing was reordered, ``"proven"``, or ``"assumed"``.
+    :ivar verdict: ``"structural"`` where nothing was reordered, ``"proven"``, ``"assumed"`` or ``"unsafe"``.
     :ivar seconds: how long it took; outside equality and hash.
     """
 

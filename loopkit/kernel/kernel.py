@@ -10,8 +10,11 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.expr.nodes import REDUCTIONS, Operation
+from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
@@ -43,11 +46,12 @@ class LoopKernel:
     :ivar tree: the reference order, as transformed so far.
     :ivar reductions: the reduction nodes by name.
     :ivar tags: iname tags by iname.
+    :ivar operations: the reduction operations of the user's own, by name.
     :ivar substitutions: substitution rules by name.
     :ivar assumptions: what is known about the parameters.
     :ivar options: choices of code generation.
     :ivar history: the transformations that made it.
-    :ivar obligations: what was assumed instead of proven, in words.
+    :ivar obligations: what was assumed instead of proven.
     :ivar carried: gives the dependences brought along by the last transformation (owned by
         :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
     :ivar memo: results of analyses of this very kernel, by name.
@@ -60,11 +64,12 @@ class LoopKernel:
     tree: Tree
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
+    operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
     substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
     history: tuple[HistoryStep, ...] = ()
-    obligations: tuple[str, ...] = ()
+    obligations: tuple[Obligation, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
@@ -106,6 +111,7 @@ class LoopKernel:
     def all_names(self) -> frozenset[str]:
         """Every name that a new one must not collide with."""
         return frozenset([*self.argument_by_name, *self.temporaries, *self.inames, *self.substitutions,
+                          *self.operations,
                           *(x for rule in self.substitutions.values() for x in rule.arguments),
                           *(p for s in self.statements for p in s.domain.params)])
 
@@ -115,6 +121,10 @@ class LoopKernel:
             return self.statement_by_id[statement_id]
         except KeyError:
             raise unknown("statement", statement_id, self.statement_by_id) from None
+
+    def operation(self, name: str) -> Operation:
+        """The reduction operation called *name*, the user's or the language's."""
+        return self.operations[name] if name in self.operations else REDUCTIONS[name]
 
     def fresh_name(self, base: str, *also_taken: str) -> str:
         """*base*, or *base* with the first free number behind it."""
@@ -141,7 +151,7 @@ class LoopKernel:
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
-                tuple(self.substitutions.items()), self.options, self.obligations)
+                tuple(self.operations.items()), tuple(self.substitutions.items()), self.options, self.obligations)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):

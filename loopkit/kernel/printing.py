@@ -13,7 +13,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import map_children, substitute, variables
-from loopkit.expr.nodes import REDUCTIONS, Neutral, Reduction
+from loopkit.expr.nodes import Neutral, Reduction
+from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -48,9 +49,10 @@ def kernel_text(knl: LoopKernel) -> str:
              *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
              *_section("DOMAINS", (d.text for d in domains.printed)),
              *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
+             *_section("REDUCTIONS", map(_operation, knl.operations.values())),
              *_section("RULES", map(_rule, knl.substitutions.values())),
              *_section("STATEMENTS", statement_lines(knl, folded, domains)),
-             *_section("OBLIGATIONS", knl.obligations)]
+             *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
 
 
@@ -113,6 +115,11 @@ def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` say all there is to say about it?"""
     return not temporary.shape and temporary.address_space is None
+
+
+def _operation(o: ReductionOperation) -> str:
+    order = "in any order" if o.reorderable else "in order"
+    return f"{o.name}(a, b) := {to_text(o.expression)}, from {o.neutral}, {order}"
 
 
 def _rule(rule: SubstitutionRule) -> str:
@@ -219,8 +226,7 @@ class _Folded:
 def _folded(knl: LoopKernel) -> _Folded:
     nodes = {r.accumulator: r for r in knl.reductions.values()
              if {r.init, r.update} <= knl.statement_by_id.keys()}
-    own = frozenset(s for r in nodes.values() for s in (r.init, r.update))
-    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, own)) != r.inames}
+    inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
     values: dict[str, Expression] = {}
 
@@ -238,8 +244,14 @@ def _folded(knl: LoopKernel) -> _Folded:
     return _Folded(values, frozenset(s for r in nodes.values() for s in (r.init, r.update)), inner)
 
 
+def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset[str]:
+    """The init and the update of a reduction and of those in its operand."""
+    inside = (_parts(nodes, r) for r in nodes.values() if r.final == node.update)
+    return frozenset({node.init, node.update}).union(*inside)
+
+
 def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
-    """The inames of a reduction whose loops around the update hold nothing but parts of reductions."""
+    """The inames of a reduction whose loops around the update hold nothing but its *own* parts."""
     alone: set[str] = set()
 
     def visit(tree: Tree) -> None:
@@ -328,7 +340,7 @@ class _Printer:
         if s.combine is not None:
             folded = self.folded.inner.get(s.id)
             expression = Reduction(s.combine, folded, expression) if folded else expression
-            expression = REDUCTIONS[s.combine].apply(s.assignee, expression)
+            expression = self.knl.operation(s.combine).apply(s.assignee, expression)
         options = ", ".join(self._options(s))
         target, value = to_text(_plain_subscripts(s.assignee)), to_text(_plain_subscripts(expression))
         return f"{self._declaration(s.written)}{target} = {value}  {{{options}}}"

@@ -8,9 +8,11 @@ import numpy as np
 
 from loopkit.analysis.shapes import with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.errors import PreconditionError
+from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.domain_check import KEYWORDS, find_condition_fault
@@ -30,7 +32,8 @@ _NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
                 assumptions: str | Set | None = None, options: Options | None = None,
-                temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = ()) -> LoopKernel:
+                temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
+                reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
     """Read a kernel in loopy's text language.
 
     >>> knl = make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -47,6 +50,7 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
         temporaries. ``"..."`` (or nothing at all) stands for those that are found from the text, sorted by name. Size
         parameters that are not listed are added.
     :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``.
+    :arg reductions: operations beside ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
     :raises ParseError: the text cannot be read or contradicts itself.
     :raises UnknownNameError: an iname, function, statement or argument is not known.
     :raises NameConflictError: a name is reserved, or means two things.
@@ -58,10 +62,24 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
     declared = read_declarations(kernel_data, temporaries)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
-    program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start))
+    operations = _operations(reductions, read)
+    program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start),
+                            operations.keys())
     if not program.body:
         raise source.error(0, "The instructions hold no statement.", "a statement")
-    return _assemble(name, read, program, declared, assumptions, options or Options())
+    return _assemble(name, read, program, declared, assumptions, options or Options(), operations)
+
+
+def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> dict[str, ReductionOperation]:
+    """The user's reductions by name; :raises PreconditionError: one is none; :raises NameConflictError: a name."""
+    result: dict[str, ReductionOperation] = {}
+    for operation in reductions:
+        if not isinstance(operation, ReductionOperation):
+            raise PreconditionError(f"make_kernel takes ReductionOperation objects as reductions, not {operation!r}.",
+                                    subject="reductions")
+        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction")
+        result[operation.name] = operation
+    return result
 
 
 def _require_kinds(domains: object, instructions: object, kernel_data: object, name: object, options: object
@@ -78,7 +96,7 @@ def _require_kinds(domains: object, instructions: object, kernel_data: object, n
 
 
 def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | Set | None,
-              options: Options) -> LoopKernel:
+              options: Options, operations: Mapping[str, ReductionOperation]) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules, written_out = split_rules(program.source, program.rules, domains)
     data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
@@ -89,11 +107,15 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
         affine_names=_affine_names(domains, data.arguments, temporaries), rules={**rules, **written_out},
         rules_written_out=written_out,
         taken={*(a.name for a in data.arguments), *temporaries, *domains.order, *domains.inline_inames, *rules,
-               *written_out, name})
+               *written_out, *operations, name})
+    for operation in operations:
+        require_free(operation, {a.name for a in data.arguments} | {*temporaries, *rules, name}, "The reduction")
     tree = maker.make(program.body)
     return with_sizes_nonnegative(with_shapes_like_inputs(LoopKernel(
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
-        statements=tuple(maker.statements), tree=tree, reductions=maker.reductions,
+        statements=tuple(maker.statements), tree=tree, reductions=maker.reductions, operations=operations,
+        obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
+                                     "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
         assumptions=_assumptions(assumptions, data.arguments), options=options)))
 

@@ -38,6 +38,8 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
 _HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt|exp10|sinpi|cospi|power\d+)_[iufc]\d+"
                      r"|make_complex(64|128)")
 
+_CODE = re.compile(r"[iufc]\d{1,2}")
+
 _LANGUAGE = "reduce cast np numpy"
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS,
@@ -62,7 +64,8 @@ def fault(name: str) -> str | None:
         return "begins with underscores as only the compiler's own names may"
     if _GENERATED.fullmatch(name) or _HELPER.fullmatch(name):
         return "is what the generated code calls an axis, a loop, memory or a function of its own"
-    if name in DTYPE_NAMES:
+    # numpy's short codes (i1, f4) are inames as well as any: where they mean a dtype, no name can stand
+    if name in DTYPE_NAMES and not _CODE.fullmatch(name):
         return "is a dtype"
     return None
 

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import negated, product_of, quotient, sum_of
+from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, Tokens, tokenize
 from loopkit.kernel.data import SubstitutionRule
@@ -48,16 +49,18 @@ _UPDATES: dict[str, Callable[[Expression, Expression], Expression]] = {
 _BLOCK_ENDS = ("end", "else", "elif")
 
 
-def parse_program(source: Source, inames: Collection[str],
-                  read_domain: Callable[[str, int], tuple[str, ...]]) -> Program:
+def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
+                  operations: Collection[str] = ()) -> Program:
     """Read the instructions.
 
     :arg inames: the inames of the kernel's domains.
+    :arg operations: the reductions of the user's own.
     :arg read_domain: checks the domain of a reduction (text, place) and returns its inames.
     :raises ParseError: at the first place that cannot be read.
     """
     tokens = tokenize(source)
-    parser = ExpressionParser(tokens, inames=inames, rules=_rule_arities(tokens), read_domain=read_domain)
+    parser = ExpressionParser(tokens, inames=inames, rules=_rule_arities(tokens),
+                              operations=(*REDUCTIONS, *operations), read_domain=read_domain)
     reader = _Reader(parser)
     body = reader.block(None)
     return Program(source, body, tuple(reader.rules))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -20,11 +20,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
-from loopkit.lowering.schedule import Schedule, tree_lines
+from loopkit.lowering.launch_kernel import launch_kernel
+from loopkit.lowering.schedule import Part, Schedule, tree_lines
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import add, floor_div, multiply, remainder
+from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
-from loopkit.poly.sets import InstanceSet, Set, at_least
+from loopkit.poly.sets import InstanceSet, Set, at_least, least_value
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
@@ -61,6 +62,8 @@ class Launch:
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
     :ivar block_ranges: the same for ``g`` inames on axes of a constant number of blocks.
     :ivar whole: further ``g`` inames of which every block has a value that occurs.
+    :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
+    :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
     """
 
     name: str
@@ -71,6 +74,8 @@ class Launch:
     ranges: Mapping[str, tuple[int, int]]
     block_ranges: Mapping[str, tuple[int, int]]
     whole: frozenset[str]
+    hosts: tuple[str, ...]
+    kernel: LoopKernel
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -85,13 +90,20 @@ class Launch:
         x, y, z = (self.extents.get(axis, 1) for axis in GRID)
         return x, y, z
 
+    @cached_property
+    def host_lows(self) -> Mapping[str, int]:
+        """The least values of *hosts*, where they are constant."""
+        lows = {x: least_value(self.kernel.assumptions, x) for x in self.hosts}
+        return {x: low for x, low in lows.items() if low is not None}
+
     @property
     def threads(self) -> int:
         x, y, z = self.block
         return x * y * z
 
     def __str__(self) -> str:
-        lines = [f"launch {self.name}: grid ({', '.join(map(str, self.grid))}), block {self.block}"]
+        inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
+        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}), block {self.block}"]
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
@@ -105,11 +117,12 @@ def bind(schedule: Schedule, storages: Mapping[str, Storage]) -> tuple[Launch, .
     """Bind each launch of *schedule* to the grid and the block."""
     knl = schedule.kernel
     one = len(schedule.launches) == 1
-    return tuple(_launch(knl, tree, knl.name if one else f"{knl.name}_{i}", storages)
-                 for i, tree in enumerate(schedule.launches))
+    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages)
+                 for i, part in enumerate(schedule.launches))
 
 
-def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Storage]) -> Launch:
+def _launch(knl: LoopKernel, part: Part, name: str, storages: Mapping[str, Storage]) -> Launch:
+    tree = part.tree
     statements = [knl.statement_by_id[s] for s in leaves(tree)]
     uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
                    **{f"l.{a}": xs for a, xs in axis_inames(knl, s.inames, LocalTag).items()}} for s in statements}
@@ -148,7 +161,7 @@ def _launch(knl: LoopKernel, tree: Tree, name: str, storages: Mapping[str, Stora
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],
@@ -198,9 +211,22 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
             if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
                     and isinstance(iname_range(knl, x)[0], int):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)
-            elif follows and sizes.is_subset(iname_points(knl, x).set.params()):
+            elif follows and _has_ends(knl, x, sizes):
                 whole.add(x)
     return ranges, frozenset(whole)
+
+
+def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
+    """Has *iname*, for all *sizes*, the values of the first and of the last block?
+
+    An axis begins at the least value for any sizes where that is constant; there may be blocks before the first value.
+    """
+    points = iname_points(knl, iname)
+    low, extent = iname_range(knl, iname)
+    if not isinstance(low, int):
+        return sizes.is_subset(points.set.params()) and low == points.lower_bound(iname, knl.assumptions)
+    ends = [low, low + extent - 1] if extent else [low]
+    return all(sizes.is_subset(points.where(("==", subtract(p.Variable(iname), end))).set.params()) for end in ends)
 
 
 def _never_empty(knl: LoopKernel, s: Statement) -> bool:

@@ -113,7 +113,8 @@ class Coder:
         parts: dict[str, _Part] = {}
         code = self._code_tree(tree, level, opaque, _Scope(statements=tuple(leaves(tree))), parts)
         domains = {name: part.domain for name, part in parts.items()}
-        return _as_block(_converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name), parts))
+        return _as_block(converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name),
+                                   lambda call: parts[call.leaf].emit(call.values)))
 
     def _code_tree(self, tree: Tree, level: Level, opaque: Specials, scope: _Scope,
                    parts: dict[str, _Part]) -> CodeTree:
@@ -122,7 +123,7 @@ class Coder:
         if special is not None:
             name = f"P{len(parts)}"
             domain = self._domain(special.statements or scope.statements, level, scope)
-            parts[name] = _Part(domain, lambda values: _with_values(special.emit(domain), domain.inames, values))
+            parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
         match tree:
             case Loop(iname, body):
@@ -262,7 +263,7 @@ class Coder:
         """A statement of which all inames are parameters, under what of its domain *context* does not imply."""
         everything = bound.domain.bound(bound.domain.inames)
         node = codegen.guarded(params_of(everything), context, CallNode("", ()))
-        return _converted(node, {"": _Part(everything, lambda _values: self._assignment(bound, {}))})
+        return converted(node, lambda _call: self._assignment(bound, {}))
 
     def _assignment(self, bound: BoundStatement, values: Mapping[str, Expression]) -> Node:
         s = bound.statement
@@ -273,7 +274,11 @@ class Coder:
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
-        node: Node = Assign(target, placed(expanded_expression(self.kernel, s)), s.combine, s.id)
+        value, combine = placed(expanded_expression(self.kernel, s)), s.combine
+        if combine is not None and combine in self.kernel.operations:
+            # an operation of the user's is an expression like any other
+            value, combine = self.kernel.operations[combine].apply(target, value), None
+        node: Node = Assign(target, value, combine, s.id)
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node
@@ -355,7 +360,7 @@ def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:
         yield seq(*run)
 
 
-def _with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
+def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
     """*node* where loops that isl found to have one iteration are named constants."""
     defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
     return Block((*defines, node)) if defines else node
@@ -366,24 +371,25 @@ def _with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], i
     moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
     if all(isinstance(v, int) for v in moved.values()):
         return emit(moved)
-    return _with_values(emit({}), inames, values)
+    return with_values(emit({}), inames, values)
 
 
 def _as_block(node: Node) -> Block:
     return node if isinstance(node, Block) else Block((node,))
 
 
-def _converted(node: codegen.Node, parts: Mapping[str, _Part]) -> Node:
+def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
+    """isl's program as nodes; *call* gives what stands for a leaf."""
     match node:
         case ForNode():
-            return For(node.iname, node.start, node.stop, node.step, _as_block(_converted(node.body, parts)))
+            return For(node.iname, node.start, node.stop, node.step, _as_block(converted(node.body, call)))
         case IfNode():
-            otherwise = _as_block(_converted(node.otherwise, parts)) if node.otherwise is not None else None
-            return If(node.condition, _as_block(_converted(node.then, parts)), otherwise)
+            otherwise = _as_block(converted(node.otherwise, call)) if node.otherwise is not None else None
+            return If(node.condition, _as_block(converted(node.then, call)), otherwise)
         case BlockNode():
-            return Block(tuple(_converted(c, parts) for c in node.children))
+            return Block(tuple(converted(c, call) for c in node.children))
         case CallNode():
-            return parts[node.leaf].emit(node.values)
+            return call(node)
 
 # }}}
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.legality import witness_at
+from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -20,10 +22,10 @@ from loopkit.poly.relations import smallest_pair
 Pair = tuple[str, str]
 
 
-def crossing_pairs(knl: LoopKernel, launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[Pair]:
+def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[Pair]:
     """Pairs of statements of one launch that must be in two.
 
-    :raises IllegalTransformError: a sequential loop holds both, so that they cannot be.
+    :raises IllegalTransformError: a loop that the host cannot run holds both, so that they cannot be.
     """
     found: set[Pair] = set()
     for launch in launches:
@@ -31,13 +33,20 @@ def crossing_pairs(knl: LoopKernel, launches: Sequence[Launch], storages: Mappin
             continue
         children = launch.tree.children if isinstance(launch.tree, Seq) else (launch.tree,)
         place = {s: i for i, child in enumerate(children) for s in leaves(child)}
-        for d in dependences(knl):
+        for d in dependences(launch.kernel):
             if d.source in place and d.sink in place and _in_global_memory(d, storages) and _apart(launch, d) \
                     and not d.relation.is_empty():
-                if place[d.source] >= place[d.sink]:
-                    raise _inseparable(knl, d)
+                if place[d.source] == place[d.sink]:
+                    _require_separable(launch.kernel, d)
                 found.add((d.source, d.sink))
     return frozenset(found)
+
+
+def _require_separable(knl: LoopKernel, d: Dependence) -> None:
+    """:raises IllegalTransformError: no launch can end between the two statements of *d*."""
+    where = meeting_of(execution_paths(knl), d.source, d.sink)
+    if not_separable(knl, d, where, d.relation) is not None:
+        raise _inseparable(knl, d, obstacle(knl, d, where))
 
 
 def _in_global_memory(d: Dependence, storages: Mapping[str, Storage]) -> bool:
@@ -51,10 +60,11 @@ def _apart(launch: Launch, d: Dependence) -> bool:
     return any((axis in alone[0]) != (axis in alone[1]) for axis in GRID if axis in launch.extents)
 
 
-def _inseparable(knl: LoopKernel, d: Dependence) -> IllegalTransformError:
+def _inseparable(knl: LoopKernel, d: Dependence, why: str | None) -> IllegalTransformError:
     a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
     params, source, sink = smallest_pair(d.relation, a.inames, b.inames)
+    hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
     return IllegalTransformError(
         f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",
         witness_at(knl, d.array, d.kind, params, (a.id, source), (b.id, sink)),
-        ["end the sequential loop between the two statements, so that they become two launches"])
+        [*hints, "end the sequential loop between the two statements, so that they become two launches"])

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
-from loopkit.errors import PreconditionError
+from loopkit.errors import InternalError, PreconditionError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
 from loopkit.lowering.crossing import crossing_pairs
 from loopkit.lowering.dead import without_dead_statements
+from loopkit.lowering.host_order import host_order
 from loopkit.lowering.program import build_program
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import Schedule, schedule, without_idle_auto
@@ -102,10 +103,11 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
         return Stored(ordered, storages)
     if stop == "binding":
         return Bound(knl, storages, launches)
-    launches = tuple(place_barriers(knl, launch, storages) for launch in launches)
+    launches = tuple(place_barriers(launch.kernel, launch, storages) for launch in launches)
     if stop == "barriers":
         return Bound(knl, storages, launches)
-    return Lowered(knl, storages, launches, build_program(knl, launches, storages), shapes)
+    program = build_program(launches, storages, host_order(ordered, launches))
+    return Lowered(knl, storages, launches, program, shapes)
 
 
 def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch, ...]]:
@@ -115,9 +117,11 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
         ordered = schedule(knl, apart)
         storages = settle_storage(ordered)
         launches = bind(ordered, storages)
-        crossing = crossing_pairs(knl, launches, storages) - apart
+        crossing = crossing_pairs(launches, storages)
         if not crossing:
             return ordered, storages, launches
+        if crossing <= apart:
+            raise InternalError(f"'{knl.name}' has {sorted(crossing)} in one launch, where they must not be.")
         apart |= crossing
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import iname_points
+from loopkit.analysis.legality import iname_points, iname_range
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Block, Function, If, Program
 from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
@@ -22,9 +22,9 @@ from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
 
 
-def build_program(knl: LoopKernel, launches: tuple[Launch, ...], storages: Mapping[str, Storage]) -> Program:
-    """The loop program of a lowered kernel."""
-    return Program(tuple(_function(knl, launch, storages) for launch in launches))
+def build_program(launches: tuple[Launch, ...], storages: Mapping[str, Storage], order: Block) -> Program:
+    """The loop program of a lowered kernel; *order* is the host's part of it."""
+    return Program(tuple(_function(launch.kernel, launch, storages) for launch in launches), order)
 
 
 def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Function:
@@ -65,13 +65,12 @@ def _outermost(knl: LoopKernel, launch: Launch) -> Level:
     for x in launch.coordinates:
         if x in launch.ranges:
             continue
-        points = iname_points(knl, x)
-        low = points.constant_range(x)[0]
+        low = iname_range(knl, x)[0]
         if x in launch.block_ranges:
             context = context.intersect(range_condition(x, *launch.block_ranges[x]))
         elif x in launch.whole:
-            context = context.intersect(interval_of(points))
-        elif low is not None:
+            context = context.intersect(interval_of(iname_points(knl, x)))
+        elif isinstance(low, int):
             context = context.intersect(range_from(x, low))
     for axis in GRID:
         if axis in launch.extents:

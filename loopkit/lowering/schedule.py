@@ -1,53 +1,156 @@
 """Stage 3: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopkit.analysis.dependences import dependences, unchanged_from
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
 from loopkit.analysis.legality import across_blocks, iname_range, violations
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, IlpTag, InameTag, LocalTag, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, seq
+from loopkit.poly.relations import in_one_iteration
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one launch runs.
+
+    :ivar tree: its sequential loops.
+    :ivar hosts: the inames of the host's loops around it, outermost first.
+    """
+
+    tree: Tree
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostLoop:
+    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
+
+    iname: str
+    body: tuple[HostNode, ...]
+
+
+HostNode = HostLoop | int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
+
+    launch: int
+    hosts: tuple[str, ...]
+    way: Path
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """A kernel and the trees of its launches, in order; they hold sequential loops only."""
+    """A kernel and its launches.
+
+    :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
+    :ivar launches: in textual order.
+    :ivar order: what the host does with them.
+    """
 
     kernel: LoopKernel
-    launches: tuple[Tree, ...]
+    tree: Tree
+    launches: tuple[Part, ...]
+    order: tuple[HostNode, ...]
 
     def __str__(self) -> str:
-        parts = []
-        for i, tree in enumerate(self.launches):
-            parts.append(f"launch {i}:")
-            parts.extend(tree_lines(tree, 1))
-        return "\n".join(parts)
+        return "\n".join(self._lines(self.order, 0))
+
+    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
+        pad = "  " * depth
+        for node in nodes:
+            if isinstance(node, HostLoop):
+                yield f"{pad}on the host, for {node.iname}:"
+                yield from self._lines(node.body, depth + 1)
+            else:
+                yield f"{pad}launch {node}:"
+                yield from tree_lines(self.launches[node].tree, depth + 1)
+
+    def places(self) -> dict[str, Place]:
+        """The place of each statement."""
+        ways = paths(self.tree)
+        return {s: Place(i, part.hosts, ways[s]) for i, part in enumerate(self.launches) for s in leaves(part.tree)}
 
 
 def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -> Schedule:
     """Cut the kernel's order into launches: where a dependence crosses blocks, a launch ends.
 
+    A sequential loop that holds such a dependence becomes the host's, with launches in each of its iterations.
+
     :arg apart: pairs of statements that must not be in one launch for other reasons.
     """
     tree = sequential(knl.tree, knl.tags, ())
-    children = tree.children if isinstance(tree, Seq) else (tree,)
-    place = {s: i for i, child in enumerate(children) for s in leaves(child)}
-    crossing: dict[int, int] = {}              # child -> the last earlier child that must be finished
-    for d in dependences(knl):
-        first, second = place[d.source], place[d.sink]
-        if first < second and crossing.get(second, -1) < first and (
-                (d.source, d.sink) in apart or across_blocks(knl, d) is not None):
-            crossing[second] = first
-    launches: list[list[Tree]] = [[]]
-    start = 0
-    for i, child in enumerate(children):
-        if crossing.get(i, -1) >= start:
-            launches.append([])
-            start = i
-        launches[-1].append(child)
-    return Schedule(knl, tuple(seq(*part) for part in launches))
+    launches: list[Part] = []
+    order = _Cutter(knl, apart, launches).cut(tree, ())
+    return Schedule(knl, tree, tuple(launches), order)
+
+
+@dataclass(frozen=True)
+class _Cutter:
+    """Cuts a tree into *launches*, which it fills."""
+
+    kernel: LoopKernel
+    apart: frozenset[tuple[str, str]]
+    launches: list[Part]
+
+    def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
+        """What the host does with *tree*, which stands in its loops *hosts*."""
+        children = tree.children if isinstance(tree, Seq) else (tree,)
+        finished, on_host = self._needs(children, hosts)
+        nodes: list[HostNode] = []
+        start = 0
+
+        def launch_till(end: int) -> None:
+            nonlocal start
+            if start < end:
+                nodes.append(len(self.launches))
+                self.launches.append(Part(seq(*children[start:end]), hosts))
+            start = end
+        for i, child in enumerate(children):
+            if i in on_host or finished.get(i, -1) >= start:
+                launch_till(i)
+            if i in on_host:
+                assert isinstance(child, Loop)
+                nodes.append(HostLoop(child.iname, self.cut(child.body, (*hosts, child.iname))))
+                start = i + 1
+        launch_till(len(children))
+        return tuple(nodes)
+
+    def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]) -> tuple[dict[int, int], frozenset[int]]:
+        """For children the last earlier one that must be finished before; and those that the host must run."""
+        place = {s: i for i, child in enumerate(children) for s in leaves(child)}
+        finished: dict[int, int] = {}
+        on_host: set[int] = set()
+        cache: dict[object, bool] = {}
+
+        def crosses(d: Dependence) -> bool:
+            inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
+            key = (id(d.relation), *inames, d.of_value, (d.source, d.sink) in self.apart)
+            if key not in cache:
+                cache[key] = self._crosses(d, hosts)
+            return cache[key]
+        for d in dependences(self.kernel):
+            first, second = place.get(d.source), place.get(d.sink)
+            if first is None or second is None or first > second:
+                continue
+            if first == second:
+                if first not in on_host and isinstance(children[first], Loop) and crosses(d):
+                    on_host.add(first)
+            elif finished.get(second, -1) < first and crosses(d):
+                finished[second] = first
+        return finished, frozenset(on_host)
+
+    def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
+        """Must the two statements of *d* be in different launches within one iteration of the loops *hosts*?"""
+        pairs = d.relation if (d.source, d.sink) in self.apart else across_blocks(self.kernel, d)
+        if pairs is None:
+            return False
+        return not in_one_iteration(pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
 
 
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:

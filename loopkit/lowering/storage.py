@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
@@ -23,8 +23,8 @@ from loopkit.errors import ShapeError, StorageError
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
-from loopkit.kernel.tree import Path, meeting, paths
-from loopkit.lowering.schedule import Schedule
+from loopkit.kernel.tree import meeting
+from loopkit.lowering.schedule import Place, Schedule
 from loopkit.lowering.storage_proof import equal_inames, require_right_cells
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import differing
@@ -62,10 +62,7 @@ def settle_storage(schedule: Schedule) -> dict[str, Storage]:
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.
     """
     knl = schedule.kernel
-    places: dict[str, tuple[int, Path]] = {}
-    for i, tree in enumerate(schedule.launches):
-        for s, path in paths(tree).items():
-            places[s] = (i, path)
+    places = schedule.places()
     flows: dict[str, list[Dependence]] = {}
     for d in dependences(knl):
         if d.of_value and d.kind == "flow":
@@ -82,7 +79,7 @@ def settle_storage(schedule: Schedule) -> dict[str, Storage]:
 
 
 def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-             places: Mapping[str, tuple[int, Path]], shape: tuple[Expression | None, ...]) -> Storage:
+             places: Mapping[str, Place], shape: tuple[Expression | None, ...]) -> Storage:
     """The first of the candidates, the smallest first, that is proven to hold all values."""
     needed = _address_space(knl, t, flows, places)
     own = _own_shape(t, shape)
@@ -104,7 +101,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
 
 
 def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                places: Mapping[str, tuple[int, Path]], space: AddressSpace, own: tuple[Expression, ...]
+                places: Mapping[str, Place], space: AddressSpace, own: tuple[Expression, ...]
                 ) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
@@ -128,6 +125,8 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     if t.address_space in (None, AddressSpace.GLOBAL):
         if own:
             tried[AddressSpace.GLOBAL, ()] = None
+        # loops around both, the host's among them, need no cells of their own where each value is read before the next
+        tried[AddressSpace.GLOBAL, tuple(x for x in common if x in separating or is_parallel(knl.tags.get(x)))] = None
         tried[AddressSpace.GLOBAL, common] = None
     yield from tried
 
@@ -151,7 +150,7 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
 # {{{ address space
 
 def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                   places: Mapping[str, tuple[int, Path]]) -> AddressSpace:
+                   places: Mapping[str, Place]) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
     needed, witness = AddressSpace.PRIVATE, None
     for d in flows:
@@ -173,8 +172,10 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
 _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2}
 
 
-def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, tuple[int, Path]]) -> AddressSpace:
-    if places[d.source][0] != places[d.sink][0]:
+def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> AddressSpace:
+    place = places[d.source]
+    if place.launch != places[d.sink].launch or differing(
+            d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None:
         return AddressSpace.GLOBAL
     if not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
@@ -209,12 +210,12 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
 
 # {{{ expansion
 
-def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, tuple[int, Path]]) -> frozenset[str]:
+def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, Place]) -> frozenset[str]:
     """The inames of sequential loops that stand between some value's writer and its reader, one loop each."""
     found: set[str] = set()
     for d in flows:
-        (launch_a, way_a), (launch_b, way_b) = places[d.source], places[d.sink]
-        shared = meeting(way_a, way_b).loops if launch_a == launch_b else ()
+        way_a, way_b = places[d.source].way, places[d.sink].way
+        shared = meeting(way_a, way_b).loops
         found |= {x for x in loops_of(way_a) if x in loops_of(way_b) and x not in shared}
     return frozenset(found)
 

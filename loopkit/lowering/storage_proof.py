@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence
+from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.errors import StorageError, instance_text
@@ -16,14 +16,23 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
-from loopkit.kernel.tree import Path, meeting
+from loopkit.kernel.tree import meeting
+from loopkit.lowering.schedule import Place
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, differing, injective_given, restrict, same_element, smallest_pair
+from loopkit.poly.relations import (
+    cells,
+    differing,
+    in_one_iteration,
+    injective_given,
+    restrict,
+    same_element,
+    smallest_pair,
+)
 from loopkit.poly.sets import InstanceSet, Map
 
 
 def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-           places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> None:
+           places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> None:
     """:raises StorageError: in the order that runs, some read would find another value."""
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return
@@ -54,13 +63,15 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
 
 
 def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
-                              places: Mapping[str, tuple[int, Path]], lead: tuple[str, ...]) -> None:
+                              places: Mapping[str, Place], lead: tuple[str, ...]) -> None:
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
     for a in accesses:
         for b in accesses:
-            if not a.is_write or places[a.statement][0] != places[b.statement][0]:
+            place = places[a.statement]
+            if not a.is_write or place.launch != places[b.statement].launch:
                 continue
-            pairs = same_element(_global_cells(a, lead), _global_cells(b, lead))
+            pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
+                                     shared_loops(knl, a.statement, b.statement, place.hosts))
             apart = across_blocks(knl, Dependence("output" if b.is_write else "flow", t.name, a.statement, b.statement,
                                                   pairs))
             if apart is not None:
@@ -115,18 +126,18 @@ def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tu
 
 
 def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
-                     places: Mapping[str, tuple[int, Path]], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+                     places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """One write in the readers' own iteration: no other value can come between."""
     writers = {a.statement for a in accesses if a.is_write}
     if len(writers) != 1 or not all(a.affine for a in accesses if a.is_write):
         return False
     writer = next(a for a in accesses if a.is_write)
-    launch, way = places[writer.statement]
-    loops = loops_of(way)
+    place = places[writer.statement]
+    loops = loops_of(place.way)
     for d in flows:
-        if d.source != writer.statement or places[d.sink][0] != launch:
+        if d.source != writer.statement or places[d.sink].launch != place.launch:
             return False
-        where = meeting(way, places[d.sink][1])
+        where = meeting(place.way, places[d.sink].way)
         equal = equal_inames(knl, d)
         if not where.before or any(x not in equal or (x not in where.loops and x not in lead) for x in loops):
             return False
@@ -153,7 +164,7 @@ def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> l
     return [(kind, axis, tuple(packings)) for (kind, axis), packings in found.items()]
 
 
-def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
+def _timed(knl: LoopKernel, a: Access, places: Mapping[str, Place],
            axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
     """The access in the order that runs, to cells of all copies of the temporary."""
     inames = a.domain.inames
@@ -166,9 +177,9 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, tuple[int, Path]],
         coordinates += [None if own is None else place[packings.index(own)]
                         for place in places_on_axis(knl, *packings)]
     relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
-    launch, way = places[a.statement]
-    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname)) for step in way]
-    return TimedAccess(relation, a.is_write, must, (("at", launch), *steps, ("at", 1 if a.is_write else 0)))
+    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
+             for step in places[a.statement].way]
+    return TimedAccess(relation, a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))
 
 
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:

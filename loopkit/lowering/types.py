@@ -19,7 +19,7 @@ from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.mappers import subexpressions, variables
-from loopkit.expr.nodes import REDUCTIONS, Neutral
+from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -73,7 +73,7 @@ def _typed(kernel: LoopKernel) -> LoopKernel:
     _require_known(kernel, types)
     expressions = _expressions(kernel)
     for s, expression in zip(kernel.statements, expressions, strict=True):
-        _require_fits(s, expression, types)
+        _require_fits(kernel, s, expression, types)
 
     def with_dtype(datum: GlobalArg | TemporaryVariable | ValueArg) -> GlobalArg | TemporaryVariable | ValueArg:
         if datum.dtype is not None or isinstance(datum, ValueArg):
@@ -84,15 +84,15 @@ def _typed(kernel: LoopKernel) -> LoopKernel:
     return kernel.copy(
         arguments=tuple(with_dtype(a) for a in kernel.arguments),
         temporaries={name: with_dtype(t) for name, t in kernel.temporaries.items()},
-        statements=tuple(_with_neutral(s, types) for s in kernel.statements), carried=unchanged_from(kernel))
+        statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements), carried=unchanged_from(kernel))
 
 
-def _with_neutral(statement: Statement, types: Mapping[str, Type | None]) -> Statement:
+def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, Type | None]) -> Statement:
     if not isinstance(statement.expression, Neutral):
         return statement
     dtype = types[statement.written]
     assert isinstance(dtype, np.dtype)
-    value = REDUCTIONS[statement.expression.operation].neutral(dtype)
+    value = kernel.operation(statement.expression.operation).neutral_of(dtype)
     assert isinstance(value, np.generic)
     return replace(statement, expression=value.item())
 
@@ -174,7 +174,7 @@ class _Solver:
         if written is None:
             return ()
         if s.combine is not None:
-            written = reduction_type(s.combine, written)
+            written = _accumulated(self.kernel, s.combine, written)
         new = self._updated(name, i, old, written)
         # a dtype of float64 equals None for numpy
         if new is None or (old is not None and new == old):
@@ -249,7 +249,12 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
                              subject=name, hint=hint)
 
 
-def _require_fits(s: Statement, expression: Expression, types: Mapping[str, Type | None]) -> None:
+def _accumulated(kernel: LoopKernel, operation: str, operand: Type) -> np.dtype:
+    own = kernel.operations.get(operation)
+    return reduction_type(kernel.operation(operation), operand) if own is None else own.type_over(operand)
+
+
+def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, types: Mapping[str, Type | None]) -> None:
     """:raises TypeInferenceError: the value would lose its fraction or its imaginary part."""
     if isinstance(expression, Neutral):
         return
@@ -258,7 +263,7 @@ def _require_fits(s: Statement, expression: Expression, types: Mapping[str, Type
     if target is None or value is None:
         return
     if s.combine is not None:
-        value = reduction_type(s.combine, value)
+        value = _accumulated(kernel, s.combine, value)
     have, need = max(rank_of(target), 1), rank_of(value)
     if need <= have:
         return

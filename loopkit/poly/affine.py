@@ -324,6 +324,24 @@ def from_pw_aff(value: isl.PwAff, context: isl.Set | None = None) -> Expression:
     return from_ast_expr(build.expr_from_pw_aff(parameters))
 
 
+def from_aff(value: isl.Aff, dims: Sequence[str] = ()) -> Expression:
+    """A quasi-affine form of *dims* and its parameters as an expression that :func:`to_aff` reads."""
+    denominator = value.get_denominator_val()
+    params = [str(value.get_dim_name(DIM.param, i)) for i in range(value.dim(DIM.param))]
+    terms: list[Expression] = []
+
+    def coefficient(kind: isl.dim_type, i: int) -> int:
+        return int(value.get_coefficient_val(kind, i).mul(denominator).to_python())
+    for kind, own in ((DIM.in_, dims), (DIM.param, params)):
+        terms += [multiply(coefficient(kind, i), p.Variable(name)) for i, name in enumerate(own)]
+    for i in range(value.dim(DIM.div)):
+        if factor := coefficient(DIM.div, i):
+            terms.append(multiply(factor, from_aff(value.get_div(i), dims)))
+    total = add(*terms, int(value.get_constant_val().mul(denominator).to_python()))
+    divisor = int(denominator.to_python())
+    return total if divisor == 1 else floor_div(total, divisor)
+
+
 def _to_params(value: isl.PwAff) -> isl.PwAff:
     n = value.dim(DIM.in_)
     at = value.dim(DIM.param)

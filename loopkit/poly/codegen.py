@@ -177,7 +177,7 @@ def _node_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
     match tree:
         case CodeLoop(iname, body):
             parts = []
-            for leaf in _leaves(body):
+            for leaf in leaves(body):
                 inames = domains[leaf].inames
                 dims = ", ".join(f"i{k}" for k in range(len(inames)))
                 parts.append(f"{_id(leaf)}[{dims}] -> [(i{inames.index(iname)})]")
@@ -188,7 +188,7 @@ def _node_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
             filters = []
             for c in children:
                 spaces = "; ".join(f"{_id(x)}[{', '.join(f'i{k}' for k in range(len(domains[x].inames)))}]"
-                                   for x in _leaves(c))
+                                   for x in leaves(c))
                 child = _node_text(c, domains)
                 rest = f", child: {child}" if child else ""
                 filters.append(f'{{ filter: "{{ {spaces} }}"{rest} }}')
@@ -197,12 +197,13 @@ def _node_text(tree: CodeTree, domains: Mapping[str, InstanceSet]) -> str:
             return ""
 
 
-def _leaves(tree: CodeTree) -> Sequence[str]:
+def leaves(tree: CodeTree) -> Sequence[str]:
+    """The leaves of *tree*, in order."""
     match tree:
         case CodeLoop(_, body):
-            return _leaves(body)
+            return leaves(body)
         case CodeSeq(children):
-            return [x for c in children for x in _leaves(c)]
+            return [x for c in children for x in leaves(c)]
         case _:
             return [tree]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import islpy as isl
 
 from loopkit.poly.affine import DIM
-from loopkit.poly.sets import drop_unused_params, fix_params, param_name, params_text
+from loopkit.poly.sets import drop_unused_params, fix_params, param_name, params_text, without_empty_pieces
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
     fixed = fix_params(points, values)
     if fixed.is_empty():
         return (0,) * len(dims)
+    fixed = without_empty_pieces(fixed)
     return tuple(_extent(fixed, dim) for dim in dims)
 
 

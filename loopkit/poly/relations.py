@@ -13,6 +13,9 @@ from loopkit.poly.sets import InstanceSet, lexmin_point
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
 
+#: Values of the parameters, of the source's inames, and of the sink's.
+SmallestPair = tuple[dict[str, int], dict[str, int], dict[str, int]]
+
 
 # {{{ access relations
 
@@ -74,15 +77,27 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
-    """Some of the *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    """Those *pairs* whose source does not run before their sink; ``None`` if there are none."""
+    found: list[isl.Map] = []
     for a, b in shared:
         late = pairs.order_gt(DIM.in_, a, DIM.out, b)
         if not late.is_empty():
-            return late
+            found.append(late)
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
         if pairs.is_empty():
-            return None
-    return None if before or pairs.is_empty() else pairs
+            return _union(found)
+    if not before and not pairs.is_empty():
+        found.append(pairs)
+    return _union(found)
+
+
+def _union(relations: Sequence[isl.Map]) -> isl.Map | None:
+    if not relations:
+        return None
+    result = relations[0]
+    for relation in relations[1:]:
+        result = result.union(relation)
+    return result
 
 
 def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
@@ -105,6 +120,21 @@ def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
     step = isl.Constraint.equality_alloc(local).set_coefficient_val(DIM.out, loop[1], isl.Val.one(isl.DEFAULT_CONTEXT))
     step = step.set_coefficient_val(DIM.in_, loop[0], isl.Val.negone(isl.DEFAULT_CONTEXT))
     return pairs.add_constraint(step.set_constant_val(isl.Val.negone(isl.DEFAULT_CONTEXT)))
+
+
+def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
+    """Those *pairs* that agree in the *shared* dimensions, which become parameters called *names*."""
+    pairs = in_one_iteration(pairs, shared)
+    for _, b in sorted(shared, key=lambda dims: -dims[1]):
+        pairs = pairs.project_out(DIM.out, b, 1)
+    for (a, _), name in sorted(zip(shared, names, strict=True), key=lambda item: -item[0][0]):
+        existing = pairs.find_dim_by_name(DIM.param, name)
+        if existing >= 0:
+            pairs = pairs.equate(DIM.in_, a, DIM.param, existing).project_out(DIM.in_, a, 1)
+        else:
+            at = pairs.dim(DIM.param)
+            pairs = pairs.move_dims(DIM.param, at, DIM.in_, a, 1).set_dim_name(DIM.param, at, name)
+    return pairs
 
 
 def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
@@ -143,13 +173,16 @@ def carry(relation: isl.Map, source: isl.Map | None, sink: isl.Map | None) -> is
     return relation
 
 
-def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
-                  ) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
-    """The smallest (parameters, source inames, sink inames) of a non-empty relation."""
+def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+                  ) -> SmallestPair:
+    """The smallest (parameters, source inames, sink inames) of a non-empty relation.
+
+    :arg parameters: the parameters in order; those that are not named follow by name.
+    """
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    point = lexmin_point(flat, names)
+    point = lexmin_point(flat, names, parameters)
     assert point is not None
     params, values = point
     return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
@@ -169,12 +202,10 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
 
 
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
-    """Some of the *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
-    for a, b in shared:
-        for apart in (pairs.order_lt(DIM.in_, a, DIM.out, b), pairs.order_gt(DIM.in_, a, DIM.out, b)):
-            if not apart.is_empty():
-                return apart
-    return None
+    """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
+    parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
+                                                  pairs.order_gt(DIM.in_, a, DIM.out, b)))
+    return _union([part for part in parts if not part.is_empty()])
 
 
 def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:

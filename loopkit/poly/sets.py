@@ -141,7 +141,8 @@ class InstanceSet:
 
     def apply(self, relation: isl.Map, inames: Sequence[str]) -> InstanceSet:
         """The image under *relation*, whose range has the dimensions *inames*."""
-        return InstanceSet(tuple(inames), with_dim_names(self.set.apply(relation), tuple(inames)))
+        points = self.set.from_params() if self.set.is_params() else self.set
+        return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
 
     def union(self, other: InstanceSet) -> InstanceSet:
         return self.named(self.set.union(other.set).coalesce())
@@ -175,6 +176,12 @@ class InstanceSet:
         return constant_min(self.set, i), constant_max(self.set, i)
 
     # }}}
+
+
+def depends_on(points: InstanceSet, params: Collection[str]) -> bool:
+    """Do the parameters *params* decide which points there are, beyond whether there are any?"""
+    everything = points.without_params(params).intersect_params(points.set.params())
+    return not everything.set.is_equal(points.set)
 
 
 def param_name(points: isl.Set | isl.Constraint, i: int) -> str:
@@ -242,15 +249,21 @@ def constant_min(points: isl.Set, dim: int) -> int | None:
     """The smallest value of a dimension over all parameters, or ``None`` where there is none."""
     if points.is_empty():
         return None
-    value = points.dim_min_val(dim)
+    value = without_empty_pieces(points).dim_min_val(dim)
     return int(value.to_python()) if value.is_int() else None
+
+
+def least_value(params: isl.Set, name: str) -> int | None:
+    """The smallest value of the parameter *name* in a parameter set, or ``None`` where there is none."""
+    points = InstanceSet((), params).onto((name,))
+    return constant_min(points.set, 0)
 
 
 def constant_max(points: isl.Set, dim: int) -> int | None:
     """The largest value of a dimension over all parameters, or ``None`` where there is none."""
     if points.is_empty():
         return None
-    value = points.dim_max_val(dim)
+    value = without_empty_pieces(points).dim_max_val(dim)
     return int(value.to_python()) if value.is_int() else None
 
 
@@ -332,37 +345,48 @@ def params_text(params: isl.Set) -> str:
     return body.removeprefix(":").strip()
 
 
-def lexmin_point(points: isl.Set, inames: Sequence[str]) -> tuple[dict[str, int], dict[str, int]] | None:
+def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[str] = ()
+                 ) -> tuple[dict[str, int], dict[str, int]] | None:
     """The smallest point in the order parameters, then *inames*; ``None`` if the set is empty.
 
-    A parameter without a lower bound is first asked to be at least 0, as is a dimension.
+    A parameter that nothing bounds from below is asked to be at least 0, and if it cannot, is as near to 0 as it may.
+
+    :arg parameters: the parameters in order; those that are not named follow by name.
     """
     if points.is_empty():
         return None
     points = drop_unused_params(points)
     n = points.dim(DIM.param)
-    names = [param_name(points, i) for i in range(n)]
-    flat = points.move_dims(DIM.set, 0, DIM.param, 0, n)
-    # sizes that are small but not zero explain more; try them first
-    for i in range(n + len(inames)):
-        bounded = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
-        if not bounded.is_empty():
-            flat = bounded
-    point = _least_point(flat)
-    values = [int(point.get_coordinate_val(DIM.set, i).to_python()) for i in range(n + len(inames))]
-    return (dict(zip(names, values[:n], strict=True)), dict(zip(inames, values[n:], strict=True)))
+    found = [param_name(points, i) for i in range(n)]
+    flat = without_empty_pieces(points.move_dims(DIM.set, 0, DIM.param, 0, n))
+    names = [*(x for x in parameters if x in found), *sorted(x for x in found if x not in parameters)]
+    params: dict[str, int] = {}
+    for x in names:
+        i = found.index(x)
+        low = flat.dim_min_val(i)
+        if not low.is_int():
+            some = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
+            low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
+        flat, params[x] = _fixed_at(flat, i, low)
+    values: dict[str, int] = {}
+    for i, x in enumerate(inames, n):
+        flat, values[x] = _fixed_at(flat, i, flat.dim_min_val(i))
+    return params, values
 
 
-def _least_point(points: isl.Set) -> isl.Point:
-    """The lexicographically least point; some point where there is none, or where isl cannot find it."""
-    if all(points.dim_has_lower_bound(DIM.set, i) for i in range(points.dim(DIM.set))):
-        try:
-            least = points.lexmin().sample_point()
-        except isl.Error:                   # isl's lexmin gives up on some sets with integer divisions
-            return points.sample_point()
-        if not least.is_void():
-            return least
-    return points.sample_point()
+def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
+    """*points* at one value of a dimension; some value of theirs where *value* is none."""
+    if not value.is_int():
+        value = points.sample_point().get_coordinate_val(DIM.set, dim)
+    return without_empty_pieces(points.fix_val(DIM.set, dim, value)), int(value.to_python())
+
+
+def without_empty_pieces(points: isl.Set) -> isl.Set:
+    """*points* for isl's minima and maxima, which take an empty piece that is not known as such for a 0."""
+    if points.n_basic_set() < 2:
+        return points
+    pieces = [piece for piece in points.get_basic_sets() if not piece.is_empty()]
+    return reduce(isl.Set.union, (piece.to_set() for piece in pieces), isl.Set.empty(points.get_space()))
 
 
 T = TypeVar("T", isl.Set, isl.Map)

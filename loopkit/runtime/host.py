@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from loopkit.ast.nodes import Block
+from loopkit.ast.order import calls
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
@@ -48,21 +50,48 @@ _CTYPES: dict[str, Any] = {
 
 
 class HostProgram:
-    """The launches of one translation unit as functions of a loaded library."""
+    """The functions of a translation unit, of a loaded library.
 
-    def __init__(self, library: ctypes.CDLL, launches: Sequence[Launch]) -> None:
+    :arg order: the calls of them, where it is more than each once.
+    """
+
+    def __init__(self, library: ctypes.CDLL, launches: Sequence[Launch], order: Block | None = None) -> None:
         self._library = library
+        self._order = order
         self._calls: tuple[tuple[Any, tuple[Getter, ...]], ...] = tuple(
             (_function(library, launch), tuple(_argument(p) for p in launch.parameters)) for launch in launches)
+        self._launches = tuple(launches)
 
     def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
-        for function, getters in self._calls:
-            function(*[get(bound, scratch) for get in getters])
+        if self._order is None:
+            for function, getters in self._calls:
+                function(*[get(bound, scratch) for get in getters])
+        else:
+            self._looped(self._order, bound, scratch)()
 
     def fixed(self, bound: Bound, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
         """The launches with their arguments worked out; the arrays must live as long as they do."""
+        if self._order is not None:
+            return (self._looped(self._order, bound, scratch),)
         return tuple(partial(function, *[get(bound, scratch) for get in getters])
                      for function, getters in self._calls)
+
+    def _looped(self, order: Block, bound: Bound, scratch: dict[str, Array]) -> Callable[[], object]:
+        """All calls, with what does not change from iteration to iteration worked out."""
+        fixed = {}
+        for launch, (function, getters) in zip(self._launches, self._calls, strict=True):
+            hosts = [i for i, p in enumerate(launch.parameters) if p.kind is ParameterKind.HOST]
+            given = [None if i in hosts else get(bound, scratch) for i, get in enumerate(getters)]
+            fixed[launch.name] = function, given, [(i, launch.parameters[i].name) for i in hosts]
+
+        def run() -> None:
+            for name, values in calls(order, bound.values):
+                function, given, hosts = fixed[name]
+                arguments = [*given]
+                for i, x in hosts:
+                    arguments[i] = values[x]
+                function(*arguments)
+        return run
 
 
 class HostBackend:
@@ -76,7 +105,7 @@ class HostBackend:
         self.compiler = find_compiler(compiler, self.cache)
 
     def load(self, code: GeneratedCode, kernel: str) -> HostProgram:
-        return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels)
+        return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels, code.order)
 
 
 class HostRunner:

@@ -77,7 +77,7 @@ def getter(parameter: Parameter, pointer: Callable[[ArrayLike], Any]) -> Getter:
             return lambda bound, scratch: pointer(scratch[name])
         case ParameterKind.STRIDE:
             return lambda bound, scratch: stride(bound.arrays[name], axis)
-        case ParameterKind.VALUE:
+        case ParameterKind.VALUE | ParameterKind.HOST:
             return lambda bound, scratch: bound.values[name]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Block
 from loopkit.kernel.kernel import ENTRY_POINTS
 
 
@@ -17,6 +18,7 @@ class ParameterKind(Enum):
 
     ARRAY = "array"          # pointer to the first element of an array argument
     VALUE = "value"          # a scalar
+    HOST = "host"            # the iname of a loop that the host runs, with a launch in each iteration
     STRIDE = "stride"        # a stride of an array argument, in elements
     SCRATCH = "scratch"      # pointer to a temporary in global memory, allocated for each call
 
@@ -45,8 +47,8 @@ class Parameter:
 class Launch:
     """One generated function and how it is launched.
 
-    :ivar grid: blocks along x, y, z, in the kernel's parameters; ``(1, 1, 1)`` unmapped. A conditional extent says
-        of the whole grid when it has blocks.
+    :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. A
+        conditional extent says of the whole grid when it has blocks.
     :ivar block: threads along x, y, z.
     :ivar shared_bytes: shared memory of a block, in bytes; *dynamic_shared_bytes* of them are what the launch must
         ask for, and the function be allowed.
@@ -86,7 +88,8 @@ class GeneratedCode:
 
     :ivar target: ``"cuda"`` or ``"c"``.
     :ivar source: the whole translation unit.
-    :ivar kernels: the launches, in order.
+    :ivar kernels: the functions, each with how it is launched.
+    :ivar order: what the host calls, where it is more than each function once: loops around calls.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader; ``""`` for ``"c"``.
     """
 
@@ -95,6 +98,7 @@ class GeneratedCode:
     kernels: tuple[Launch, ...]
     host: str = ""
     layout: Layout = field(default_factory=Layout)
+    order: Block | None = None
 
     def __str__(self) -> str:
         return self.source

@@ -109,7 +109,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     functions: list[str] = []
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, layout)
+        own = signature(lowered, launch, function, layout)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
         _require_within(lowered, launch, shared, target.limits)
@@ -119,7 +119,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     preamble = CUDA.preamble(used)
     comments = "\n".join(f"// {line}" for line in head)
     parts = [*filter(None, (comments, preamble.rstrip())), *functions]
-    return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host_text(lowered, launches), layout)
+    host = host_text(lowered, launches, layout)
+    return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host, layout, lowered.program.host_order)
 
 
 def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
@@ -156,13 +157,13 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync), index_types(lowered.kernel, index), used)
+                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used)
     blocks = lowered.kernel.options.min_blocks
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'
     yield from head_lines(launch.name, own.parameters, CUDA)
     yield "{"
-    signs = outer_signs()
+    signs = outer_signs(launch)
     body: list[str] = []
     for x, value in launch.coordinates.items():
         body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
@@ -175,9 +176,9 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     yield "}"
 
 
-def outer_signs() -> Signs:
-    """Hardware axes count from 0, and so does everything that is known to."""
-    return Signs(dict.fromkeys((*GRID, *BLOCK), 0))
+def outer_signs(launch: Launch) -> Signs:
+    """Hardware axes count from 0, the host's loops from where they are known to."""
+    return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:

@@ -8,7 +8,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
@@ -70,6 +70,8 @@ class Emitter:
                 yield "{"
                 yield from indented(self.lines(node, signs))
                 yield "}"
+            case Call():
+                raise AssertionError(node)              # the host's: see host_text
 
     def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""
@@ -89,8 +91,11 @@ class Emitter:
         if node.unroll:
             yield from self.dialect.unroll
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
+        stop = self.text(node.stop, signs)
+        if isinstance(node.stop, p.If):
+            stop = f"({stop})"                 # "?:" binds weaker than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
-               f"{node.iname} < {self.text(node.stop, signs)}; {step}) {{")
+               f"{node.iname} < {stop}; {step}) {{")
         yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
         yield "}"
 

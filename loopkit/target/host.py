@@ -44,13 +44,13 @@ def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     functions: list[str] = []
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, layout)
+        own = signature(lowered, launch, function, layout)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block))
     preamble = C.preamble(used)
     parts = [*([preamble.rstrip()] if preamble else []), *functions]
-    return GeneratedCode("c", "\n\n".join(parts) + "\n", tuple(launches), "", layout)
+    return GeneratedCode("c", "\n\n".join(parts) + "\n", tuple(launches), "", layout, lowered.program.host_order)
 
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
@@ -69,7 +69,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     def region(_node: Region, lines: list[str]) -> list[str]:
         return list(_thread_loops(emitter, launch, function, threads, lines))
     emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
-                      lambda sync: _sync_lines(lowered, sync), index_types(lowered.kernel, index), used)
+                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used)
     yield from head_lines(f"void {launch.name}", own.parameters, C)
     yield "{"
     yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
@@ -79,7 +79,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
 def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: list[str], threads: list[str]
                  ) -> Iterator[str]:
     """Loops over the blocks around what one block does."""
-    signs = outer_signs()
+    signs = outer_signs(launch)
     body: list[str] = []
     for x, value in launch.coordinates.items():
         if x not in launch.ranges:
@@ -131,7 +131,7 @@ def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads:
     text = "\n".join(lines)
     own = [f"{array_declaration(a, C)};" for a in function.arrays
            if not a.shared and not a.across_regions and _mentions(text, a.name)]
-    signs = outer_signs()
+    signs = outer_signs(launch)
     heads = [f"const {emitter.index} {x} = {emitter.text(value, signs)};"
              for x, value in launch.coordinates.items() if x in launch.ranges and _mentions(text, x)]
     lines = [*heads, *own, *([""] if own else []), *lines]

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from loopkit.analysis.accesses import accesses_of
+from loopkit.ast.nodes import Function
+from loopkit.ast.simplify import mentioned
 from loopkit.errors import ShapeError
 from loopkit.expr.c import Dialect
 from loopkit.expr.mappers import variables
@@ -28,9 +30,12 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, layout: Layout) -> Signature:
-    """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries."""
-    knl = lowered.kernel
+def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout) -> Signature:
+    """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
+
+    :arg function: its loop program.
+    """
+    knl = launch.kernel
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     touched = {a.array: a for s in launch.statements.values() for a in accesses_of(knl, s.statement)}
     written = {s.statement.written for s in launch.statements.values()}
@@ -42,8 +47,8 @@ def signature(lowered: Lowered, launch: Launch, layout: Layout) -> Signature:
     for a in knl.arguments:
         if not isinstance(a, GlobalArg):
             # a size that nobody declared is as wide as the text's indices
-            values.append(Parameter(a.name, ParameterKind.VALUE, index if a.dtype is None else np.dtype(a.dtype),
-                                    a.name))
+            kind = ParameterKind.HOST if a.name in launch.hosts else ParameterKind.VALUE
+            values.append(Parameter(a.name, kind, index if a.dtype is None else np.dtype(a.dtype), a.name))
         elif a.name in touched:
             assert a.dtype is not None
             arrays.append(Parameter(a.name, ParameterKind.ARRAY, np.dtype(a.dtype), a.name,
@@ -62,7 +67,16 @@ def signature(lowered: Lowered, launch: Launch, layout: Layout) -> Signature:
                                     shape=storage.shape, written=storage.name in written))
             places[storage.name] = Flat(storage.shape)
     needed = _needed_values(lowered, launch, places)
+    if launch.hosts:
+        needed &= _mentioned(launch, function, places)      # what only bounds the host's loops is not
     return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
+
+
+def _mentioned(launch: Launch, function: Function, places: Mapping[str, Flat]) -> frozenset[str]:
+    """What the function's text, or its grid, mentions."""
+    extents = (e for place in places.values() for e in place.shape[1:] if e is not None)
+    return mentioned(function.body).union(
+        *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
 
 
 def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat]) -> frozenset[str]:

@@ -11,15 +11,15 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
-from loopkit.analysis.legality import iname_range
-from loopkit.errors import IllegalTransformError, PreconditionError, Witness
+from loopkit.analysis.legality import Violation, accepted, iname_range
+from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.relations import differing, smallest_pair
+from loopkit.poly.relations import differing
 from loopkit.poly.sets import InstanceSet, fix_params, parse_assumptions, rename_param
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import as_address_space, name_list, require_fresh, require_iname, transform
@@ -123,7 +123,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
 
 @transform
 def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
-              only_var_names: str | Iterable[str] | None = None) -> LoopKernel:
+              only_var_names: str | Iterable[str] | None = None, *, assume: str | None = None, unsafe: bool = False
+              ) -> LoopKernel:
     """Give each iteration of *privatizing_inames* its own cell of the temporaries used inside them.
 
     Each such temporary gains one leading axis an iname.
@@ -152,7 +153,7 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
         if bounding := names & set(s.domain.params):
             raise PreconditionError(f"'{min(bounding)}' bounds a loop of '{s.id}' and cannot have cells.",
                                     subject=min(bounding), hint="name the temporaries to privatize: only_var_names=")
-    _require_not_carried(kernel, inames, names)
+    kernel = _require_not_carried(kernel, inames, names, assume, unsafe)
     lead: list[Expression] = []
     extents: list[int] = []
     for x in inames:
@@ -208,19 +209,21 @@ def _users(kernel: LoopKernel, name: str) -> list[Statement]:
             or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
 
 
-def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str]) -> None:
+def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], assume: str | None,
+                         unsafe: bool) -> LoopKernel:
+    step = f"privatize({', '.join(inames)})"
+    lost = []
     for d in dependences(kernel):
         if d.array not in names:
             continue
         a, b = kernel.statement_by_id[d.source], kernel.statement_by_id[d.sink]
         bad = differing(d.relation, [(a.inames.index(x), b.inames.index(x)) for x in inames])
-        if bad is None:
-            continue
-        params, source, sink = smallest_pair(bad, a.inames, b.inames)
-        raise IllegalTransformError(
-            f"privatize({', '.join(inames)}) would lose a value of '{d.array}' that one iteration leaves for another.",
-            Witness(params, (d.source, source), (d.sink, sink), d.array, None, d.kind),
-            ["privatize over the inames that the value does not cross"])
+        if bad is not None:
+            lost.append(Violation(d, bad, "lost"))
+    return kernel if not lost else accepted(
+        kernel, step, lost,
+        lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
+        lambda *_: ["privatize over the inames that the value does not cross"], assume, unsafe)
 
 
 @transform

@@ -20,6 +20,7 @@ from loopkit.transform.step import (
     require_fresh,
     require_iname,
     require_positive,
+    require_untagged,
     transform,
 )
 from loopkit.transform.tags import tagged
@@ -29,7 +30,8 @@ from loopkit.transform.tags import tagged
 def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, outer_iname: str | None = None,
                 inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
                 inner_tag: str | InameTag | None = None,
-                within: str | Collection[str] | None = None) -> LoopKernel:
+                within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                ) -> LoopKernel:
     """Split *split_iname* into an outer iname and an inner one of length *inner_length*.
 
     ``split_iname == inner_length*outer_iname + inner_iname`` with ``0 <= inner_iname < inner_length``.
@@ -50,7 +52,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     """
     require_iname(kernel, split_iname)
     length = require_positive(inner_length, "inner_length")
-    _require_untagged(kernel, split_iname, "split")
+    require_untagged(kernel, split_iname, "split")
     outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
     inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
     for name in (outer, inner):
@@ -65,12 +67,14 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
     result = reindex(kernel, step, tree, chosen)
     tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
-    return tagged(result, tags, f"split_iname({split_iname!r}, {length})") if tags else result
+    return tagged(result, tags, f"split_iname({split_iname!r}, {length})", assume=assume, unsafe=unsafe) if tags \
+        else result
 
 
 @transform
 def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None = None, *,
-                tag: str | InameTag | None = None, within: str | Collection[str] | None = None) -> LoopKernel:
+                tag: str | InameTag | None = None, within: str | Collection[str] | None = None,
+                assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Join perfectly nested *inames* (outermost first) into one that runs through all their points.
 
     :arg new_iname: default: the names joined by ``_``.
@@ -84,7 +88,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     inames = tuple(inames)
     for x in inames:
         require_iname(kernel, x)
-        _require_untagged(kernel, x, "join")
+        require_untagged(kernel, x, "join")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
     new = new_iname if new_iname is not None else kernel.fresh_name("_".join(inames))
@@ -114,7 +118,8 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
         return Loop(new, body)
     tree = rewrite_loops(kernel, inames[:1], chosen, joined)
     result = reindex(kernel, Reindexing(inames, (new,), values), tree, chosen)
-    return tagged(result, {new: tag}, f"join_inames({list(inames)})") if tag is not None else result
+    return tagged(result, {new: tag}, f"join_inames({list(inames)})", assume=assume, unsafe=unsafe) if tag is not None \
+        else result
 
 
 @transform
@@ -139,7 +144,8 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 
 
 @transform
-def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None) -> LoopKernel:
+def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None, *, assume: str | None = None,
+                         unsafe: bool = False) -> LoopKernel:
     """Drop inames of which a statement runs only one instance and which it does not mention.
 
     :arg inames: those to look at; default: all.
@@ -160,19 +166,12 @@ def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None
             continue
         tree = rewrite_loops(kernel, (x,), None, lambda loop: loop.body)
         kernel = reindex(kernel, Reindexing((x,), (), {x: low}), tree)
-    require_legal(kernel, "remove_unused_inames")
-    return kernel
+    return require_legal(kernel, "remove_unused_inames", assume=assume, unsafe=unsafe)
 
 
 def _mentioned(statement: Statement) -> frozenset[str]:
     return frozenset().union(*(variables(e) for e in (
         statement.assignee, statement.expression, *statement.predicates)))
-
-
-def _require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
-    if iname in kernel.tags:
-        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
-                                subject=iname, hint=f"untag_inames(knl, '{iname}') first")
 
 
 def _constant_range(kernel: LoopKernel, iname: str) -> tuple[int, int]:

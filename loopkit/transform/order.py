@@ -13,7 +13,8 @@ from loopkit.transform.step import name_list, require_iname, transform
 
 
 @transform
-def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str]) -> LoopKernel:
+def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, assume: str | None = None,
+                     unsafe: bool = False) -> LoopKernel:
     """Reorder loops so that those of *loop_priority* nest in that order, the first outermost.
 
     Loops that are not named keep their place as far as they can. A loop that must go below a sequence of
@@ -43,12 +44,12 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str]) -> 
         raise ScheduleError(f"No statement has two of the inames {', '.join(order)}: their loops never nest.",
                             subject=", ".join(order))
     result = kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel))
-    require_legal(result, f"prioritize_loops({', '.join(order)})")
-    return result
+    return require_legal(result, f"prioritize_loops({', '.join(order)})", assume=assume, unsafe=unsafe)
 
 
 @transform
-def interchange(kernel: LoopKernel, outer: str, inner: str) -> LoopKernel:
+def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | None = None, unsafe: bool = False
+                ) -> LoopKernel:
     """Exchange the loops over *outer* and *inner*; the loops between them stay.
 
     Where statements stand between the two, the outer loop is distributed over them.
@@ -76,12 +77,12 @@ def interchange(kernel: LoopKernel, outer: str, inner: str) -> LoopKernel:
         raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
                             subject=outer)
     result = kernel.copy(tree=swapped, carried=unchanged_from(kernel))
-    require_legal(result, f"interchange({outer}, {inner})")
-    return result
+    return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
 
 
 @transform
-def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int]) -> LoopKernel:
+def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | None = None, unsafe: bool = False
+         ) -> LoopKernel:
     """Split each iname by its size and bring the tile loops (``i_outer``, ...) outside the point loops.
 
     :arg tile_sizes: sizes by iname; the order of the mapping is the order of the loops.
@@ -103,8 +104,8 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int]) -> LoopKernel:
         outers.append(outer)
         inners.append(inner)
     result = kernel.copy(tree=ordered(kernel.tree, (*outers, *inners)), carried=unchanged_from(kernel))
-    require_legal(result, f"tile({', '.join(f'{x}: {s}' for x, s in tile_sizes.items())})")
-    return result
+    step = f"tile({', '.join(f'{x}: {s}' for x, s in tile_sizes.items())})"
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 # {{{ trees

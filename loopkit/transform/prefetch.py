@@ -24,8 +24,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
-                 prefetch_insn_id: str | None = None,
-                 within: str | Collection[str] | None = None) -> LoopKernel:
+                 prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
+                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
 
     The copy stands in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is
@@ -72,7 +72,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        prefetch_insn_id, within, source, moves_only=var_name))
+        prefetch_insn_id, within, source, moves_only=var_name, assume=assume, unsafe=unsafe))
 
 
 @transform
@@ -81,7 +81,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                default_tag: str | InameTag | None = "l.auto",
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, compute_insn_id: str | None = None,
-               within: str | Collection[str] | None = None) -> LoopKernel:
+               within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+               ) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
 
     :arg subst_use: the name of the rule.
@@ -126,7 +127,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        compute_insn_id, within, None))
+        compute_insn_id, within, None, assume=assume, unsafe=unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
     return result.copy(carried=result.carried,

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import called, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -20,7 +20,9 @@ from loopkit.poly.sets import InstanceSet, Map
 
 @dataclass(frozen=True)
 class Reindexing:
-    """Inames *old* become *new*; each old one is an affine form of the new ones.
+    """Inames *old* become *new*; each old one is an affine form of the new ones and of those that stay.
+
+    Without *old*, the new ones come behind those that a statement has.
 
     :ivar values: for each of *old* its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
@@ -33,6 +35,8 @@ class Reindexing:
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
         """*inames* with the new ones in the place of the first old one."""
+        if not self.old:
+            return (*inames, *self.new)
         result: list[str] = []
         for x in inames:
             if x not in self.old:
@@ -40,6 +44,14 @@ class Reindexing:
             elif x == next(y for y in inames if y in self.old):
                 result.extend(self.new)
         return tuple(result)
+
+
+    def relation(self, inames: tuple[str, ...]) -> Map:
+        """The instance relation of a statement with *inames*."""
+        new = self.inames(inames)
+        conditions = InstanceSet.universe(new).where(*self.conditions)
+        values = tuple(self.values.get(x, p.Variable(x)) for x in inames)
+        return reindexing(new, values, conditions.set)
 
 
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
@@ -50,16 +62,15 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
 
     def relation(inames: tuple[str, ...]) -> Map:
         if inames not in relations:
-            new = step.inames(inames)
-            conditions = InstanceSet.universe(new).where(*step.conditions)
-            values = tuple(step.values.get(x, p.Variable(x)) for x in inames)
-            relations[inames] = reindexing(new, values, conditions.set)
+            relations[inames] = step.relation(inames)
         return relations[inames]
 
     def touches(statement: Statement) -> bool:
-        return (within is None or statement.id in within) and any(x in step.old for x in statement.inames)
+        if within is not None and statement.id not in within:
+            return False
+        return not step.old or any(x in step.old for x in statement.inames)
 
-    kernel = _rules_within(kernel, step, within)
+    kernel = _rules_written_out(kernel, step, within)
 
     def moved(statement: Statement) -> Statement:
         if not touches(statement):
@@ -71,6 +82,7 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         return substituted(replace(statement, domain=domains[id(old)]), step.values)
 
     moved_statements = tuple(moved(s) for s in kernel.statements)
+    left = {x for s in moved_statements if not touches(s) for x in s.inames}
     before = kernel
 
     def relation_of(statement_id: str) -> Map | None:
@@ -78,13 +90,14 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
         return relation(statement.inames) if touches(statement) else None
 
     nodes = {name: replace(node, inames=step.inames(node.inames))
-             if within is None or node.update in within else node for name, node in kernel.reductions.items()}
+             if step.old and (within is None or node.update in within) else node
+             for name, node in kernel.reductions.items()}
     rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
     return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
                        carried=carried_from(before, relation_of),
-                       tags={x: t for x, t in kernel.tags.items() if within is not None or x not in step.old})
+                       tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
@@ -118,14 +131,35 @@ def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset
     return rewrite(kernel.tree, one)
 
 
-def _rules_within(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
-    """Substitution rules that mention an old iname freely cannot serve two meanings: write them out."""
-    free = {name for name, rule in kernel.substitutions.items()
-            if variables(rule.expr) & set(step.old) - set(rule.arguments)}
-    if not free or within is None:
-        return kernel
-    rules = {name: rule for name, rule in kernel.substitutions.items() if name in free}
-    return kernel.copy(statements=tuple(
-        replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        carried=kernel.carried)
+def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
+    """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
+    for node in kernel.reductions.values():
+        inames = kernel.statement_by_id[node.init].inames
+        for part in (node.update, node.final):
+            missing = [x for x in inames if x not in kernel.statement_by_id[part].inames]
+            if missing:
+                raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "
+                                    f"'{node.init}' has '{missing[0]}', '{part}' has not.", subject=node.name,
+                                    hint="let all of its parts have the same iname, under a name of their own")
 
+
+def _rules_written_out(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
+    """Write out the rules that mention an old iname freely and cannot say what it becomes.
+
+    In some statements only, it would have two meanings; and an argument may be called like one of its new inames.
+    """
+    rules = kernel.substitutions
+    new = frozenset().union(*(variables(value) for value in step.values.values()))
+    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(step.old) - set(rule.arguments)
+              and (within is not None or new & set(rule.arguments))}
+    if not ending:
+        return kernel
+    while callers := {name for name, rule in rules.items() if name not in ending
+                      and (variables(rule.expr) | called(rule.expr)) & ending}:
+        ending |= callers
+    own = {name: rules[name] for name in ending}
+    return kernel.copy(
+        statements=tuple(replace(s, expression=expand_rules(s.expression, own),
+                                 predicates=tuple(expand_rules(e, own) for e in s.predicates))
+                         for s in kernel.statements),
+        substitutions={name: rule for name, rule in rules.items() if name not in ending}, carried=kernel.carried)

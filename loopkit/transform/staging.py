@@ -49,6 +49,8 @@ class Request:
     within: str | Collection[str] | None
     source: GlobalArg | TemporaryVariable | None
     moves_only: str | None = None
+    assume: str | None = None
+    unsafe: bool = False
 
 
 @dataclass(frozen=True)
@@ -231,8 +233,7 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
-    require_legal(result, request.step)
-    return result
+    return require_legal(result, request.step, assume=request.assume, unsafe=request.unsafe)
 
 
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:

@@ -4,16 +4,16 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable
-from fnmatch import fnmatchcase
 from typing import Concatenate, ParamSpec
 
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.history import HistoryStep
-from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
+from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
 from loopkit.poly.limits import bounded
+from loopkit.transform.match import matching
 
 P = ParamSpec("P")
 
@@ -28,9 +28,17 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         require_kernel(kernel, function.__name__)
         start = time.perf_counter()
-        with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
-            result = function(kernel, *args, **kwargs)
+        try:
+            with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
+                result = function(kernel, *args, **kwargs)
+        except IllegalTransformError as refusal:
+            refusal.before = kernel               # of steps within steps, the outermost's
+            refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
+                                      lambda other: function(other, *args, **kwargs), refusal))
+            raise
         verdict = "proven" if "dependences" in result.memo else "structural"
+        if owed := result.obligations[len(kernel.obligations):]:
+            verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
         record = HistoryStep(function.__name__, args, tuple(kwargs.items()), verdict, time.perf_counter() - start)
         recorded = result.copy(history=(*kernel.history, record))
         recorded.memo.update(result.memo)        # the same kernel but for its history
@@ -42,6 +50,23 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
     """:raises UnknownNameError: *iname* is not an iname of *kernel*."""
     if iname not in kernel.inames:
         raise unknown("iname", str(iname), kernel.inames)
+
+
+def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
+    """:raises PreconditionError: *iname* has a tag; *what* says what cannot be done to it (``"split"``)."""
+    if iname in kernel.tags:
+        raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
+                                subject=iname, hint=f"untag_inames(knl, '{iname}') first")
+
+
+def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> None:
+    """:raises ScheduleError: *chosen* holds some of the statements of a reduction inside *iname*, but not all."""
+    for node in kernel.reductions.values():
+        parts = {node.init, node.update, node.final}
+        if chosen is not None and iname in kernel.statement(node.final).inames and parts & chosen \
+                and not parts <= chosen:
+            raise ScheduleError(f"within= names only some of the statements that make up the reduction of "
+                                f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
 
 
 def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
@@ -91,24 +116,10 @@ def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
-    """The statements that *within* names: ids or globs, as one text with ``,`` or ``or``, or as a list.
+    """The statements that *within* names, a match expression or a list of them; ``None`` names all.
 
-    ``None`` names all of them.
-
-    :raises UnknownNameError: a pattern matches no statement.
+    :raises ParseError: it is no match expression.
+    :raises UnknownNameError: a pattern matches nothing of the kernel.
+    :raises PreconditionError: no statement is left.
     """
-    if within is None:
-        return None
-    patterns = (within.replace(" or ", ",").split(",") if isinstance(within, str) else list(within))
-    result: set[str] = set()
-    for pattern in (x.strip().removeprefix("id:") for x in patterns):
-        matched = [s for s in kernel.statement_by_id if _matches(s, pattern)]
-        if not matched:
-            raise unknown("statement", pattern, kernel.statement_by_id)
-        result.update(matched)
-    return frozenset(result)
-
-
-def _matches(statement_id: str, pattern: str) -> bool:
-    # a reduction's init and update belong to their statement
-    return any(fnmatchcase(x, pattern) for x in (statement_id, statement_id.split(".")[0]))
+    return None if within is None else matching(kernel, within)

@@ -20,7 +20,8 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 
 
 @transform
-def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False) -> LoopKernel:
+def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
+               unsafe: bool = False) -> LoopKernel:
     """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``for``.
 
     :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
@@ -35,11 +36,12 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False)
     >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
     {'i': LocalTag(axis=0)}
     """
-    return tagged(kernel, _pairs(iname_to_tag), "tag_inames", force=force)
+    return tagged(kernel, _pairs(iname_to_tag), "tag_inames", force=force, assume=assume, unsafe=unsafe)
 
 
 @transform
-def untag_inames(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
+def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | None = None, unsafe: bool = False
+                 ) -> LoopKernel:
     """Take the tags off *inames*: they are plain loops again, at the place where they stand.
 
     :raises UnknownNameError: one of them is no iname.
@@ -52,12 +54,12 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
     for x in names:
         require_iname(kernel, x)
     result = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in names}, carried=unchanged_from(kernel))
-    require_legal(result, f"untag_inames({', '.join(names)})")
-    return result
+    return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
 @transform
-def unroll(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
+def unroll(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | None = None, unsafe: bool = False
+           ) -> LoopKernel:
     """Unroll the loops over *inames* (the tag ``unr``); each needs a constant trip count.
 
     :raises UnknownNameError: one of them is no iname.
@@ -67,10 +69,11 @@ def unroll(kernel: LoopKernel, inames: str | Iterable[str]) -> LoopKernel:
     >>> dict(lk.unroll(knl, "i").tags)
     {'i': UnrollTag()}
     """
-    return tagged(kernel, dict.fromkeys(name_list(inames), UnrollTag()), "unroll")
+    return tagged(kernel, dict.fromkeys(name_list(inames), UnrollTag()), "unroll", assume=assume, unsafe=unsafe)
 
 
-def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *, force: bool = False) -> LoopKernel:
+def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *, force: bool = False,
+           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """*kernel* with *tags* added, checked; *step* names the transformation in messages."""
     new = {x: as_tag(t) for x, t in tags.items()}
     for x, tag in new.items():
@@ -85,8 +88,8 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
             _require_constant_extent(kernel, x, tag)
     result = kernel.copy(tags={**kernel.tags, **new}, carried=unchanged_from(kernel))
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
-    require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})")
-    return result
+    return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
+                         assume=assume, unsafe=unsafe)
 
 
 def _pairs(tags: TagMap) -> dict[str, str | InameTag]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from loopkit.ast.nodes import Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.binding import BLOCK, Launch
@@ -83,7 +83,7 @@ def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> 
                     divergent = divergent | {child.name} if differs else divergent - {child.name}
                 else:
                     yield from divergent_barriers(child, divergent, why)
-        case Assign() | Define():
+        case Assign() | Define() | Call():
             pass
 
 # }}}

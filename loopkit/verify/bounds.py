@@ -12,8 +12,9 @@ from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.elements import outside
 from loopkit.poly.relations import element_at, restrict, subscript_relation
-from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.poly.sets import InstanceSet
 from loopkit.verify.report import Check, Finding, refuted, undecided
+from loopkit.verify.smallest import smallest_instance
 
 
 def bounds(lowered: Lowered) -> Check:
@@ -62,9 +63,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     if not a.certain:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a condition or bound is read from memory.")
         return
-    point = lexmin_point(bad.set, bad.inames)
-    assert point is not None
-    params, values = point
+    params, values = smallest_instance(knl, bad)
     element = element_at(a.subscript_relation, params, tuple(values.values()))
     yield refuted(BoundsError(
         f"'{a.statement}' touches '{a.array}' outside its shape.", array=a.array, parameters=params,

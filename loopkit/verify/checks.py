@@ -28,7 +28,7 @@ class Subject:
     @cached_property
     def launches(self) -> tuple[Conflicts, ...]:
         """The launches with the conflicts of their instances, found once for all checks."""
-        return tuple(Conflicts(self.lowered.kernel, launch, self.lowered.storages) for launch in self.lowered.launches)
+        return tuple(Conflicts(launch, self.lowered.storages) for launch in self.lowered.launches)
 
 
 # {{{ what is checked of a subject

@@ -78,7 +78,8 @@ def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
     for finding in report.findings(Verdict.UNDECIDED):
         yield from _wrapped(f"undecided: {finding.text}")
     for obligation in knl.obligations:
-        yield from _wrapped(f"assumed: {obligation}")
+        because = "" if obligation.reason is None else f" ({obligation.reason})"
+        yield from _wrapped(f"{obligation.verdict}: {obligation.step}: {obligation.claim}{because}")
 
 
 def _wrapped(text: str) -> list[str]:

@@ -79,10 +79,14 @@ def kind_of(source: Access, sink: Access) -> str:
 class Conflicts:
     """The conflicts of one launch."""
 
-    kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
     memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def kernel(self) -> LoopKernel:
+        """The kernel as the launch sees it."""
+        return self.launch.kernel
 
     @cached_property
     def ways(self) -> Ways:

@@ -14,8 +14,9 @@ from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
 from loopkit.poly.flow import OneOf
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verify.report import Check, Finding, refuted, undecided
+from loopkit.verify.smallest import smallest_instance
 
 
 def coverage(lowered: Lowered) -> Check:
@@ -61,9 +62,8 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
     if gaps is None:
         yield f"{name}: every element is written{rest}{often}"
         return
-    point = lexmin_point(gaps, [f"{i}" for i in range(len(extents))])
-    assert point is not None
-    params, values = point
+    axes = tuple(f"axis {i}" for i in range(len(extents)))
+    params, values = smallest_instance(lowered.kernel, InstanceSet(axes, gaps))
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     element = f"{name}[{', '.join(map(str, values.values()))}]"
     yield f"{name}: not every element is written{rest}; {'with ' + sizes + ': ' if sizes else ''}{element} is not"
@@ -97,7 +97,7 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
             cache[key] = _unwritten(accesses, j, own, sure, several)
         bare = cache[key]
         if bare is not None:
-            yield _finding(read, read.domain.named(bare), certain=all(map(certain_write, _writes(accesses))))
+            yield _finding(knl, read, read.domain.named(bare), certain=all(map(certain_write, _writes(accesses))))
 
 
 def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[OneOf], several: bool
@@ -134,13 +134,11 @@ def _writes(accesses: Sequence[Access]) -> list[Access]:
     return [a for a in accesses if a.is_write]
 
 
-def _finding(read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
+def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
     if not (certain and read.affine and read.certain):
         return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: a subscript, "
                          "condition or bound is read from memory.")
-    point = lexmin_point(bare.set, bare.inames)
-    assert point is not None
-    params, values = point
+    params, values = smallest_instance(knl, bare)
     element = element_at(read.subscript_relation, params, tuple(values.values()))
     return refuted(VerificationError(
         f"'{read.statement}' reads '{read.array}' before anything is written there.", check="coverage",

@@ -4,14 +4,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
-from loopkit.analysis.legality import Violation, violations, witness_at, witness_of
+from loopkit.analysis.legality import Violation, violations, witness_of
+from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.pipeline import Lowered
-from loopkit.poly.relations import out_of_time_order, smallest_pair
+from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
 from loopkit.verify.report import Check, Finding, refuted, undecided
+from loopkit.verify.smallest import smallest_witness
 
 
 def legal(knl: LoopKernel) -> Check:
@@ -44,27 +46,28 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
     places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
     cache: dict[object, Map | None] = {}
     for d in dependences(knl):
-        (first, source), (second, sink) = places[d.source], places[d.sink]
-        if first < second or d.reorderable:
+        if d.reorderable:
             continue
-        if first > second:
-            late: Map | None = d.relation
-        else:
+        (first, source), (second, sink) = places[d.source], places[d.sink]
+        # the loops of the host around both launches, then those inside of one
+        hosts = set(lowered.launches[first].hosts) & set(lowered.launches[second].hosts)
+        shared = [x for x in meeting_of(execution_paths(knl), d.source, d.sink).loops if x in hosts]
+        before = first < second
+        if first == second:
             where = meeting(source, sink)
-            loops = shared_loops(knl, d.source, d.sink, where.loops)
-            key = (id(d.relation), loops, where.before)
-            if key not in cache:
-                cache[key] = out_of_time_order(d.relation, loops, where.before)
-            late = cache[key]
-        if late is not None and not late.is_empty():
+            shared, before = [*shared, *where.loops], where.before
+        loops = shared_loops(knl, d.source, d.sink, shared)
+        key = (id(d.relation), loops, before)
+        if key not in cache:
+            cache[key] = out_of_time_order(d.relation, loops, before)
+        late = cache[key]
+        if late is not None:
             yield _broken(knl, d, late)
 
 
 def _broken(knl: LoopKernel, d: Dependence, pairs: Map) -> Finding:
     if not d.exact:
         return undecided(_undecided(d))
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(pairs, a.inames, b.inames)
     return refuted(IllegalTransformError(
         f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once.",
-        witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))))
+        smallest_witness(knl, d.array, d.kind, d.source, d.sink, pairs)))

@@ -4,13 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.analysis.accesses import Access
-from loopkit.analysis.legality import witness_at
+from loopkit.analysis.dependences import dependences
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import Map
 from loopkit.verify.conflicts import Candidate, Conflicts, kind_of
-from loopkit.verify.report import Check, Finding, refuted, undecided
+from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verify.smallest import smallest_witness
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
@@ -22,7 +22,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
             looked_at.update(dict.fromkeys(conflicts.shared))
         for found in (missing_barriers(conflicts), _at_once(conflicts), _across_blocks(conflicts)):
             findings.update(dict.fromkeys(found))
-    summary = f"{', '.join(looked_at)}: written and seen by several threads" if looked_at else "nothing that several threads see is written"
+    summary = (f"{', '.join(looked_at)}: written and seen by several threads" if looked_at
+               else "nothing that several threads see is written")
     return Check("races", summary, tuple(findings), claim="no races")
 
 
@@ -65,19 +66,35 @@ def _either_way(c: Candidate, pairs: Map) -> list[_Pairs]:
 
 def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: str) -> Finding:
     a, b, _ = ways[0]
+    ways = [(x, y, bound) for x, y, pairs in ways if (bound := _binding(knl, x, y, pairs)) is not None]
+    if not ways:
+        return Finding(Verdict.ASSUMED, f"that threads may touch one element of '{a.array}' {how} ({a.statement}, "
+                                        f"{b.statement}) is an obligation of the kernel.")
     if not exact:
         inexact = a if not (a.affine and a.certain) else b
         why = "a subscript of" if not inexact.affine else "a condition or bound of"
         return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
                          f"{b.statement}): {why} '{inexact.statement}' is read from memory.")
-    witness = min((_witness(knl, *way) for way in ways), key=_size)
+    witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
+                   for x, y, pairs in ways), key=_size)
     return refuted(VerificationError(f"Two threads touch one element of '{a.array}' {how}.", check="races",
                                      witness=witness, hint=hint))
 
 
-def _witness(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Witness:
-    params, first, second = smallest_pair(pairs, a.domain.inames, b.domain.inames)
-    return witness_at(knl, a.array, kind_of(a, b), params, (a.statement, first), (b.statement, second))
+def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
+    """Those *pairs* that nobody has answered for: a step that was accepted on trust leaves out of the dependences what
+    it was doubted for. ``None`` if there are none.
+    """
+    if not knl.obligations or a.array in knl.temporaries:
+        return pairs
+    owed = pairs
+    for d in dependences(knl):
+        if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):
+            owed = owed.subtract(d.relation)
+        if d.array == a.array and (d.sink, d.source) == (a.statement, b.statement):
+            owed = owed.subtract(d.relation.reverse())
+    bound = pairs.subtract(owed)
+    return None if bound.is_empty() else bound
 
 
 def _size(witness: Witness) -> tuple[tuple[int, ...], ...]:

@@ -6,6 +6,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.tree import Barrier, Leaf, seq
 from loopkit.notebook.html import code_html, kernel_html
@@ -126,10 +127,14 @@ def test_loops_of_reductions_alone_are_hidden() -> None:
 
 def test_barriers_and_obligations() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "s = 0 {id=a}\nr = 1 {id=b}")
-    knl = knl.copy(tree=seq(Leaf("a"), Barrier(("flow a -> b",)), Leaf("b")), obligations=("row is sorted",))
+    obligations = (Obligation("tag_inames(i: g.0)", "'S' never meets itself on 'a'", "row is sorted"),
+                   Obligation("interchange(i, j)", "'S' may run late"))
+    knl = knl.copy(tree=seq(Leaf("a"), Barrier(("flow a -> b",)), Leaf("b")), obligations=obligations)
     text = kernel_text(knl)
     assert "  ... barrier  # flow a -> b" in text.splitlines()
-    assert text.endswith("OBLIGATIONS\n  row is sorted")
+    assert text.endswith("OBLIGATIONS\n"
+                         "  tag_inames(i: g.0): 'S' never meets itself on 'a' (assumed: row is sorted)\n"
+                         "  interchange(i, j): 'S' may run late (unsafe)")
 
 
 def test_long_titles_wrap_and_nothing_trails() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
 from loopkit.lowering.pipeline import Bound, Lowered, Stored
 from loopkit.lowering.schedule import tree_lines
@@ -68,5 +68,5 @@ def _inside(node: Node) -> Iterator[Node]:
                 yield from _inside(node.otherwise)
         case Region(body):
             yield from _inside(body)
-        case Assign() | Define() | Sync():
+        case Assign() | Call() | Define() | Sync():
             pass

@@ -24,6 +24,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
 from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.points import extents
 from loopkit.poly.relations import (
     carry,
     element_at,
@@ -122,8 +123,29 @@ def test_an_unbounded_dimension_has_no_constant_range() -> None:
 def test_the_smallest_point_tries_sizes_from_zero_up() -> None:
     assert smallest("[n] -> { [i] : 0 <= i < n }") == ({"n": 1}, {"i": 0})
     assert smallest("[n] -> { [i] : i >= n }") == ({"n": 0}, {"i": 0})
-    assert smallest("[n] -> { [i] : n <= i <= -3 }") is not None
+    assert smallest("[n] -> { [i] : n <= i <= -3 }") == ({"n": -3}, {"i": -3})
+    assert smallest("[n] -> { [i] : -2 <= n and -5 <= i <= n }") == ({"n": -2}, {"i": -5})
     assert smallest("{ [i] : 1 = 0 }") is None
+
+
+def test_the_smallest_point_goes_by_the_order_of_the_parameters() -> None:
+    points = InstanceSet.parse("[n, m] -> { [i] : i >= 0 and n >= 1 and m >= 1 and n + m >= 7 }")
+    assert lexmin_point(points.set, points.inames, ("n", "m")) == ({"n": 1, "m": 6}, {"i": 0})
+    assert lexmin_point(points.set, points.inames) == ({"m": 1, "n": 6}, {"i": 0})
+    assert list(lexmin_point(points.set, points.inames, ("n",))[0]) == ["n", "m"]         # type: ignore[index]
+
+
+def test_an_empty_piece_has_no_minimum() -> None:
+    """isl takes a piece that is empty, but not known to be, for a minimum of 0."""
+    points = isl.Set("{ [n, i, a, j] : 0 <= a <= 9 and ((8i <= -2 + n and a <= n - 8i and j < i and 8j >= -15 + a and "
+                     "8j > -a) or (-8i < a <= 15 + 8i and j > i and 8j <= n - a and 8j <= -2 + n)) }")
+    for dim, value in enumerate((10, 0)):
+        points = points.fix_val(isl.dim_type.set, dim, isl.Val(value))
+    found = InstanceSet(("n", "i", "a", "j"), points)
+    assert found.set.n_basic_set() == 2
+    assert lexmin_point(found.set, found.inames) == ({}, {"n": 10, "i": 0, "a": 1, "j": 1})
+    assert found.constant_range("a") == (1, 2)
+    assert extents(found.set, (2, 3), {}) == (2, 1)
 
 
 def smallest(text: str) -> tuple[dict[str, int], dict[str, int]] | None:

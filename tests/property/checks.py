@@ -154,6 +154,8 @@ class Trial:
         if not report.ok:
             self._require_true(report)
         COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
+        if result.program.host_order is not None:
+            COUNTS["lower: accepted, loops on the host"] += 1
         return result
 
     def _require_true(self, report: lk.Report) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.kernel.data import AddressSpace
@@ -293,8 +294,9 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
             memories[name] = Memory(name, shape, storage.dtype.kind in "iub", place)
-    for place.launch, function in enumerate(lowered.program.functions):
-        _launch(function, memories, sizes, place, order, warp)
+    functions = {function.name: function for function in lowered.program.functions}
+    for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
+        _launch(functions[name], memories, values, place, order, warp)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Program, Sync
+from loopkit.ast.nodes import Block, For, If, Node, Sync
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 
@@ -55,7 +55,7 @@ def lowered_matmul(f: Callable[[Sync], list[Node]] = lambda barrier: [barrier]) 
             case _:
                 return node
     functions = tuple(replace(g, body=block(g.body)) for g in result.program.functions)
-    return replace(result, program=Program(functions))
+    return replace(result, program=replace(result.program, functions=functions))
 
 
 def test_a_right_program_runs() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from loopkit.runtime.cuda.faults import reported
+from loopkit.runtime.cuda.hosted import HostedLaunches
 from loopkit.runtime.cuda.ready import ReadyCall
 from loopkit.runtime.outputs import Outputs
 
@@ -29,8 +30,9 @@ class BoundCudaCall:
             self._scratch = list(ready.make_scratch(own=True))
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = [convert(values[i]) for i, convert in ready.scalars]
-        for launch in ready.launches:
-            launch.fix(self._addresses, self._scalars)
+        if not isinstance(ready.launches, HostedLaunches):
+            for launch in ready.launches:
+                launch.fix(self._addresses, self._scalars)
         self._outputs = ready.outputs(originals, ())
 
     @property
@@ -42,6 +44,9 @@ class BoundCudaCall:
             values, addresses, originals = self._arguments
             return self._ready(values, [*addresses], originals)
         stream = self._direct()
+        if isinstance(self._ready.launches, HostedLaunches):
+            self._ready.launch(self._addresses, self._scalars, stream)
+            return self._outputs
         for launch in self._ready.launches:
             code = launch.again(stream)
             if code:

@@ -9,6 +9,7 @@ from typing import Any
 from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, DriverError
+from loopkit.runtime.cuda.hosted import HostedLaunch
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
@@ -18,8 +19,8 @@ _NOT_INITIALIZED = 3
 _NOT_FOR_THIS_DRIVER = (200, 209, 222, 803)
 
 
-def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch, failure: DriverError, arguments: Sequence[str], *,
-                 certain: bool) -> LaunchError:
+def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch | HostedLaunch, failure: DriverError,
+                 arguments: Sequence[str], *, certain: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
     :arg certain: nothing else can have caused it, as every launch before it was waited for.
@@ -67,7 +68,7 @@ def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> 
     return None
 
 
-def describe(launch: PreparedLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int],
+def describe(launch: PreparedLaunch | HostedLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int],
              values: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.launch.parameters:
@@ -78,7 +79,7 @@ def describe(launch: PreparedLaunch, arrays: Mapping[str, ArrayLike], addresses:
                        f"{addresses[p.array]:#x}")
             case ParameterKind.SCRATCH:
                 yield f"{p.name}: {p.dtype}, a temporary, at {addresses.get(p.array, 0):#x}"
-            case ParameterKind.VALUE:
+            case ParameterKind.VALUE | ParameterKind.HOST:
                 yield f"{p.name} = {values[p.name]}"
             case ParameterKind.STRIDE:
                 pass                                   # said with the array

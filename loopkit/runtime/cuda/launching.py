@@ -136,6 +136,17 @@ class PreparedLaunch:
         for write, offset, i in self._scalars:
             write(self._buffer, offset, scalars[i])
 
+    def enter_on(self, grid: Sequence[int], addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        """:attr:`enter` with another grid."""
+        config = self._config
+        with self._lock:
+            self._write(addresses, scalars)
+            config.grid_x, config.grid_y, config.grid_z = grid
+            if stream != self._stream:
+                config.stream = self._stream = stream
+            code: int = self._enter()
+        return code
+
     def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
         """Write the parameters for good; :meth:`again` launches with them."""
         self._write(addresses, scalars)

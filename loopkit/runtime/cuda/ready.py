@@ -5,6 +5,7 @@ written arrays overlap others, on which stream; then the launches.
 """
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from loopkit.errors import CallError, DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
 from loopkit.runtime.cuda.faults import describe, launch_error, reported
+from loopkit.runtime.cuda.hosted import HostedLaunch, HostedLaunches
 from loopkit.runtime.cuda.kinds import OwnKind
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
@@ -97,7 +99,7 @@ class ReadyCall:
 
     gpu: Gpu
     kernel: str
-    launches: tuple[PreparedLaunch, ...]
+    launches: tuple[PreparedLaunch, ...] | HostedLaunches
     given: tuple[Given, ...]
     made: tuple[Made, ...]
     scratch: tuple[tuple[str, int], ...]
@@ -146,6 +148,8 @@ class ReadyCall:
     @cached_property
     def run(self) -> Run:
         """What a call does, as a function for which everything is at hand."""
+        if isinstance(self.launches, HostedLaunches):
+            return self._run_in_general
         if self.direct is None:
             return self._run_in_general if self.made_stream is None else self._run_with_made(self.made_stream)
         direct, distances, scalars = self.direct, self.distances, self.scalars
@@ -236,8 +240,8 @@ class ReadyCall:
                 except DriverError as failure:
                     raise self._error(failure, launch, addresses, scalars, certain=True) from None
 
-    def again(self, code: int, launch: PreparedLaunch, addresses: Sequence[int], scalars: Sequence[Scalar],
-              stream: int) -> None:
+    def again(self, code: int, launch: PreparedLaunch | HostedLaunch, addresses: Sequence[int],
+              scalars: Sequence[Scalar], stream: int) -> None:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
@@ -246,13 +250,14 @@ class ReadyCall:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
-    def _error(self, failure: DriverError, launch: PreparedLaunch, addresses: Sequence[int],
+    def _error(self, failure: DriverError, launch: PreparedLaunch | HostedLaunch, addresses: Sequence[int],
                scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
         names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
         arrays |= {m.name: DeviceView(m.dtype, m.shape, c_strides(m.shape, m.dtype.itemsize), 0, self.gpu.ordinal)
                    for m in self.made}
-        values = {**self.values, **dict(zip(self.scalar_names, scalars, strict=True))}
+        sizes = launch.values if isinstance(launch, HostedLaunch) else self.values
+        values = {**sizes, **dict(zip(self.scalar_names, scalars, strict=True))}
         lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
         return launch_error(self.gpu, self.kernel, launch, failure, lines, certain=certain)
 
@@ -368,9 +373,10 @@ class ReadyCall:
         try:
             self.gpu.driver.synchronize(stream)
         except DriverError as failure:
-            if not self.launches:
+            last: deque[PreparedLaunch | HostedLaunch] = deque(self.launches, maxlen=1)
+            if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None
-            raise self._error(failure, self.launches[-1], addresses, scalars, certain=False) from None
+            raise self._error(failure, last[0], addresses, scalars, certain=False) from None
 
     # }}}

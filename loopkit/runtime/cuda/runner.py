@@ -20,6 +20,7 @@ from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
 from loopkit.runtime.cuda.faults import reported
+from loopkit.runtime.cuda.hosted import HostedLaunches, host_inames
 from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind, cannot_tell
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.program import GpuProgram, require_grid
@@ -286,16 +287,25 @@ class CudaRunner:
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
     def _launches(self, program: GpuProgram, text: Text, bound: Bound, places: Sequence[str],
-                  varying: Mapping[str, int]) -> tuple[PreparedLaunch, ...]:
+                  varying: Mapping[str, int]) -> tuple[PreparedLaunch, ...] | HostedLaunches:
         arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)
                   if isinstance(x, np.ndarray) else x for name, x in bound.arrays.items()}
+        code = text.code
+        numbers = {x: k for k, x in enumerate(places)}
+        if code.order is not None:
+            hosts = host_inames(code.kernels)
+            scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(hosts)}}
+            prepared = {launch.name: PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch,
+                                                    (1, 1, 1), numbers, arrays, bound.values, scalars)
+                        for launch in code.kernels}
+            return HostedLaunches(program.gpu, prepared, code.order, hosts, bound.values)
         result = []
-        for launch in text.code.kernels:
+        for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:
                 require_grid(program.gpu, launch, grid)
                 result.append(PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch, grid,
-                                             {x: k for k, x in enumerate(places)}, arrays, bound.values, varying))
+                                             numbers, arrays, bound.values, varying))
         return tuple(result)
 
     # }}}

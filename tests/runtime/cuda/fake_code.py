@@ -104,7 +104,8 @@ class _Reader:
             assert slot % max(ctypes.alignment(kind), 1) == 0
             arguments.append(kind.from_buffer_copy(ctypes.string_at(slot, ctypes.sizeof(kind))))
         values = {p.name: _plain(a) for p, a in zip(launch.parameters, arguments, strict=True)}
-        sizes = {p.name: values[p.name] for p in launch.parameters if p.kind is ParameterKind.VALUE}
+        sizes = {p.name: values[p.name] for p in launch.parameters
+                 if p.kind in (ParameterKind.VALUE, ParameterKind.HOST)}
         assert tuple(int(evaluate(e, sizes)) for e in launch.grid) == grid, f"{launch.name} with {values} and {grid}"
         assert tuple(launch.block) == block
         assert launch.dynamic_shared_bytes == shared

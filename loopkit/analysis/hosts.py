@@ -1,0 +1,60 @@
+"""Sequential loops that the host can run, with launches in each iteration: so an order across blocks is kept."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopkit.analysis.accesses import data_params
+from loopkit.analysis.dependences import Dependence, shared_loops
+from loopkit.analysis.order import execution_paths, loops_of
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import ForTag
+from loopkit.kernel.tree import Meeting, Path
+from loopkit.poly.relations import in_one_iteration
+from loopkit.poly.sets import Map, depends_on
+
+
+def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) -> Map | None:
+    """Those *pairs* of *d* between which no launch can end; ``None`` if there are none.
+
+    :arg where: the sequential loops around both statements. Those that the host runs separate the pairs of different
+        iterations, and within an iteration a launch can end between two parts of a body.
+    """
+    for loop in _loops(knl, d, where):
+        if why_not_on_host(knl, loop) is not None:
+            return pairs
+        iname = loop[-1].iname
+        assert iname is not None
+        pairs = in_one_iteration(pairs, shared_loops(knl, d.source, d.sink, (iname,)))
+    return None if where.before or pairs.is_empty() else pairs
+
+
+def obstacle(knl: LoopKernel, d: Dependence, where: Meeting) -> str | None:
+    """Why the host cannot run the loops around both statements of *d*."""
+    return next((why for loop in _loops(knl, d, where) if (why := why_not_on_host(knl, loop)) is not None), None)
+
+
+def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
+    """Why the host cannot run the loop at the end of the way *loop*, if those around it are the host's."""
+    iname = loop[-1].iname
+    assert iname is not None
+    tag = knl.tags.get(iname)
+    if tag is not None and not isinstance(tag, ForTag):
+        return f"'{iname}' is tagged {tag}"
+    around = loops_of(loop)
+    seen: set[int] = set()
+    for statement, path in execution_paths(knl).items():
+        domain = knl.statement_by_id[statement].domain
+        if path[:len(loop)] != loop or id(domain) in seen:
+            continue
+        seen.add(id(domain))
+        data = data_params(knl, domain)
+        if data and depends_on(domain.onto(around), data):
+            return f"the bounds of '{iname}' are read from memory ({', '.join(data)})"
+    return None
+
+
+def _loops(knl: LoopKernel, d: Dependence, where: Meeting) -> Iterator[Path]:
+    """The ways to the loops around both statements, outermost first."""
+    path = execution_paths(knl)[d.source]
+    ends = [i + 1 for i, step in enumerate(path) if step.iname is not None]
+    yield from (path[:end] for end in ends[:len(where.loops)])

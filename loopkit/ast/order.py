@@ -1,0 +1,36 @@
+"""What the host does with the functions of a program: calls one after another, or loops around them."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from loopkit.ast.nodes import Block, Call, Define, For, If
+from loopkit.expr.evaluate import evaluate
+
+
+def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The functions to call under the sizes *values*, each with the values that it sees: those of the loops too.
+
+    >>> from pymbolic.primitives import Variable
+    >>> order = Block((Call("begin"), For("t", 0, Variable("n"), 1, Block((Call("step"),)))))
+    >>> [(name, dict(seen)) for name, seen in calls(order, {"n": 2})]
+    [('begin', {'n': 2}), ('step', {'n': 2, 't': 0}), ('step', {'n': 2, 't': 1})]
+    """
+    for node in order.children:
+        match node:
+            case Call():
+                yield node.name, values
+            case Define():
+                values = {**values, node.name: evaluate(node.value, values)}
+            case For():
+                for x in range(evaluate(node.start, values), evaluate(node.stop, values), node.step):
+                    yield from calls(node.body, {**values, node.iname: x})
+            case If():
+                if evaluate(node.condition, values):
+                    yield from calls(node.then, values)
+                elif node.otherwise is not None:
+                    yield from calls(node.otherwise, values)
+            case Block():
+                yield from calls(node, values)
+            case _:
+                raise AssertionError(node)

@@ -1,0 +1,118 @@
+"""Reduction operations of the user's own, each one frozen value."""
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from pymbolic.typing import Expression
+
+from loopkit.errors import PreconditionError
+from loopkit.expr.dtypes import Type, Weak, resolve, type_of
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.nodes import Operation
+from loopkit.expr.parsing import parse_expression
+
+#: What the claim of a free order is tried on.
+_SAMPLES = (-2, 0, 1, 3)
+
+
+@dataclass(frozen=True)
+class ReductionOperation(Operation):
+    """An operation that ``make_kernel(..., reductions=[...])`` adds to the language.
+
+    Its reductions run upwards, as a loop would, unless it is *reorderable*: only then may a reduction iname be spread
+    over threads, or its loops change their order.
+
+    >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0, reorderable=True)
+    >>> largest.expression == largest.apply(*map(parse_expression, "ab"))
+    True
+
+    :arg name: its name in the language.
+    :arg combine: an expression in ``a``, what was combined so far, and ``b``, the next operand.
+    :arg neutral: the number that a reduction starts from.
+    :arg reorderable: operands may be combined in any order and grouping. The kernel carries it as an obligation.
+    :raises ParseError: *combine* is no expression.
+    :raises PreconditionError: *combine* names something else, *neutral* is no number, or small integers show that the
+        operation is not reorderable.
+    """
+
+    name: str
+    combine: str
+    neutral: complex = 0
+    reorderable: bool = False
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.name, str) and isinstance(self.combine, str)):
+            raise PreconditionError("A reduction operation takes its name and what combines two operands as texts.",
+                                    subject=str(self.name))
+        strangers = variables(self.expression) - {"a", "b"}
+        if strangers:
+            raise PreconditionError(
+                f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
+                subject=self.name, hint="write what varies into the operand: f(k, w[k]*x[k])")
+        if not isinstance(self.neutral, int | float | complex | np.number):
+            raise PreconditionError(f"The reduction '{self.name}' starts from a number, not from {self.neutral!r}.",
+                                    subject=self.name)
+        if self.reorderable:
+            _require_reorderable(self)
+
+    @property
+    def in_any_order(self) -> bool:
+        return self.reorderable
+
+    @property
+    def expression(self) -> Expression:
+        return _parsed(self.name, self.combine)
+
+    def neutral_of(self, dtype: np.dtype) -> object:
+        return dtype.type(self.neutral)
+
+    def apply(self, a: Expression, b: Expression) -> Expression:
+        return substitute(self.expression, {"a": a, "b": b})
+
+    def type_over(self, operand: Type) -> np.dtype:
+        """The dtype of the accumulator: one that combining keeps."""
+        found = resolve(operand)
+        for _ in range(3):
+            types: dict[str, Type] = {"a": found, "b": operand}
+            combined = type_of(self.expression, types.get)
+            new = found if combined is None or isinstance(combined, Weak) else combined
+            if new == found:
+                break
+            found = new
+        return found
+
+
+@lru_cache(maxsize=256)
+def _parsed(name: str, combine: str) -> Expression:
+    return parse_expression(combine, what=f"the reduction '{name}'")
+
+
+def _require_reorderable(operation: ReductionOperation) -> None:
+    """:raises PreconditionError: small integers contradict the claim; what they cannot compute stands on its own."""
+    def combined(x: int, y: int) -> int:
+        return evaluate(operation.expression, {"a": x, "b": y})
+
+    def refused(left: str, right: str) -> PreconditionError:
+        return PreconditionError(f"The reduction '{operation.name}' is not reorderable: {left}, but {right}.",
+                                 subject=operation.name, hint="leave reorderable=True out; its loops keep their order")
+    name = operation.name
+    try:
+        for x, y in itertools.product(_SAMPLES, repeat=2):
+            if combined(x, y) != combined(y, x):
+                raise refused(f"{name}({x}, {y}) is {combined(x, y)}", f"{name}({y}, {x}) is {combined(y, x)}")
+        for x, y, z in itertools.product(_SAMPLES, repeat=3):
+            left, right = combined(combined(x, y), z), combined(x, combined(y, z))
+            if left != right:
+                raise refused(f"{name}({name}({x}, {y}), {z}) is {left}", f"{name}({x}, {name}({y}, {z})) is {right}")
+        start = operation.neutral
+        if not isinstance(start, int):
+            return
+        for x in _SAMPLES:
+            if combined(start, x) != x:
+                raise refused(f"each part starts from {start}", f"{name}({start}, {x}) is {combined(start, x)}")
+    except (TypeError, ZeroDivisionError):
+        return

@@ -1,0 +1,27 @@
+"""What a kernel owes: claims that were taken on trust instead of being proven."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Obligation:
+    """One claim under which a step was accepted; shown wherever the kernel is shown.
+
+    :ivar step: the step, as in its call.
+    :ivar claim: what must hold.
+    :ivar reason: why, in the words of ``assume=``; ``None`` where ``unsafe=True`` overrode the verdict.
+    """
+
+    step: str
+    claim: str
+    reason: str | None = None
+
+    @property
+    def verdict(self) -> str:
+        """``"assumed"`` or ``"unsafe"``, as a step's verdict in the history."""
+        return "unsafe" if self.reason is None else "assumed"
+
+    def __str__(self) -> str:
+        because = "unsafe" if self.reason is None else f"assumed: {self.reason}"
+        return f"{self.step}: {self.claim} ({because})"

@@ -1,0 +1,98 @@
+"""One-to-one affine maps between inames, and the parts of a loop: what transformations of inames ask of isl."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import islpy as isl
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import DIM, from_aff
+from loopkit.poly.relations import other_instance, same_element
+from loopkit.poly.sets import InstanceSet
+
+
+def solutions(old: tuple[str, ...], new: tuple[str, ...], zeros: Sequence[Expression]) -> isl.Map:
+    """``{ [old] -> [new] : each of zeros is 0 }``.
+
+    :raises NotAffineError: one of *zeros* is not quasi-affine.
+    """
+    points = InstanceSet.universe((*old, *new)).where(*(("==", zero) for zero in zeros))
+    return isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, len(old))
+
+
+def without_image(relation: isl.Map, points: InstanceSet) -> InstanceSet:
+    """Those *points* that *relation* sends nowhere."""
+    return points.named(points.set.subtract(relation.domain()))
+
+
+def has_one_image(relation: isl.Map, points: InstanceSet) -> bool:
+    """Does *relation* send each of *points* to one point at most?"""
+    return bool(relation.intersect_domain(points.set).is_single_valued())
+
+
+def sent_to_one_point(relation: isl.Map, points: InstanceSet) -> isl.Map:
+    """Pairs of two of *points* with a common image."""
+    own = relation.intersect_domain(points.set)
+    return other_instance(same_element(own, own))
+
+
+def inverse(relation: isl.Map, points: InstanceSet, new: tuple[str, ...]) -> tuple[Expression, ...] | None:
+    """The points that *relation* sends to *new* as affine forms of *new*; ``None`` if one form does not do for all.
+
+    On *points* the relation is one-to-one.
+    """
+    back = relation.reverse()
+    if not back.is_single_valued():
+        back = relation.intersect_domain(points.set).reverse()
+    forms = isl.PwMultiAff.from_map(back)
+    result = []
+    for i in range(forms.dim(DIM.out)):
+        pieces = forms.get_pw_aff(i).coalesce().get_pieces()
+        if len(pieces) != 1:
+            return None
+        result.append(from_aff(pieces[0][1], new))
+    return tuple(result)
+
+
+def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expression] | None:
+    """The least and the greatest value of the one iname of *points*; ``None`` if they are no affine forms."""
+    values = points.set.intersect_params(context)
+    if values.is_empty():
+        return 0, 0
+    if not (values.dim_has_lower_bound(DIM.set, 0) and values.dim_has_upper_bound(DIM.set, 0)):
+        return None
+    ends = [end.coalesce().get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
+    if any(len(pieces) != 1 for pieces in ends):
+        return None
+    low, high = (from_aff(pieces[0][1]) for pieces in ends)
+    return low, high
+
+
+def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, InstanceSet, InstanceSet] | None:
+    """The innermost iname's first values, the others, and its last values, for each value of the outer inames.
+
+    A point is of the *first* ones if the iname is less than its least value there plus *first*; likewise of the *last*.
+    ``None`` if the iname has no such end. Where there are fewer values than asked for, the first ones go before.
+    """
+    outer = len(points.inames) - 1
+    values = isl.Map.from_range(points.set).move_dims(DIM.in_, 0, DIM.out, 0, outer)
+    everywhere = isl.Map.universe(values.get_space())
+    before, behind, late = isl.Map.empty(values.get_space()), everywhere, isl.Map.empty(values.get_space())
+    early = everywhere
+    if first:
+        if not points.set.dim_has_lower_bound(DIM.set, outer):
+            return None
+        least = values.lexmin()
+        before, behind = least.apply_range(_line(f"i < j + {first}")), least.apply_range(_line(f"i >= j + {first}"))
+    if last:
+        if not points.set.dim_has_upper_bound(DIM.set, outer):
+            return None
+        greatest = values.lexmax()
+        late, early = greatest.apply_range(_line(f"i > j - {last}")), greatest.apply_range(_line(f"i <= j - {last}"))
+    parts = (before, behind.intersect(early), behind.intersect(late))
+    one, two, three = (InstanceSet(points.inames, part.wrap().flatten().coalesce()) for part in parts)
+    return one, two, three
+
+
+def _line(condition: str) -> isl.Map:
+    return isl.Map.read_from_str(isl.DEFAULT_CONTEXT, f"{{ [j] -> [i] : {condition} }}")

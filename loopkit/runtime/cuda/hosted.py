@@ -1,0 +1,75 @@
+"""The launches of a call in which the host runs loops."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from loopkit.ast.nodes import Block
+from loopkit.ast.order import calls
+from loopkit.expr.evaluate import evaluator
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.program import require_grid
+from loopkit.runtime.scalars import Scalar
+from loopkit.target.code import Launch, ParameterKind
+
+
+class HostedLaunch:
+    """One launch in one iteration.
+
+    :ivar launch: what is launched.
+    :ivar values: of the sizes, and of the inames of the host's loops.
+    """
+
+    __slots__ = ("_hosts", "_prepared", "grid", "launch", "values")
+
+    def __init__(self, prepared: PreparedLaunch, grid: tuple[int, ...], hosts: Sequence[str],
+                 values: Mapping[str, Any]) -> None:
+        self.launch = prepared.launch
+        self.grid = grid
+        self.values = values
+        self._hosts = hosts
+        self._prepared = prepared
+
+    def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        """Launch with a call's addresses and scalars; gives the driver's ``CUresult``."""
+        # outside of a loop its iname has no value, and nobody takes it
+        hosts = (self.values.get(x, 0) for x in self._hosts)
+        return self._prepared.enter_on(self.grid, addresses, [*scalars, *hosts], stream)
+
+
+class HostedLaunches:
+    """The launches of a call in order: made anew each time, as there may be very many.
+
+    :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* stand
+        behind the scalars of a call.
+    :arg values: the sizes of the call.
+    :raises LimitError: a grid is larger than the GPU allows.
+    """
+
+    def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
+                 values: Mapping[str, Any]) -> None:
+        self._prepared = prepared
+        self._order = order
+        self._hosts = tuple(hosts)
+        self._values = values
+        self._grids = {name: tuple(map(evaluator, x.launch.grid)) for name, x in prepared.items()}
+        self._number = 0
+        for launch in self:
+            require_grid(gpu, launch.launch, launch.grid)
+            self._number += 1
+
+    def __iter__(self) -> Iterator[HostedLaunch]:
+        for name, values in calls(self._order, self._values):
+            grid = tuple(int(extent(values)) for extent in self._grids[name])
+            if min(grid) > 0:
+                yield HostedLaunch(self._prepared[name], grid, self._hosts, values)
+
+    def __len__(self) -> int:
+        return self._number
+
+
+def host_inames(launches: Sequence[Launch]) -> tuple[str, ...]:
+    """What *launches* take of the host's loops."""
+    return tuple(dict.fromkeys(p.name for launch in launches for p in launch.parameters
+                               if p.kind is ParameterKind.HOST))

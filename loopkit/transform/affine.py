@@ -1,0 +1,356 @@
+"""Affine transformations of inames: skew, shift, reverse, and any one-to-one map."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.legality import iname_points, require_legal
+from loopkit.analysis.order import loops_of
+from loopkit.errors import PreconditionError, ScheduleError, instance_text
+from loopkit.expr.mappers import map_children, substitute
+from loopkit.expr.parsing import parse_expression
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tree import Loop, Tree, leaves, nest
+from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
+from loopkit.poly.bijections import (
+    affine_ends,
+    has_one_image,
+    inverse,
+    sent_to_one_point,
+    solutions,
+    without_image,
+)
+from loopkit.poly.relations import smallest_pair
+from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
+from loopkit.transform.step import (
+    matching_statements,
+    name_list,
+    require_fresh,
+    require_iname,
+    require_untagged,
+    require_whole_reductions,
+    transform,
+)
+
+#: ``"i = j + 2*k"``, or its two sides.
+Equation = str | tuple[str | Expression, str | Expression]
+
+
+@transform
+def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str | Collection[str] | None = None,
+         assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Count *iname* from another start in each iteration of outer loops: *iname* plus multiples of their inames.
+
+    The iterations run in the order in which they ran, but a dependence that went backwards along *iname* from one
+    iteration of an outer loop to the next may now go forwards, so that the two loops can be tiled or interchanged.
+
+    :arg by: integer factors by iname; their loops stand around that of *iname*.
+    :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
+    :raises UnknownNameError: one of the inames is none of the kernel.
+    :raises PreconditionError: *iname* has a tag, or a factor is no integer.
+    :raises ScheduleError: a loop over *iname* does not stand inside one over each iname of *by*.
+    :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
+
+    >>> knl = lk.make_kernel("{[t, i]: 0<=t<m and 1<=i<n}", "a[t+1, i] = a[t, i-1] + a[t, i] + a[t, i+1]")
+    >>> knl = lk.skew(knl, "i", by={"t": 1})
+    >>> print(knl.domains_text)
+    [m, n] -> { [t, i] : 0 <= t < m and t < i < n + t }
+    >>> print(lk.tile(knl, {"t": 8, "i": 32}).paths["insn"][0].iname)
+    t_outer
+    """
+    chosen, owners = _owners(kernel, iname, within)
+    require_untagged(kernel, iname, "skewed")
+    require_whole_reductions(kernel, iname, chosen)
+    factors = dict(by) if isinstance(by, Mapping) else {}
+    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
+        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
+                                hint="skew(knl, 'i', by={'t': 1})")
+    for x in factors:
+        require_iname(kernel, x)
+        for s in owners:
+            _require_around(kernel, s, x, iname)
+    start = add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
+    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
+    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
+    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    return require_legal(result, f"skew({iname}, by={factors})", assume=assume, unsafe=unsafe)
+
+
+@transform
+def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collection[str] | None = None,
+          assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Count *iname* from another start: *iname* plus *by*.
+
+    Where *within* names some of the statements of a loop, these run *by* iterations later than the others from now
+    on, and the loop has as many iterations more.
+
+    :arg by: an integer, or an affine form in the parameters (``"n - 1"``).
+    :arg within: ids (or globs) of the statements that are shifted; default: all.
+    :raises UnknownNameError: there is no such iname.
+    :raises ParseError: *by* cannot be read.
+    :raises PreconditionError: *iname* has a tag, or *by* is no affine form in the parameters.
+    :raises ScheduleError: *within* names a part of a reduction.
+    :raises IllegalTransformError: the statements of *within* come too late for others of their loop, or too early.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n a[i] = x[i] {id=A}\\n b[i] = 2*x[i] {id=B}\\nend")
+    >>> knl = lk.shift(knl, "i", 1, within="B")
+    >>> print(knl.statements_text)
+    for i
+      a[i] = x[i]  {id=A}
+      b[i - 1] = 2*x[i - 1]  {id=B}
+    end
+    >>> print(knl.domains_text)
+    [n] -> { [i] : 0 <= i < n }
+    [n] -> { [i] : 0 < i <= n }
+    """
+    chosen, owners = _owners(kernel, iname, within)
+    require_untagged(kernel, iname, "shifted")
+    require_whole_reductions(kernel, iname, chosen)
+    distance = _distance(kernel, by)
+    step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), distance)})
+    result = _tidied(reindex(kernel, step, kernel.tree, chosen), owners)
+    return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
+
+
+@transform
+def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | None = None,
+            assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Run the loops over *iname* from their last iteration to their first.
+
+    Loops run upwards, so *iname* counts from the other end: ``low + high - iname`` takes its place, where *low* and
+    *high* are its least and greatest value. It stays in its range, in which the text reads best. Where these
+    are no affine forms in the parameters (``min(n, m) - 1``), ``-iname`` takes its place.
+
+    :arg within: ids (or globs) of the statements whose loops are reversed; default: all.
+    :raises UnknownNameError: there is no such iname.
+    :raises PreconditionError: *iname* has a tag.
+    :raises ScheduleError: *within* names some of the statements of a loop only.
+    :raises IllegalTransformError: a loop carries a dependence; with its witness.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> print(lk.reverse(knl, "i").statements_text)
+    for i
+      y[n - i - 1] = 2*x[n - i - 1]  {id=insn}
+    end
+    """
+    chosen, owners = _owners(kernel, iname, within)
+    require_untagged(kernel, iname, "reversed")
+    require_whole_reductions(kernel, iname, chosen)
+    ends = affine_ends(iname_points(kernel, iname), kernel.assumptions)
+    total = add(*ends) if ends is not None else 0
+    step = Reindexing((iname,), (iname,), {iname: subtract(total, p.Variable(iname))})
+    tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
+    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
+
+
+@transform
+def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_inames: str | Iterable[str],
+                      equations: str | Sequence[Equation], *, within: str | Collection[str] | None = None,
+                      assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Replace *old_inames* by *new_inames*, which *equations* tie to them.
+
+    The loops over the new inames, the first outermost, stand in the place of the loops over the old ones, which are
+    nested directly in one another.
+
+    :arg equations: as text (``"i = j + 2*k"``) or as pairs of sides; affine in the inames and the parameters. They
+        give each point of the old inames one of the new ones, and no two points the same.
+    :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
+    :raises UnknownNameError: an old iname is none.
+    :raises NameConflictError: a new name is taken.
+    :raises ParseError: an equation cannot be read.
+    :raises PreconditionError: an old iname has a tag; an equation is not affine; the map is not one-to-one.
+    :raises ScheduleError: the loops are not nested directly in one another.
+    :raises IllegalTransformError: the new order would break a dependence; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 1<=j<n}", "a[i, j] = a[i-1, j] + a[i, j-1]")
+    >>> knl = lk.affine_map_inames(knl, "i, j", "wave, k", ["wave = i + j", "k = j"])
+    >>> print(knl.domains_text)
+    [n] -> { [wave, k] : k > 0 and -n + wave < k < wave and k < n }
+    >>> print(knl.statements_text)
+    for wave, k
+      a[wave - k, k] = a[wave - k - 1, k] + a[wave - k, k - 1]  {id=insn}
+    end
+    """
+    old, new = name_list(old_inames), name_list(new_inames)
+    for names, what in ((old, "old_inames"), (new, "new_inames")):
+        if not names or len(set(names)) != len(names):
+            raise PreconditionError(f"affine_map_inames needs one or more different inames as {what}.", subject=what)
+    chosen = matching_statements(kernel, within)
+    for x in old:
+        require_iname(kernel, x)
+        require_untagged(kernel, x, "mapped")
+        require_whole_reductions(kernel, x, chosen)
+    for x in new:
+        require_fresh(kernel, x)
+    owners = _owners_of_all(kernel, old, chosen)
+    given = [equations] if isinstance(equations, str) else equations
+    zeros = [_zero(kernel, equation, (*old, *new)) for equation in given]
+    values = _solved(kernel, owners, old, new, zeros)
+    left = [substitute(zero, values) for zero in zeros]
+    conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
+    tree = _with_loops(kernel, old, new, chosen)
+    result = _tidied(reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen), owners)
+    return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
+                         unsafe=unsafe)
+
+
+# {{{ what must hold
+
+def _owners(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
+            ) -> tuple[frozenset[str] | None, list[Statement]]:
+    """What *within* names, and the statements among them that have *iname*: one at least."""
+    require_iname(kernel, iname)
+    chosen = matching_statements(kernel, within)
+    owners = [s for s in kernel.statements if iname in s.inames and (chosen is None or s.id in chosen)]
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
+    return chosen, owners
+
+
+def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) -> None:
+    loops = loops_of(kernel.paths[s.id])
+    if outer == iname or outer not in loops[:loops.index(iname)]:
+        way = (f"interchange(knl, '{iname}', '{outer}') first" if outer in loops and outer != iname
+               else "skew by inames of the loops around it, and name the statements with within=")
+        raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{outer}'.",
+                            subject=iname, hint=way)
+
+
+def _distance(kernel: LoopKernel, by: int | str) -> Expression:
+    """How far to shift; :raises PreconditionError: it is no affine form in the parameters."""
+    if isinstance(by, str):
+        distance = parse_expression(by, what="the distance of a shift")
+        try:
+            to_aff(distance, (), kernel.value_params)
+            return distance
+        except NotAffineError:
+            pass
+    elif not isinstance(by, bool) and hasattr(by, "__index__"):
+        return int(by)
+    raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
+                            subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
+
+
+def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str] | None) -> list[Statement]:
+    """The statements with *inames*; :raises ScheduleError: one has some of them only."""
+    owners = []
+    for s in kernel.statements:
+        own = [x for x in inames if x in s.inames]
+        if own and (chosen is None or s.id in chosen):
+            if len(own) < len(inames):
+                raise ScheduleError(f"'{s.id}' has only {', '.join(own)} of the inames to map.", subject=s.id,
+                                    hint="map inames that all their statements share, or name some with within=")
+            owners.append(s)
+    if not owners:
+        raise PreconditionError(f"None of the statements that within= names has the inames {', '.join(inames)}.",
+                                subject=inames[0])
+    return owners
+
+# }}}
+
+
+def _tidied(kernel: LoopKernel, statements: Sequence[Statement]) -> LoopKernel:
+    """*kernel* with the like terms of subscripts collected: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
+    ids = {s.id for s in statements}
+
+    def tidied(expr: Expression) -> Expression:
+        expr = map_children(expr, tidied)
+        if not isinstance(expr, p.Subscript):
+            return expr
+        index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
+        return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
+
+    def changed(s: Statement) -> Statement:
+        assignee = tidied(s.assignee)
+        assert isinstance(assignee, p.Variable | p.Subscript)
+        return replace(s, assignee=assignee, expression=tidied(s.expression),
+                       predicates=tuple(map(tidied, s.predicates)))
+    return kernel.copy(statements=tuple(changed(s) if s.id in ids else s for s in kernel.statements),
+                       carried=kernel.carried)
+
+
+# {{{ equations
+
+def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
+    """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
+    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
+        if isinstance(equation, str) else equation
+    shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
+    if len(sides) != 2:
+        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown, hint='"i = j + 2*k"')
+    left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
+                   for side in sides)
+    try:
+        # each on its own, as a difference may hide what is not affine
+        for side in (left, right):
+            to_aff(side, inames, kernel.value_params)                           # type: ignore[arg-type]
+    except NotAffineError:
+        raise PreconditionError(f"The equation '{shown}' is not affine in {', '.join(inames)} and the parameters.",
+                                subject=shown) from None
+    return subtract(left, right)                                                # type: ignore[arg-type]
+
+
+def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...], new: tuple[str, ...],
+            zeros: Sequence[Expression]) -> dict[str, Expression]:
+    """The old inames as forms of the new ones; :raises PreconditionError: the equations are not one-to-one."""
+    relation = solutions(old, new, zeros)
+    points: InstanceSet | None = None
+    for s in owners:
+        own = analysis_domain(kernel, s).onto(old)
+        points = own if points is None else points.union(own)
+    assert points is not None
+    lost = without_image(relation, points)
+    if not lost.is_empty():
+        point = lexmin_point(lost.set, old)
+        assert point is not None
+        raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
+                                hint="each point of the old inames needs one of the new ones")
+    if not has_one_image(relation, points):
+        raise PreconditionError(f"The equations leave {', '.join(new)} open: they have several solutions for one "
+                                f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
+    met = sent_to_one_point(relation, points)
+    if not met.is_empty():
+        params, first, second = smallest_pair(met, old, old)
+        raise PreconditionError(f"The equations send {_at(owners[0].id, params, first)} and "
+                                f"{instance_text(owners[0].id, second)} to one point of {', '.join(new)}.",
+                                subject=new[0], hint="add an iname and an equation that tells them apart")
+    values = inverse(relation, points, new)
+    if values is None:
+        raise PreconditionError(f"The equations do not give {', '.join(old)} as one affine form of {', '.join(new)}.",
+                                subject=old[0])
+    return dict(zip(old, values, strict=True))
+
+
+def _at(statement: str, params: Mapping[str, int], point: Mapping[str, int]) -> str:
+    sizes = ", ".join(f"{name} = {value}" for name, value in params.items())
+    return f"{instance_text(statement, point)}{f' (with {sizes})' if sizes else ''}"
+
+
+def _with_loops(kernel: LoopKernel, old: tuple[str, ...], new: tuple[str, ...], chosen: frozenset[str] | None) -> Tree:
+    """The tree with loops over *new* in the place of those over *old*."""
+    def replaced(loop: Loop) -> Tree:
+        body: Tree = loop
+        found: list[str] = []
+        while isinstance(body, Loop) and body.iname in old:
+            found.append(body.iname)
+            body = body.body
+        if len(found) < len(old):
+            if found[0] == outermost(loop):
+                raise ScheduleError(f"The loops over {', '.join(old)} are not nested directly in one another.",
+                                    subject=old[0], hint="bring them together with prioritize_loops first")
+            return loop
+        return nest(new, body)
+
+    def outermost(loop: Loop) -> str:
+        path = loops_of(kernel.paths[next(leaves(loop))])
+        return next(x for x in path if x in old)
+    return rewrite_loops(kernel, old, chosen, replaced)
+
+# }}}

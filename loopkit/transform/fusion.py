@@ -1,0 +1,164 @@
+"""fuse_loops: loops that stand side by side become one."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.dependences import dependences, shared_loops, unchanged_from
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Loop, Seq, Tree, leaves, rewrite, seq
+from loopkit.poly.relations import in_one_iteration
+from loopkit.transform.reindex import Reindexing, reindex, require_whole_reductions
+from loopkit.transform.step import matching_statements, name_list, require_fresh, require_iname, transform
+
+
+@transform
+def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
+               within: str | Collection[str] | None = None, assume: str | None = None,
+               unsafe: bool = False) -> LoopKernel:
+    """Make one loop of the loops over *inames* that stand side by side.
+
+    Their bounds may differ: the loop runs through all values of any of them, and each statement runs at its own.
+    Of what stands between the loops, that which depends on the first of them in the same iteration of the loops around
+    goes behind the new loop, and the rest before it. Wherever loops over all of *inames* stand side by side, they are
+    fused; for the loops inside, call it once more.
+
+    :arg inames: names; a single one fuses several loops of that name.
+    :arg new_iname: the iname of the new loop; default: the first of *inames*.
+    :arg within: only loops around one of these statements; default: all.
+    :raises UnknownNameError: one of them is no iname.
+    :raises PreconditionError: their tags differ.
+    :raises NameConflictError: a statement has an inner loop of the new name, or the name is taken.
+    :raises ScheduleError: no such loops stand side by side.
+    :raises IllegalTransformError: a dependence would be broken; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 1<=j<=n}", '''
+    ...     b[i] = 2*a[i]  {id=first}
+    ...     c[j] = b[j-1]  {id=second}
+    ...     ''')
+    >>> print(knl.statements_text)
+    for i
+      b[i] = 2*a[i]  {id=first}
+    end
+    for j
+      c[j] = b[j - 1]  {id=second}
+    end
+    >>> print(lk.fuse_loops(knl, ["i", "j"]).statements_text)
+    for i
+      b[i] = 2*a[i]  {id=first}
+      c[i] = b[i - 1]  {id=second}
+    end
+    """
+    names = tuple(dict.fromkeys(name_list(inames)))
+    if not names:
+        raise PreconditionError("fuse_loops needs an iname.", subject="inames")
+    for x in names:
+        require_iname(kernel, x)
+    _require_one_tag(kernel, names)
+    new = new_iname if new_iname is not None else names[0]
+    if new not in names:
+        require_fresh(kernel, new)
+    fusion = _Fusion(kernel, names, new, matching_statements(kernel, within))
+    tree = rewrite(kernel.tree, fusion.at)
+    if tree is kernel.tree:
+        raise _not_side_by_side(names)
+    result = _renamed(kernel, fusion, tree)
+    require_whole_reductions(result, f"fuse_loops({', '.join(names)})")
+    return require_legal(result, f"fuse_loops({', '.join(names)})", assume=assume, unsafe=unsafe)
+
+
+@dataclass
+class _Fusion:
+    """The fusion of the loops over *names* around *chosen* statements into loops over *new*.
+
+    :ivar owners: the statements in fused loops, by the iname that their loop had.
+    """
+
+    kernel: LoopKernel
+    names: tuple[str, ...]
+    new: str
+    chosen: frozenset[str] | None
+    owners: dict[str, set[str]] = field(default_factory=dict)
+
+    def at(self, node: Tree) -> Tree:
+        """*node* with its loops fused, if it is a sequence of all that there are to be."""
+        if not isinstance(node, Seq):
+            return node
+        places = [i for i, child in enumerate(node.children) if self._is_meant(child)]
+        loops = [child for i, child in enumerate(node.children) if i in places and isinstance(child, Loop)]
+        if len(loops) < 2 or {loop.iname for loop in loops} != set(self.names):
+            return node
+        for loop in loops:
+            self.owners.setdefault(loop.iname, set()).update(leaves(loop))
+        first, last = places[0], places[-1]
+        before, after = self._aside(node.children[first:last + 1], [i - first for i in places])
+        fused = Loop(self.new, seq(*(loop.body for loop in loops)))
+        return seq(*node.children[:first], *before, fused, *after, *node.children[last + 1:])
+
+    def _is_meant(self, child: Tree) -> bool:
+        return (isinstance(child, Loop) and child.iname in self.names
+                and (self.chosen is None or any(s in self.chosen for s in leaves(child))))
+
+    def _aside(self, children: Sequence[Tree], fused: Sequence[int]) -> tuple[list[Tree], list[Tree]]:
+        """Which of *children* go before the loop that those at *fused* become, and which behind it."""
+        before: list[Tree] = []
+        after: list[Tree] = []
+        waits: set[str] = set()                 # what stands no earlier than the new loop
+        for i, child in enumerate(children):
+            inside = frozenset(leaves(child))
+            if i in fused:
+                waits |= inside
+            elif self._depends(inside, waits):
+                after.append(child)
+                waits |= inside
+            else:
+                before.append(child)
+        return before, after
+
+    def _depends(self, sinks: Collection[str], sources: Collection[str]) -> bool:
+        """Must one of *sinks* run after one of *sources* in the same iteration of the loops that they share?"""
+        ways = execution_paths(self.kernel)
+        for d in dependences(self.kernel):
+            if d.source in sources and d.sink in sinks:
+                loops = shared_loops(self.kernel, d.source, d.sink, meeting_of(ways, d.source, d.sink).loops)
+                if not in_one_iteration(d.relation, loops).is_empty():
+                    return True
+        return False
+
+
+def _renamed(kernel: LoopKernel, fusion: _Fusion, tree: Tree) -> LoopKernel:
+    """*kernel* in the order *tree*, with the new iname for that of each fused loop."""
+    new, tag = fusion.new, kernel.tags.get(fusion.names[0])
+    result = kernel.copy(tree=tree, carried=unchanged_from(kernel))
+    for old, owners in fusion.owners.items():
+        if old == new:
+            continue
+        for s in sorted(owners):
+            if new in kernel.statement_by_id[s].inames:
+                raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
+                                        hint="give another name with new_iname=, or rename that loop first")
+        result = reindex(result, Reindexing((old,), (new,), {old: p.Variable(new)}), tree, frozenset(owners))
+    tags = {x: t for x, t in kernel.tags.items() if x in result.inames}
+    return result.copy(tags={**tags, new: tag} if tag is not None else tags)
+
+
+def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:
+    first = names[0]
+    for x in names[1:]:
+        if kernel.tags.get(x) != kernel.tags.get(first):
+            shown = [f"'{y}' has {f'the tag {t}' if (t := kernel.tags.get(y)) else 'no tag'}" for y in (first, x)]
+            raise PreconditionError(f"Loops to be fused need the same tag, but {' and '.join(shown)}.", subject=x,
+                                    hint="fuse first and tag the new iname, or give both the same tag")
+
+
+def _not_side_by_side(names: Sequence[str]) -> ScheduleError:
+    if len(names) == 1:
+        return ScheduleError(f"No two loops over '{names[0]}' stand side by side.", subject=names[0],
+                             hint="name the inames of the loops to fuse; fuse the loops around them first")
+    return ScheduleError(f"The loops over {', '.join(names)} do not stand side by side.", subject=names[0],
+                         hint="fuse the loops around them first, or distribute those that hold only some of them")

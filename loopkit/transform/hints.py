@@ -1,0 +1,145 @@
+"""What would make a refused step legal: ways that were tried, each by the legality of its result."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.legality import violations
+from loopkit.analysis.order import loops_of
+from loopkit.errors import IllegalTransformError, LoopkitError, Witness
+from loopkit.expr.mappers import subexpressions
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.transform.affine import shift, skew
+from loopkit.transform.data import privatize
+from loopkit.transform.distribution import distribute_loop
+from loopkit.transform.order import interchange
+
+Step = Callable[[LoopKernel], LoopKernel]
+
+#: Reductions by the expressions that accumulate.
+_OPERATIONS: Mapping[type, str] = {p.Sum: "sum", p.Product: "product", p.Max: "max", p.Min: "min"}
+#: How many ways of one family are tried, and of how many families the first that helps is told.
+MOST_TRIED, MOST_TOLD = 40, 2
+#: Factors of a skew and distances of a shift that are tried.
+_FACTORS = (1, 2, -1, 3)
+
+
+@dataclass(frozen=True)
+class Way:
+    """Something to do before the step.
+
+    :ivar text: the calls, as a user writes them.
+    """
+
+    text: str
+    first: Step
+
+
+def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
+                ) -> tuple[str, ...]:
+    """What would make *step* legal on *kernel*, each tried, before the hints that are *known*.
+
+    :arg name: of the transformation.
+    """
+    told = [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
+    first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
+             for ways in _families(kernel, name, refusal.witness))
+    told += [f"it would be legal after {way.text}" for way in islice(filter(None, first), MOST_TOLD - len(told))]
+    return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
+
+
+def _helps(way: Way, kernel: LoopKernel, step: Step) -> bool:
+    try:
+        step(way.first(kernel))
+    except LoopkitError:
+        return False
+    return True
+
+
+# {{{ what is tried, the simplest first
+
+def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Iterator[Way]]:
+    ids = [s for s, _ in (witness.source, witness.sink) if s in kernel.statement_by_id]
+    if not ids:
+        return
+    loops = loops_of(kernel.paths[ids[-1]])
+    shared = [x for x in loops if all(x in kernel.statement_by_id[s].inames for s in ids)]
+    if witness.array in kernel.temporaries:
+        yield (Way(f"privatize(knl, '{x}', '{witness.array}')", _call(privatize, x, witness.array)) for x in shared)
+    if name == "fuse_loops":
+        yield _shifts(kernel, ids, loops)
+    if len(set(ids)) == 2:
+        yield (Way(f"distribute_loop(knl, '{x}', before='{ids[-1]}')", _call(distribute_loop, x, before=ids[-1]))
+               for x in reversed(shared))
+    yield _skews(shared)
+    if name in ("tag_inames", "split_iname"):
+        yield _wavefronts(shared)
+
+
+def _shifts(kernel: LoopKernel, ids: Sequence[str], loops: Sequence[str]) -> Iterator[Way]:
+    own = [x for x in loops if all(x not in kernel.statement_by_id[s].inames for s in ids[:-1])]
+    for x in own:
+        for by in _FACTORS:
+            yield Way(f"shift(knl, '{x}', {by})", _call(shift, x, by))
+
+
+def _skews(shared: Sequence[str]) -> Iterator[Way]:
+    """Each inner iname by one outside of it, then all of them by the outermost."""
+    for factor in _FACTORS:
+        for i, outer in enumerate(shared):
+            for inner in shared[i + 1:]:
+                yield Way(_skew_text(inner, outer, factor), _call(skew, inner, {outer: factor}))
+    for factor in _FACTORS if len(shared) > 2 else ():
+        outer, *rest = shared
+        yield Way(" and ".join(_skew_text(x, outer, factor) for x in rest),
+                  _then(*(_call(skew, x, {outer: factor}) for x in rest)))
+
+
+def _wavefronts(shared: Sequence[str]) -> Iterator[Way]:
+    """One of two loops skewed by the other and brought outside: what is left inside may run at once."""
+    for outer, inner in pairwise(shared):
+        for factor in _FACTORS:
+            swapped, back = f"interchange(knl, '{outer}', '{inner}')", f"interchange(knl, '{inner}', '{outer}')"
+            yield Way(f"{_skew_text(inner, outer, factor)} and {swapped}",
+                      _then(_call(skew, inner, {outer: factor}), _call(interchange, outer, inner)))
+            yield Way(f"{swapped}, {_skew_text(outer, inner, factor)} and {back}",
+                      _then(_call(interchange, outer, inner), _call(skew, outer, {inner: factor}),
+                            _call(interchange, inner, outer)))
+
+
+def _skew_text(inner: str, outer: str, factor: int) -> str:
+    return f"skew(knl, '{inner}', by={{'{outer}': {factor}}})"
+
+
+def _call(transformation: Callable[..., LoopKernel], *args: object, **kwargs: object) -> Step:
+    return lambda kernel: transformation(kernel, *args, **kwargs)
+
+
+def _then(*steps: Step) -> Step:
+    def both(kernel: LoopKernel) -> LoopKernel:
+        for step in steps:
+            kernel = step(kernel)
+        return kernel
+    return both
+
+# }}}
+
+
+def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | None:
+    """For a statement that adds to what it writes: as a reduction it may run in any order, if nothing else breaks."""
+    (source, _), (sink, _), array = refusal.witness.source, refusal.witness.sink, refusal.witness.array
+    s = kernel.statement_by_id.get(source)
+    if s is None or source != sink or array not in kernel.array_args or refusal.after is None:
+        return None
+    if not isinstance(s.expression, p.Sum | p.Product | p.Min | p.Max) or s.assignee not in s.expression.children \
+            or sum(e == s.assignee for e in subexpressions(s.expression)) != 1:
+        return None
+    operation = _OPERATIONS[type(s.expression)]
+    if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
+           for v in violations(refusal.after)):
+        return None
+    return (f"write the accumulation into '{array}' as a reduction, {operation}(...): its terms may come in "
+            "any order")

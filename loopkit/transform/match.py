@@ -1,0 +1,203 @@
+"""Match expressions: which statements ``within=`` names.
+
+.. code-block:: text
+
+   expression  = alternative { "," alternative }
+   alternative = conjunction { "or" conjunction }
+   conjunction = negation { "and" negation }
+   negation    = "not" negation | "(" expression ")" | pattern
+   pattern     = [ "id:" | "writes:" | "reads:" | "iname:" | "tag:" ] glob
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from loopkit.analysis.accesses import accesses_of
+from loopkit.errors import ParseError, PreconditionError
+from loopkit.expr.tokens import Source
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+
+Ids = frozenset[str]
+
+_TOKEN = re.compile(r"\s*(?:(?P<sign>[(),])|(?P<word>[^\s(),]+)|(?P<end>\Z))")
+_WORDS = frozenset({"and", "or", "not"})
+_SIGNS = frozenset("(),")
+_PATTERN = "a pattern: an id, id:, writes:, reads:, iname: or tag: with a name"
+#: Python's stack bounds how deep parentheses may nest; this stays far below.
+_MOST_DEPTH = 100
+
+
+def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
+    """The statements that the match expression *within* names; of a list, those that any of its expressions names.
+
+    The parts of a reduction belong to their statement: what one of them writes, reads or has, the statement does.
+
+    :raises ParseError: *within* is no match expression.
+    :raises UnknownNameError: a pattern matches nothing of the kernel.
+    :raises PreconditionError: no statement is left.
+    """
+    texts = [within] if isinstance(within, str) else list(within)
+    for text in texts:
+        if not isinstance(text, str):
+            raise PreconditionError(f"within= takes texts, not a {type(text).__name__}.", subject="within",
+                                    hint="name statements by id, as one text or as a list of texts")
+    found = frozenset().union(*(_Parser.of(kernel, text).whole() for text in texts))
+    if not found:
+        shown = within if isinstance(within, str) else ", ".join(texts)
+        raise PreconditionError(f"within='{shown}' names no statement of kernel '{kernel.name}'.", subject=shown,
+                                hint="leave within= out to name all of them")
+    return found
+
+
+def owner(statement_id: str) -> str:
+    """The statement that *statement_id* is, or whose reduction it is a part of."""
+    return statement_id.split(".")[0]
+
+
+# {{{ reading
+
+@dataclass
+class _Parser:
+    """A position in the tokens of one expression.
+
+    :ivar tokens: each with the place where it starts; the last is empty.
+    """
+
+    kernel: LoopKernel
+    source: Source
+    tokens: list[tuple[str, int]]
+    at: int = 0
+    depth: int = 0
+
+    @classmethod
+    def of(cls, kernel: LoopKernel, text: str) -> _Parser:
+        return cls(kernel, Source(text, "within="), list(_tokens(text)))
+
+    def whole(self) -> Ids:
+        result = self.expression()
+        if self.word:
+            raise self.error("'and', 'or', ',' or the end")
+        return result
+
+    @property
+    def word(self) -> str:
+        return self.tokens[self.at][0]
+
+    def accept(self, word: str) -> bool:
+        if self.word != word:
+            return False
+        self.at += 1
+        return True
+
+    def error(self, expected: str) -> ParseError:
+        message = f"within= cannot be read at '{self.word}'." if self.word else "within= ends too early."
+        return self.source.error(self.tokens[self.at][1], message, expected)
+
+    def expression(self) -> Ids:
+        result = self.alternative()
+        while self.accept(","):
+            result |= self.alternative()
+        return result
+
+    def alternative(self) -> Ids:
+        result = self.conjunction()
+        while self.accept("or"):
+            result |= self.conjunction()
+        return result
+
+    def conjunction(self) -> Ids:
+        result = self.negation()
+        while self.accept("and"):
+            result &= self.negation()
+        return result
+
+    def negation(self) -> Ids:
+        self.depth += 1
+        if self.depth > _MOST_DEPTH:
+            raise self.error(f"no more than {_MOST_DEPTH} levels of 'not' and parentheses")
+        if self.accept("not"):
+            result = frozenset(self.kernel.statement_by_id) - self.negation()
+        elif self.accept("("):
+            result = self.expression()
+            if not self.accept(")"):
+                raise self.error("')', 'and', 'or' or ','")
+        else:
+            result = self.pattern()
+        self.depth -= 1
+        return result
+
+    def pattern(self) -> Ids:
+        word, at = self.word, self.at
+        if not word or word in _WORDS or word in _SIGNS:
+            raise self.error(_PATTERN)
+        kind, colon, glob = word.partition(":")
+        if not colon:
+            kind, glob = "id", word
+        if kind not in _KINDS:
+            raise self.error(_PATTERN)
+        self.at += 1
+        if not glob:                                           # a space behind the colon
+            glob = self.word
+            if not glob or glob in _WORDS or glob in _SIGNS:
+                self.at = at
+                raise self.error(f"a name behind '{kind}:'")
+            self.at += 1
+        return _KINDS[kind](self.kernel, glob)
+
+
+def _tokens(text: str) -> Iterator[tuple[str, int]]:
+    at = 0
+    while True:
+        found = _TOKEN.match(text, at)
+        assert found is not None
+        assert found.lastgroup is not None
+        yield found[found.lastgroup], found.start(found.lastgroup)
+        if found.lastgroup == "end":
+            return
+        at = found.end()
+
+# }}}
+
+
+# {{{ patterns
+
+def _by_id(kernel: LoopKernel, glob: str) -> Ids:
+    found = frozenset(s for s in kernel.statement_by_id if any(fnmatchcase(x, glob) for x in (s, owner(s))))
+    if not found:
+        raise unknown("statement", glob, kernel.statement_by_id)
+    return found
+
+
+def _by_what_it_has(kind: str, names: Callable[[LoopKernel, Statement], Collection[str]],
+                    known: Callable[[LoopKernel], Collection[str]]) -> Callable[[LoopKernel, str], Ids]:
+    """Patterns over what a statement has; *kind* is the word for it, *known* all that a pattern may match."""
+    def matched(kernel: LoopKernel, glob: str) -> Ids:
+        if not any(fnmatchcase(x, glob) for x in known(kernel)):
+            raise unknown(kind, glob, known(kernel))
+        owners = {owner(s.id) for s in kernel.statements if any(fnmatchcase(x, glob) for x in names(kernel, s))}
+        return frozenset(s for s in kernel.statement_by_id if owner(s) in owners)
+    return matched
+
+
+def _reads(kernel: LoopKernel, statement: Statement) -> Collection[str]:
+    return {a.array for a in accesses_of(kernel, statement) if not a.is_write}
+
+
+def _data(kernel: LoopKernel) -> Collection[str]:
+    return [*kernel.array_args, *kernel.temporaries]
+
+
+_KINDS: dict[str, Callable[[LoopKernel, str], Ids]] = {
+    "id": _by_id,
+    "writes": _by_what_it_has("array or temporary", lambda _, s: (s.written,), _data),
+    "reads": _by_what_it_has("array or temporary", _reads, _data),
+    "iname": _by_what_it_has("iname", lambda _, s: s.inames, lambda kernel: kernel.inames),
+    "tag": _by_what_it_has("statement tag", lambda _, s: s.tags,
+                           lambda kernel: {tag for s in kernel.statements for tag in s.tags}),
+}
+
+# }}}

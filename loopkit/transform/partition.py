@@ -1,0 +1,121 @@
+"""Transformations that divide the statements or the iterations of a loop: duplicate_inames, chunk_iname."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import groupby
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.tags import InameTag
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, rewrite, seq
+from loopkit.transform.reindex import Reindexing, reindex
+from loopkit.transform.step import (
+    matching_statements,
+    name_list,
+    require_fresh,
+    require_iname,
+    require_whole_reductions,
+    transform,
+)
+from loopkit.transform.tags import tagged
+
+
+@transform
+def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: str | Collection[str] | None,
+                     new_inames: str | Sequence[str | None] | None = None, suffix: str | None = None,
+                     tags: Mapping[str, str | InameTag] | None = None, *, assume: str | None = None,
+                     unsafe: bool = False) -> LoopKernel:
+    """Give the statements of *within* inames of their own in the place of *inames*.
+
+    A loop that holds other statements too is distributed: each run of statements of *within* gets a loop over the
+    new iname, each run of others one over the old iname, in the order of the text. A value in a temporary that
+    crosses from a loop to a later one needs a cell for each iteration (``privatize``).
+
+    :arg within: ids (or globs) of statements.
+    :arg new_inames: names for *inames*, one each; ``None`` stands for a name that is made.
+    :arg suffix: what is appended to a name to make the new one; default: ``_`` and the first free number.
+    :arg tags: tags of the new inames, by old iname; those of the old ones are not taken over.
+    :raises UnknownNameError: an iname or a statement is unknown, or *tags* has an iname that is not duplicated.
+    :raises PreconditionError: no statement of *within* has an iname, or there are not as many new names as old ones.
+    :raises NameConflictError: a new name is taken.
+    :raises ScheduleError: *within* names a part of a reduction.
+    :raises IllegalTransformError: a loop cannot be distributed, as its statements feed each other; with its witness.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n y[i] = x[i] {id=A}\\n z[i] = 2*y[i] {id=B}\\nend")
+    >>> print(lk.duplicate_inames(knl, "i", within="B").statements_text)
+    for i
+      y[i] = x[i]  {id=A}
+    end
+    for i_0
+      z[i_0] = 2*y[i_0]  {id=B}
+    end
+    """
+    old = name_list(inames)
+    chosen = matching_statements(kernel, within)
+    for x in old:
+        require_iname(kernel, x)
+        require_whole_reductions(kernel, x, chosen)
+        if not any(x in s.inames and (chosen is None or s.id in chosen) for s in kernel.statements):
+            raise PreconditionError(f"None of the statements that within= names has the iname '{x}'.", subject=x)
+    if not old or len(set(old)) != len(old):
+        raise PreconditionError("duplicate_inames needs one or more different inames.", subject=", ".join(old))
+    new = _new_names(kernel, old, new_inames, suffix)
+    for x in tags or {}:
+        if x not in old:
+            raise unknown("iname", x, old, where="those to duplicate")
+    result = kernel
+    for x, own in zip(old, new, strict=True):
+        tree = _with_own_loops(result.tree, x, own, chosen)
+        result = reindex(result, Reindexing((x,), (own,), {x: p.Variable(own)}), tree,
+                         chosen if chosen is not None else frozenset(result.statement_by_id))
+    step = f"duplicate_inames({', '.join(old)})"
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    wanted = {own: tags[x] for x, own in zip(old, new, strict=True) if x in tags} if tags else {}
+    return tagged(result, wanted, step, assume=assume, unsafe=unsafe) if wanted else result
+
+
+def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str | None] | None,
+               suffix: str | None) -> tuple[str, ...]:
+    given: Sequence[str | None] = (None,)*len(old) if new is None else name_list(new) if isinstance(new, str) else new
+    if len(given) != len(old):
+        raise PreconditionError(f"duplicate_inames needs as many new inames as old ones ({', '.join(old)}).",
+                                subject="new_inames")
+    result: list[str] = []
+    for x, name in zip(old, given, strict=True):
+        if name is not None or suffix is not None:
+            name = name if name is not None else f"{x}{suffix}"
+            require_fresh(kernel, name)
+        else:
+            name = kernel.fresh_name(x, *result)
+        result.append(name)
+    if len(set(result)) != len(result):
+        raise PreconditionError("duplicate_inames needs a new name for each iname.", subject="new_inames")
+    return tuple(result)
+
+
+def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str] | None) -> Tree:
+    """*tree* with loops over *new* around the statements of *chosen* that stand in loops over *iname*."""
+    def own(statement: str) -> bool:
+        return chosen is None or statement in chosen
+
+    def one(node: Tree) -> Tree:
+        if not isinstance(node, Loop) or node.iname != iname:
+            return node
+        runs = [(mine, frozenset(run)) for mine, run in groupby(leaves(node), own)]
+        return seq(*(Loop(new if mine else iname, _only(node.body, run)) for mine, run in runs))
+    return rewrite(tree, one)
+
+
+def _only(tree: Tree, statements: frozenset[str]) -> Tree:
+    """*tree* with nothing but *statements*, some of which it holds."""
+    match tree:
+        case Loop(iname, body):
+            return Loop(iname, _only(body, statements))
+        case Seq(children):
+            return seq(*(_only(c, statements) for c in children if not statements.isdisjoint(leaves(c))))
+        case _:
+            assert isinstance(tree, Leaf)
+            return tree

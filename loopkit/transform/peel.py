@@ -1,0 +1,259 @@
+"""peel: the first and the last iterations of a loop as statements of their own."""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
+from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.poly.bijections import parted
+from loopkit.poly.sets import InstanceSet
+from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, substituted
+from loopkit.transform.step import (
+    matching_statements,
+    require_iname,
+    require_untagged,
+    transform,
+)
+
+
+@transform
+def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
+         within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Make loops and statements of their own of the first and the last iterations of the loops over *iname*.
+
+    The first iterations are those less than *first* away from the least value of *iname* in its loop; likewise the
+    last. Where a loop has too few, the first go before the last. Of a statement ``S`` the copies are ``S_first`` and
+    ``S_last``, in loops over ``i_first`` and ``i_last`` for an iname ``i``; a statement that runs in one of the parts
+    only keeps its id.
+
+    :arg within: ids (or globs) of the statements whose loops are peeled; default: all.
+    :raises UnknownNameError: there is no such iname.
+    :raises PreconditionError: *iname* has a tag or belongs to a reduction, nothing is to be peeled, or a loop has no
+        first or last iteration, because data bounds it.
+    :raises ScheduleError: *within* names some of the statements of a loop only, or the parts of a reduction stand in
+        different loops.
+    :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=2")
+    >>> knl = lk.peel(knl, "i", first=1, last=1)
+    >>> print(knl.statements_text)
+    for i_first
+      y[i_first] = 2*x[i_first]  {id=insn_first}
+    end
+    for i
+      y[i] = 2*x[i]  {id=insn}
+    end
+    for i_last
+      y[i_last] = 2*x[i_last]  {id=insn_last}
+    end
+    >>> print(knl.statement("insn").domain.text)
+    [n] -> { [i] : 0 < i <= -2 + n }
+    """
+    require_iname(kernel, iname)
+    require_untagged(kernel, iname, "peeled")
+    for count, what in ((first, "first"), (last, "last")):
+        if isinstance(count, bool) or not hasattr(count, "__index__") or int(count) < 0:
+            raise PreconditionError(f"peel: {what} must be a number of iterations, not {count!r}.", subject=what)
+    if not first and not last:
+        raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,
+                                hint=f"peel(knl, '{iname}', first=1)")
+    chosen = matching_statements(kernel, within)
+    names = {"first": kernel.fresh_name(f"{iname}_first"), "last": kernel.fresh_name(f"{iname}_last")}
+    parts = dict(_parts(kernel, iname, chosen, int(first), int(last)))
+    if not parts:
+        raise PreconditionError(f"None of the statements that within= names has the iname '{iname}'.", subject=iname)
+    result = _with_copies(kernel, iname, chosen, parts)
+    for end, name in names.items():
+        own = frozenset(part.id for found in parts.values() for part in found if part.end == end)
+        if own:
+            tree = rewrite_loops(result, (iname,), own, lambda loop, name=name: Loop(name, loop.body))  # type: ignore[misc]
+            result = reindex(result, Reindexing((iname,), (name,), {iname: p.Variable(name)}), tree, own)
+    return require_legal(result, f"peel({iname}, first={first}, last={last})", assume=assume, unsafe=unsafe)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A statement in one part of its loop.
+
+    :ivar end: ``"first"``, ``"last"``, or ``""`` between them.
+    :ivar id: what it is called there.
+    :ivar where: the iterations.
+    """
+
+    end: str
+    id: str
+    where: InstanceSet
+
+
+_ENDS = ("first", "", "last")
+
+
+def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, first: int, last: int
+           ) -> Iterator[tuple[str, list[_Part]]]:
+    """The parts of each statement in a loop over *iname*, in the order in which they run."""
+    names: dict[tuple[str, str], str] = {}
+    for ids in _loops(kernel, iname, chosen):
+        _require_whole_reductions(kernel, iname, ids)
+        regions = _regions(kernel, iname, ids, first, last)
+        groups: dict[str, list[str]] = {}
+        for s in ids:
+            groups.setdefault(_base(s), []).append(s)
+        for base, members in groups.items():
+            # the statements of a reduction stay together: where nothing is combined, the neutral element is stored
+            running = [end for end, where in zip(_ENDS, regions, strict=True) if any(
+                not analysis_domain(kernel, kernel.statement(s)).intersect(where).is_empty() for s in members)] or [""]
+            for end in running:
+                names[base, end] = base if not end or len(running) == 1 else \
+                    kernel.fresh_name(f"{base}_{end}", *names.values())
+            for s in members:
+                yield s, [_Part(end, names[base, end] + s[len(base):], where)
+                          for end, where in zip(_ENDS, regions, strict=True) if end in running]
+
+
+def _base(statement: str) -> str:
+    """The statement to which the init or update of a reduction belongs."""
+    return statement.split(".")[0]
+
+
+def _loops(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> list[tuple[str, ...]]:
+    """The statements of each loop over *iname* that is to be peeled."""
+    found: list[tuple[str, ...]] = []
+
+    def seen(loop: Loop) -> Tree:
+        found.append(tuple(leaves(loop)))
+        return loop
+    rewrite_loops(kernel, (iname,), chosen, seen)
+    return found
+
+
+def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]) -> None:
+    for node in kernel.reductions.values():
+        inside = {node.init, node.update, node.final} & set(ids)
+        if iname in node.inames and inside:
+            raise PreconditionError(
+                f"'{iname}' belongs to the reduction of '{node.final}', whose updates cannot become two statements.",
+                subject=iname, hint="write the first and the last operands of the reduction out in the kernel")
+        if inside and len(inside) < 3:
+            raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
+                                f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
+
+
+def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
+             ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
+    """The first iterations of a loop, those between, and the last."""
+    loops = loops_of(kernel.paths[ids[0]])
+    inames = (*loops[:loops.index(iname)], iname)
+    points: InstanceSet | None = None
+    for s in ids:
+        own = analysis_domain(kernel, kernel.statement(s)).onto(inames)
+        points = own if points is None else points.union(own)
+    assert points is not None
+    regions = parted(points, first, last)
+    if regions is None:
+        raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "
+                                "read from memory.", subject=iname, hint="peel the other end")
+    return regions
+
+
+# {{{ copies
+
+def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, parts: Mapping[str, Sequence[_Part]]
+                 ) -> LoopKernel:
+    """Each statement as its parts, in loops over *iname* one after another."""
+    accumulators, nodes = _reductions(kernel, parts)
+
+    def ids(old: frozenset[str]) -> frozenset[str]:
+        return frozenset(new for s in old for new in ([part.id for part in parts[s]] if s in parts else [s]))
+
+    def copies(s: Statement) -> Iterator[Statement]:
+        ordered = replace(s, depends_on=ids(s.depends_on), no_sync_with=ids(s.no_sync_with))
+        if s.id not in parts:
+            yield ordered
+        for part in parts.get(s.id, ()):
+            values = {acc: p.Variable(new) for (acc, end), new in accumulators.items() if end == part.end}
+            reduction = None if s.reduction is None else _base(part.id) + s.reduction[len(_base(s.id)):]
+            yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where), reduction=reduction),
+                              values)
+
+    def peeled(loop: Loop) -> Tree:
+        return seq(*(Loop(iname, body) for end in _ENDS if (body := _part_of(loop.body, end, parts)) is not None))
+    tree = rewrite_loops(kernel, (iname,), chosen, peeled)
+    at = {s: i for i, s in enumerate(leaves(tree))}
+    new = sorted((c for s in kernel.statements for c in copies(s)), key=lambda s: at[s.id])
+    old = {acc for acc, _ in accumulators}
+    kept = {name: t for name, t in kernel.temporaries.items() if name not in old or name in accumulators.values()}
+    cells: dict[str, TemporaryVariable] = {
+        name: replace(kernel.temporaries[acc], name=name) for (acc, _), name in accumulators.items()}
+    return kernel.copy(statements=tuple(new), tree=tree, reductions=nodes, temporaries={**kept, **cells},
+                       carried=_divided(kernel, parts, accumulators))
+
+
+def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree | None:
+    """What of *tree* runs in one part of its loop."""
+    match tree:
+        case Leaf(statement):
+            return next((Leaf(part.id) for part in parts[statement] if part.end == end), None)
+        case Loop(x, body):
+            rest = _part_of(body, end, parts)
+            return None if rest is None else Loop(x, rest)
+        case Seq(children):
+            kept = [c for c in (_part_of(child, end, parts) for child in children) if c is not None]
+            return seq(*kept) if kept else None
+        case _:
+            return tree
+
+
+def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
+                ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode]]:
+    """The accumulators by their old name and the part of the loop, and the reduction nodes with one for each part."""
+    accumulators: dict[tuple[str, str], str] = {}
+    nodes: dict[str, ReductionNode] = {}
+    for name, node in kernel.reductions.items():
+        if node.final not in parts:
+            nodes[name] = node
+            continue
+        for i, part in enumerate(parts[node.final]):
+            base, acc = _base(part.id), node.accumulator
+            if part.end and len(parts[node.final]) > 1:
+                acc = kernel.fresh_name(f"{acc}_{part.end}", *accumulators.values())
+            accumulators[node.accumulator, part.end] = acc
+            init, update, final = (parts[s][i].id for s in (node.init, node.update, node.final))
+            new = base + name[len(_base(node.final)):]
+            nodes[new] = replace(node, name=new, accumulator=acc, init=init, update=update, final=final)
+    return accumulators, nodes
+
+
+def _divided(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]], accumulators: Mapping[tuple[str, str], str]
+             ) -> Callable[[], tuple[Dependence, ...]]:
+    """Each dependence as its pairs between the parts of its two statements."""
+    def pieces(statement: str) -> list[tuple[str, str, InstanceSet | None]]:
+        if statement not in parts:
+            return [(statement, "", None)]
+        inames = kernel.statement_by_id[statement].inames
+        return [(part.id, part.end, part.where.onto(inames)) for part in parts[statement]]
+
+    def compute() -> Iterator[Dependence]:
+        for d in dependences(kernel):
+            for source, end, before in pieces(d.source):
+                for sink, _, after in pieces(d.sink):
+                    relation = d.relation
+                    if before is not None:
+                        relation = relation.intersect_domain(before.set)
+                    if after is not None:
+                        relation = relation.intersect_range(after.set)
+                    if relation is d.relation or not relation.is_empty():
+                        yield replace(d, array=accumulators.get((d.array, end), d.array), source=source, sink=sink,
+                                      relation=relation)
+    return lambda: tuple(compute())
+
+# }}}

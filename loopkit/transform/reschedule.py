@@ -1,0 +1,296 @@
+"""reschedule: an order given whole, by a schedule for each statement."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
+from loopkit.expr.mappers import substitute
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.poly.affine import names_in, subtract
+from loopkit.poly.inverse import inverse, two_with_one_image
+from loopkit.poly.relations import subscript_relation
+from loopkit.poly.sets import InstanceSet
+from loopkit.transform.match import owner
+from loopkit.transform.reindex import Reindexing, reindex, require_whole_reductions
+from loopkit.transform.schedules import Given, Vector, read_schedules
+from loopkit.transform.step import transform
+
+
+@transform
+def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = None,
+               unsafe: bool = False) -> LoopKernel:
+    """Give the whole order anew: for each statement the time at which each of its instances runs.
+
+    A schedule is a vector of constants and of affine forms of the statement's inames and of sizes; instances run in
+    lexicographic order of their vectors. Where all statements that agree so far have a constant, they stand one after
+    another; elsewhere a loop runs over their forms. An iname keeps its name where all statements of its loop have it
+    there; other forms make new inames (``t_i`` for ``t + i``), of which the old ones are affine forms in turn. A
+    constant in a loop puts a statement into that one iteration.
+
+    A reduction runs where its statement does, its loops inside. To place its parts one by one, name them all:
+    ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
+
+    :arg schedules: by statement id or glob; a text ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. All statements must
+        be named, each once.
+    :raises ParseError: a schedule cannot be read.
+    :raises UnknownNameError: a pattern matches no statement, or a form has an unknown name.
+    :raises PreconditionError: a statement has no schedule or two, a form is not affine, or an iname with a tag is not
+        kept.
+    :raises ScheduleError: two instances would run at one time, or a schedule cannot be turned around.
+    :raises IllegalTransformError: the order would break a dependence; with its witness.
+
+    >>> knl = lk.make_kernel("{[t, i]: 0<=t<T and 1<=i<n-1}", '''
+    ...     for t
+    ...         for i
+    ...             b[i] = a[i-1] + a[i+1]  {id=half}
+    ...         end
+    ...         for i
+    ...             a[i] = b[i]  {id=back}
+    ...         end
+    ...     end
+    ...     ''')
+    >>> wave = lk.reschedule(knl, {"half": "[2*t + i, t, 0]", "back": "[2*t + i + 1, t, 1]"})
+    >>> print(wave.statements_text)
+    for t_i, t
+      b[t_i - 2*t] = a[t_i - 2*t - 1] + a[t_i - 2*t + 1]  {id=half}
+      a[t_i - 2*t - 1] = b[t_i - 2*t - 1]  {id=back}
+    end
+    """
+    vectors = read_schedules(kernel, schedules)
+    units = _units(kernel, vectors)
+    order = _Order(kernel)
+    tree = order.of(units, 0)
+    result = kernel.copy(tree=tree, carried=unchanged_from(kernel))
+    for step, parts in _in_groups(kernel, units, order.dims):
+        result = reindex(result, step, tree, parts)
+    result = result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+    require_whole_reductions(result, "reschedule")
+    return require_legal(result, "reschedule", assume=assume, unsafe=unsafe)
+
+
+# {{{ what has a schedule of its own
+
+@dataclass(frozen=True)
+class _Unit:
+    """A statement with its reductions, or a single statement.
+
+    :ivar parts: the ids of its statements.
+    :ivar inames: those that its schedule orders.
+    :ivar body: what runs at each of its times.
+    """
+
+    statement: str
+    parts: tuple[str, ...]
+    inames: tuple[str, ...]
+    times: Vector
+    body: Tree
+
+
+def _units(kernel: LoopKernel, vectors: Mapping[str, Vector]) -> list[_Unit]:
+    groups: dict[str, list[str]] = {}
+    for s in leaves(kernel.tree):
+        groups.setdefault(owner(s), []).append(s)
+    missing = [s for s, parts in groups.items() if not any(x in vectors for x in parts)]
+    if missing:
+        raise PreconditionError(f"The schedule does not say when '{missing[0]}' runs.", subject=missing[0],
+                                hint=f"give schedules for {', '.join(missing)} too")
+    return [unit for s, parts in groups.items() for unit in _units_of(kernel, s, parts, vectors)]
+
+
+def _units_of(kernel: LoopKernel, statement: str, parts: Sequence[str], vectors: Mapping[str, Vector]
+              ) -> Iterator[_Unit]:
+    """One unit for a statement and its reductions, or, where they are named, one for each part."""
+    named = [x for x in parts if x in vectors]
+    if named == [statement]:
+        inames = kernel.statement_by_id[statement].inames
+        body = _inside(kernel.tree, frozenset(parts))
+        while isinstance(body, Loop) and body.iname in inames:
+            body = body.body
+        if body is None or any(x in inames for x in _loops(body)) or any(
+                not set(inames) <= set(kernel.statement_by_id[x].inames) for x in parts):
+            raise ScheduleError(f"The parts of '{statement}' stand in loops of their own.", subject=statement,
+                                hint=f"give each a schedule: {', '.join(parts)}")
+        yield _Unit(statement, tuple(parts), inames, vectors[statement], body)
+        return
+    for x in parts:
+        if x not in vectors:
+            raise PreconditionError(f"The schedule does not say when '{x}' runs.", subject=x,
+                                    hint=f"give schedules for all parts of '{statement}', or only for the statement")
+        yield _Unit(x, (x,), kernel.statement_by_id[x].inames, vectors[x], Leaf(x))
+
+
+def _inside(tree: Tree, statements: Collection[str]) -> Tree | None:
+    """*tree* with these *statements* alone."""
+    match tree:
+        case Leaf(statement):
+            return tree if statement in statements else None
+        case Loop(iname, body):
+            rest = _inside(body, statements)
+            return None if rest is None else Loop(iname, rest)
+        case Seq(children):
+            kept = [c for c in (_inside(child, statements) for child in children) if c is not None]
+            return seq(*kept) if kept else None
+        case _:
+            return None
+
+
+def _loops(tree: Tree) -> Iterator[str]:
+    match tree:
+        case Loop(iname, body):
+            yield iname
+            yield from _loops(body)
+        case Seq(children):
+            for child in children:
+                yield from _loops(child)
+        case _:
+            pass
+
+# }}}
+
+
+# {{{ the tree
+
+@dataclass
+class _Order:
+    """Makes the tree of a schedule, and names its loops.
+
+    :ivar dims: for each unit the loops around it, outermost first: the iname and the unit's form.
+    :ivar made: the new inames.
+    """
+
+    kernel: LoopKernel
+    dims: dict[str, list[tuple[str, Expression]]] = field(default_factory=dict)
+    made: list[str] = field(default_factory=list)
+
+    def of(self, units: Sequence[_Unit], depth: int) -> Tree:
+        """The order of *units*, which agree in what comes before dimension *depth*."""
+        ended = [u for u in units if len(u.times) == depth]
+        if ended and len(units) == 1:
+            return ended[0].body
+        if ended:
+            other = next(u for u in units if u is not ended[0])
+            raise ScheduleError(
+                f"'{ended[0].statement}' and '{other.statement}' have no order: their schedules agree in all {depth} "
+                f"times of '{ended[0].statement}'.", subject=ended[0].statement,
+                hint="give both one more time, with different constants: [..., 0] and [..., 1]")
+        times = [u.times[depth] for u in units]
+        constants = sorted({t for t in times if isinstance(t, int)})
+        if all(isinstance(t, int) for t in times):
+            return seq(*(self.of([u for u in units if u.times[depth] == c], depth + 1) for c in constants))
+        name = self._name(units, depth)
+        for u in units:
+            self.dims.setdefault(u.statement, []).append((name, u.times[depth]))
+        return Loop(name, self.of(units, depth + 1))
+
+    def _name(self, units: Sequence[_Unit], depth: int) -> str:
+        """The iname of the loop over dimension *depth* of *units*."""
+        forms = [u.times[depth] for u in units]
+        first = next(f for f in forms if not isinstance(f, int))
+        if isinstance(first, p.Variable) and first.name in self.kernel.inames:
+            alike = all(f == first for f in forms)
+            free = not any(self._is_taken(first.name, u, depth) for u in units)
+            if free and (alike or first.name not in self.kernel.tags):
+                return first.name
+        base = "_".join(x for x in self.kernel.inames if x in names_in(first)) or "time"
+        name = self.kernel.fresh_name(base, *self.made)
+        self.made.append(name)
+        return name
+
+    def _is_taken(self, name: str, unit: _Unit, depth: int) -> bool:
+        """Has *unit* an iname *name* for something else than dimension *depth*?"""
+        if any(name == x for x, _ in self.dims.get(unit.statement, ())):
+            return True
+        own = {x for s in unit.parts for x in self.kernel.statement_by_id[s].inames}
+        return name in own and unit.times[depth] != p.Variable(name)
+
+# }}}
+
+
+# {{{ new inames
+
+Dims = Sequence[tuple[str, Expression]]
+
+
+def _in_groups(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]
+               ) -> Iterator[tuple[Reindexing, frozenset[str]]]:
+    """The steps that give all *units* their new inames; equal ones are one."""
+    groups: dict[object, tuple[tuple[Reindexing, ...], list[str]]] = {}
+    for unit in units:
+        steps = _steps(kernel, unit, dims.get(unit.statement, ()))
+        key = tuple((step.old, step.new, *step.values.items(), step.conditions) for step in steps)
+        groups.setdefault(key, (steps, []))[1].extend(unit.parts)
+    for steps, parts in groups.values():
+        for step in steps:
+            yield step, frozenset(parts)
+
+
+def _steps(kernel: LoopKernel, unit: _Unit, dims: Dims) -> tuple[Reindexing, ...]:
+    """What gives *unit* the inames of its loops *dims*."""
+    kept = [x for x, form in dims if form == p.Variable(x)]
+    for x in unit.inames:
+        if x in kernel.tags and x not in kept:
+            raise PreconditionError(f"'{x}' has the tag '{kernel.tags[x]}', but the schedule of '{unit.statement}' "
+                                    "does not keep it.", subject=x,
+                                    hint=f"untag_inames(knl, '{x}') first, or let all statements of its loop have it "
+                                         "as it is")
+    domain = _domain(kernel, unit)
+    _require_injective(unit, dims, domain)
+    old = tuple(x for x in unit.inames if x not in kept)
+    new = tuple((x, form) for x, form in dims if x not in kept)
+    if all(p.Variable(x) in [form for _, form in new] for x in old) and len(old) == len(new):
+        return tuple(Reindexing((form.name,), (x,), {form.name: p.Variable(x)}) for x, form in new
+                     if isinstance(form, p.Variable))
+    if len(unit.parts) == 1 and any(unit.statement in (r.init, r.update, r.final) for r in kernel.reductions.values()):
+        raise ScheduleError(f"'{unit.statement}' is a part of a reduction, whose schedule can only order its inames.",
+                            subject=unit.statement, hint="make new inames for the whole statement first, in a step of "
+                                                         "its own that names only the statement")
+    return (_turned_around(unit, dims, domain, old, new),)
+
+
+def _domain(kernel: LoopKernel, unit: _Unit) -> InstanceSet:
+    """All instances of *unit*, as far as they do not depend on data."""
+    domains = [analysis_domain(kernel, kernel.statement_by_id[s]).onto(unit.inames) for s in unit.parts]
+    result = domains[0]
+    for domain in domains[1:]:
+        result = result.union(domain)
+    return result
+
+
+def _require_injective(unit: _Unit, dims: Dims, domain: InstanceSet) -> None:
+    if not unit.inames:
+        return
+    found = two_with_one_image(subscript_relation(unit.inames, tuple(form for _, form in dims)), domain)
+    if found is not None:
+        sizes, first, second = found
+        where = ", ".join(f"{k} = {v}" for k, v in sizes.items())
+        raise ScheduleError(
+            f"The schedule of '{unit.statement}' would run {instance_text(unit.statement, first)} and "
+            f"{instance_text(unit.statement, second)} at one time{f', with {where}' if where else ''}.",
+            subject=unit.statement,
+            hint=f"add {' and '.join(x for x in first if first[x] != second[x])}, or a form of it, as one more time")
+
+
+def _turned_around(unit: _Unit, dims: Dims, domain: InstanceSet, old: tuple[str, ...], new: Dims) -> Reindexing:
+    """The inames *old* of *unit* in terms of those of its loops."""
+    values: dict[str, Expression] = {}
+    if old:
+        relation = subscript_relation(unit.inames, tuple(form for _, form in dims))
+        forms = inverse(relation, domain, [x for x, _ in dims])
+        if forms is None:
+            raise ScheduleError(f"The inames of '{unit.statement}' are no affine forms of the times in its schedule.",
+                                subject=unit.statement, hint="use forms such as t + i, i // 16 and i % 16")
+        values = {x: form for x, form in zip(unit.inames, forms, strict=True) if x in old}
+    equal = [("==", subtract(p.Variable(x), substitute(form, values))) for x, form in new]
+    step = Reindexing(old, tuple(x for x, _ in new), values, tuple((op, form) for op, form in equal if form != 0))
+    if not domain.set.is_subset(step.relation(unit.inames).domain()):
+        raise InternalError(f"reschedule would lose instances of '{unit.statement}'.")
+    return step
+# }}}

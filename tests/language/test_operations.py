@@ -1,0 +1,124 @@
+"""Reductions with operations of the user's own: what they compute, and in which order they may."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+
+F32 = np.float32
+HORNER = lk.ReductionOperation("horner", "2*a + b")
+LARGEST = lk.ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", reorderable=True)
+
+
+def over_rows(operation: lk.ReductionOperation) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<11}", f"y[i] = 1 + {operation.name}(k, x[i, k])",
+                         reductions=[operation])
+    return lk.add_dtypes(knl, {"x": F32})
+
+
+def horner(x: np.ndarray) -> np.ndarray:
+    result = np.zeros(x.shape[0], F32)
+    for column in x.T:
+        result = 2*result + column
+    return 1 + result
+
+
+def rows(n: int = 7) -> np.ndarray:
+    return np.random.default_rng(3).uniform(-1, 1, (n, 11)).astype(F32)
+
+
+@pytest.mark.parametrize("transformed", [
+    lambda knl: knl,
+    lambda knl: lk.split_iname(knl, "k", 4),
+    lambda knl: lk.unroll(knl, "k"),
+    lambda knl: lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"),
+    lambda knl: lk.add_prefetch(lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0"), "k", 4),
+                                "x", ["i_inner", "k_inner"])])
+def test_in_order(transformed: object) -> None:
+    assert callable(transformed)
+    y, = lk.compile(transformed(over_rows(HORNER)), target="c")(x=rows())
+    assert (y == horner(rows())).all()                   # the same operations in the same order
+
+
+@pytest.mark.parametrize("step", [
+    lambda knl: lk.tag_inames(knl, "k:l.0"),
+    lambda knl: lk.split_iname(knl, "k", 4, inner_tag="l.0"),
+    lambda knl: lk.prioritize_loops(lk.split_iname(knl, "k", 4), "k_inner, k_outer")])
+def test_another_order_is_refused(step: object) -> None:
+    assert callable(step)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        step(over_rows(HORNER))
+    witness = caught.value.witness
+    assert witness.array == "acc_k"
+    assert witness.source[0] == witness.sink[0] == "insn.k.update"
+
+
+def test_a_reorderable_one_goes_over_threads() -> None:
+    mapped = lk.tag_inames(over_rows(LARGEST), "i:g.0, k:l.0")
+    x = rows()
+    y, = lk.compile(mapped, target="c")(x=x)
+    assert (y == 1 + x[np.arange(7), np.abs(x).argmax(axis=1)]).all()
+    owed, = mapped.obligations
+    assert "largest" in owed.claim
+
+
+def test_it_is_shown() -> None:
+    text = str(over_rows(HORNER))
+    assert "horner(a, b) := 2*a + b, from 0, in order" in text
+    assert "y[i] = 1 + horner(k, x[i, k])" in text
+
+
+@pytest.mark.parametrize(("operand", "combine", "expected"), [
+    (F32, "a + b", F32), (F32, "a + cast(float64, b)", np.float64), (np.int32, "max(a, b)", np.int32),
+    (np.int32, "a + b/2", np.float64), (np.complex64, "a*b", np.complex64)])
+def test_dtypes(operand: type, combine: str, expected: type) -> None:
+    knl = lk.make_kernel("{[k]: 0<=k<n}", "y = f(k, x[k])", reductions=[lk.ReductionOperation("f", combine, 1)])
+    typed = lk.lower(lk.add_dtypes(knl, {"x": operand}), stop="types")
+    assert isinstance(typed, lk.LoopKernel)
+    assert typed.temporaries["acc_k"].dtype == expected
+
+
+def test_neutral() -> None:
+    knl = lk.make_kernel("{[k]: 0<=k<n}", "y = f(k, x[k])", reductions=[lk.ReductionOperation("f", "a*b + 1", 5)])
+    y, = lk.compile(lk.add_dtypes(knl, {"x": np.float64}), target="c")(x=np.array([2.0, 3.0]))
+    assert y == (5*2 + 1)*3 + 1
+    y, = lk.compile(lk.add_dtypes(knl, {"x": np.float64}), target="c")(x=np.zeros(0))
+    assert y == 5
+
+
+def test_two_kernels_of_two_operations_differ() -> None:
+    assert over_rows(lk.ReductionOperation("f", "2*a + b")) != over_rows(lk.ReductionOperation("f", "3*a + b"))
+    assert over_rows(HORNER) == over_rows(HORNER)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (("f", "a + c"), "'c' is neither"),
+    (("f", "a", "0"), "starts from a number"),
+    ((3, "a"), "as texts"),
+    (("f", "a - b", 0, True), r"f\(-2, 0\) is -2, but f\(0, -2\) is 2"),
+    (("f", "a*b*b", 1, True), "not reorderable"),
+    (("f", "2*a*b", 0, True), "part starts from 0"),
+    (("f", "(a + b)//2", 0, True), "not reorderable")])
+def test_refused_operations(arguments: tuple[object, ...], message: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=message):
+        lk.ReductionOperation(*arguments)  # type: ignore[arg-type]
+
+
+def test_text_that_is_no_expression() -> None:
+    with pytest.raises(lk.ParseError, match="the reduction 'f'"):
+        lk.ReductionOperation("f", "a +")
+
+
+@pytest.mark.parametrize("name", ["sum", "sqrt", "k", "n", "x", "y", "for", "1f"])
+def test_names_that_are_taken(name: str) -> None:
+    with pytest.raises(lk.LoopkitError):
+        lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<8}", "y[i] = sum(k, x[i, k])",
+                       reductions=[lk.ReductionOperation(name, "a + b")])
+
+
+def test_wrong_lists() -> None:
+    with pytest.raises(lk.PreconditionError, match="takes ReductionOperation objects"):
+        lk.make_kernel("{[k]: 0<=k<8}", "y = sum(k, x[k])", reductions=["a + b"])  # type: ignore[list-item]
+    with pytest.raises(lk.UnknownNameError):
+        lk.make_kernel("{[k]: 0<=k<8}", "y = unheard(k, x[k])", reductions=[HORNER])

@@ -1,0 +1,112 @@
+"""Hints of refused steps were tried: following them, the step is accepted."""
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.transform import hints
+
+Step = Callable[[lk.LoopKernel], lk.LoopKernel]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A kernel, a step that is refused, and the way out that its error tells."""
+
+    domains: str | tuple[str, ...]
+    instructions: str
+    step: Step
+    hint: str
+    data: tuple[object, ...] | None = None
+
+    def kernel(self) -> lk.LoopKernel:
+        return lk.make_kernel(self.domains, self.instructions, self.data)
+
+
+JACOBI = "{[t,i]: 0<=t<T and 1<=i<n-1}", "u[t+1,i] = u[t,i-1] + u[t,i+1]"
+SEIDEL = "{[i,j]: 1<=i,j<n}", "a[i,j] = a[i-1,j] + a[i,j-1]"
+
+REFUSED = {
+    "tiling a time loop": Refused(*JACOBI, lambda knl: lk.tile(knl, {"t": 4, "i": 8}), "skew(knl, 'i', by={'t': 1})"),
+    "tiling a time loop of two dimensions": Refused(
+        "{[t,i,j]: 0<=t<T and 1<=i,j<n-1}", "u[t+1,i,j] = u[t,i-1,j] + u[t,i+1,j] + u[t,i,j-1] + u[t,i,j+1]",
+        lambda knl: lk.tile(knl, {"t": 4, "i": 8, "j": 8}),
+        "skew(knl, 'i', by={'t': 1}) and skew(knl, 'j', by={'t': 1})"),
+    "tiling over two cells": Refused(
+        "{[t,i]: 0<=t<T and 2<=i<n-2}", "u[t+1,i] = u[t,i-2] + u[t,i+2]", lambda knl: lk.tile(knl, {"t": 4, "i": 8}),
+        "skew(knl, 'i', by={'t': 2})"),
+    "interchange": Refused("{[i,j]: 1<=i<n and 0<=j<m-1}", "a[i,j] = a[i-1,j+1]",
+                           lambda knl: lk.interchange(knl, "i", "j"), "skew(knl, 'j', by={'i': 1})"),
+    "a wavefront": Refused(
+        *SEIDEL, lambda knl: lk.split_iname(knl, "j", 16, inner_tag="l.0"),
+        "interchange(knl, 'i', 'j'), skew(knl, 'i', by={'j': 1}) and interchange(knl, 'j', 'i')"),
+    "the other wavefront": Refused(
+        *SEIDEL, lambda knl: lk.split_iname(knl, "i", 16, inner_tag="l.0"),
+        "skew(knl, 'j', by={'i': 1}) and interchange(knl, 'i', 'j')"),
+    "fusing over a forward read": Refused(
+        ("{[i1]: 0<=i1<n}", "{[i2]: 0<=i2<n-1}"), "a[i1] = 2*x[i1]\nb[i2] = a[i2+1]",
+        lambda knl: lk.fuse_loops(knl, ["i1", "i2"]), "shift(knl, 'i2', 1)"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_followed_a_hint_makes_the_step_legal(name: str) -> None:
+    case = REFUSED[name]
+    knl = case.kernel()
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        case.step(knl)
+    assert f"it would be legal after {case.hint}" in str(caught.value)
+    for call in re.findall(r"\w+\(knl[^()]*\)", case.hint):
+        knl = eval(f"lk.{call}", {"lk": lk, "knl": knl})  # the calls stand in the hint as a user would write them
+    assert case.step(knl).history[-1].verdict == "proven"
+
+
+def test_an_accumulation() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<64}", "s[0] = s[0] + b[i]")
+    with pytest.raises(lk.IllegalTransformError, match=r"as a reduction, sum\(\.\.\.\)"):
+        lk.tag_inames(knl, "i:l.0")
+
+
+@pytest.mark.parametrize("instructions", [
+    "s[0] = 2*s[0] + b[i]", "s[0] = s[0]*s[0] + b[i]", "s[i] = s[i-1] + b[i]", "s[0] = s[0] - b[i]"])
+def test_what_is_no_reduction_is_not_called_one(instructions: str) -> None:
+    knl = lk.make_kernel("{[i]: 1<=i<64}", instructions)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(knl, "i:l.0")
+    legal = "- b[i]" in instructions                     # the terms of a difference may come in any order
+    assert ("as a reduction" in str(caught.value)) == legal
+
+
+def test_an_accumulation_that_is_read_on_the_way() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<64}", "for i\n s[0] = s[0] + b[i]\n p[i] = s[0]\nend")
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(knl, "i:l.0")
+    assert "as a reduction" not in str(caught.value)
+
+
+def test_nothing_is_tried_until_somebody_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    knl = lk.make_kernel(*JACOBI)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tile(knl, {"t": 4, "i": 8})
+    tried: list[str] = []
+    helps = hints._helps
+    monkeypatch.setattr(hints, "_helps", lambda way, *rest: tried.append(way.text) or helps(way, *rest))
+    assert caught.value.witness is not None
+    assert not tried
+    assert caught.value.hints
+    told = list(tried)
+    assert told
+    assert str(caught.value)
+    assert tried == told                                 # once
+
+
+def test_a_way_out_is_always_told() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]"), {"a,b": np.float32})
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.tag_inames(knl, "i:g.0")
+    assert caught.value.hint
