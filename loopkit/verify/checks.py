@@ -105,6 +105,13 @@ def verify(knl: LoopKernel, *, full: bool = False) -> Report:
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
     >>> knl = lk.add_dtypes(knl, {"x": np.float32})
     >>> print(lk.verify(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")))
+    kernel 'twice': proven
+      order     proven     no dependences
+      bounds    proven     2 accesses
+      coverage  proven     no temporaries
+          y: every element is written once
+      races     proven     y: written and seen by several threads
+      barriers  proven     none
     """
     require_kernel(knl, "verify")
     return report_of(_subject(knl), full=full)
@@ -115,6 +122,8 @@ def check_legal(knl: LoopKernel) -> Report:
 
     >>> knl = lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]")
     >>> print(lk.check_legal(knl))
+    kernel 'kernel': proven
+      order     proven     1 dependence
     """
     require_kernel(knl, "check_legal")
     try:
@@ -133,6 +142,8 @@ def check_races(knl: LoopKernel) -> Report:
     >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     >>> print(lk.check_races(knl))
+    kernel 'reversed': proven
+      races     proven     t, y: written and seen by several threads
     """
     return _one(knl, "check_races", "races")
 
@@ -144,6 +155,10 @@ def check_bounds(knl: LoopKernel) -> Report:
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i-1]", name="shifted")
     >>> print(lk.check_bounds(lk.add_dtypes(knl, {"x": np.float32})))
+    kernel 'shifted': refuted
+      bounds    refuted    2 accesses
+          refuted: 'insn' touches 'x' outside its shape.
+            with n = 1: insn[i=0] touches x[-1]
     """
     return _one(knl, "check_bounds", "bounds")
 
@@ -155,6 +170,9 @@ def check_coverage(knl: LoopKernel) -> Report:
 
     >>> knl = lk.make_kernel("{[i]: 1<=i<n-1}", "out[i] = a[i-1] + a[i+1]", name="ends")
     >>> print(lk.check_coverage(lk.add_dtypes(knl, {"a": np.float32})))
+    kernel 'ends': proven
+      coverage  proven     no temporaries
+          out: not every element is written; with n = 1: out[0] is not
     """
     return _one(knl, "check_coverage", "coverage")
 
@@ -167,6 +185,10 @@ def check_barriers(knl: LoopKernel) -> Report:
     >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
     >>> print(lk.check_barriers(knl))
+    kernel 'reversed': proven
+      barriers  proven     1, each needed
+          reversed: barrier
+            t: insn writes, insn_0 reads
     """
     return _one(knl, "check_barriers", "barriers")
 

@@ -24,7 +24,8 @@ def with_tree(lowered: Lowered, launch: int, tree: Tree) -> Lowered:
 
 def built(lowered: Lowered) -> Lowered:
     """*lowered* with the program of its trees."""
-    return replace(lowered, program=build_program(lowered.kernel, lowered.launches, lowered.storages))
+    return replace(lowered, program=build_program(
+        lowered.launches, lowered.storages, lowered.program.order))
 
 
 def without_one_barrier(knl: lk.LoopKernel) -> Iterator[Lowered]:

@@ -39,7 +39,7 @@ def test_a_negative_subscript_of_an_array_without_a_shape() -> None:
 
 def test_assumptions_count() -> None:
     text, data = "y[i] = x[i]", [lk.GlobalArg("x", F32, shape=("m",)), "..."]
-    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with n = 1, m = 0: insn[i=0] touches x[0]"
+    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] touches x[0]"
     knl = lk.make_kernel("{[i]: 0<=i<n}", text, data, assumptions="m >= n")
     assert bounds(knl).verdict is lk.Verdict.PROVEN
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.kernel.obligation import Obligation
 from tests.cases import csr_matvec, matmul_tiled
 from tests.lowering.kernels import F32, exchange, make
 
@@ -39,10 +40,13 @@ def test_the_head_says_what_is_not_proven() -> None:
 
 
 def test_the_head_lists_obligations() -> None:
-    knl = matmul_tiled().copy(obligations=("the rows of a are sorted " + "and long "*12,))
+    knl = matmul_tiled().copy(obligations=(
+        Obligation("tag_inames(i)", "rows never meet", "they are " + "long and "*12 + "sorted"),
+        Obligation("tag_inames(j)", "columns never meet")))
     lines = head(lk.generate_code(knl))
-    assert lines[1].startswith("// assumed: the rows of a are sorted and long")
-    assert lines[2].startswith("//   and long")
+    assert lines[1].startswith("// assumed: tag_inames(i): rows never meet (they are long and long")
+    assert lines[2].startswith("//   long and")
+    assert lines[3] == "// unsafe: tag_inames(j): columns never meet"
     assert max(map(len, lines)) <= 110
 
 

@@ -24,7 +24,7 @@ def test_an_order_that_breaks_a_dependence() -> None:
     found = lk.check_legal(turned)
     assert found.verdict is lk.Verdict.REFUTED
     assert found["order"].findings[0].witness == (
-        "with n = 3, m = 3: insn[i=1, j=2] writes a[1, 2], which insn[i=2, j=1] reads")
+        "with m = 3, n = 3: insn[i=1, j=2] writes a[1, 2], which insn[i=2, j=1] reads")
     with pytest.raises(lk.IllegalTransformError):
         found.raise_if_refuted()
 

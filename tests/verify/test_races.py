@@ -1,10 +1,13 @@
 """Races within a block and across blocks: the witness is the smallest one, and it is a real one."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.dependences import unchanged_from
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_axes, rows
@@ -112,3 +115,38 @@ def test_two_warps_of_a_block() -> None:
     assert "warp barrier" in str(lk.lower(knl, stop="barriers"))
     assert lk.verify(knl)["barriers"].summary == "1, each needed"
     assert not report(knl, without_barriers(knl)).ok
+
+
+# {{{ what the caller answers for
+
+def scattered() -> lk.LoopKernel:
+    return make("{[i]: 0<=i<64}", "y[place[i]] = x[i]", x=F32, place=np.int32)
+
+
+def test_what_was_assumed_is_not_asked_again() -> None:
+    knl = lk.tag_inames(scattered(), "i:l.0", assume="place is a permutation")
+    found = lk.verify(knl)
+    assert found["races"].verdict is lk.Verdict.ASSUMED
+    assert found.ok
+    head = str(lk.generate_code(knl)).split("\n\n")[0]
+    assert "no races" not in head
+    assert "place is a permutation" in " ".join(head.replace("//", "").split())
+
+
+def test_what_is_unsafe_is_not_refuted_again() -> None:
+    knl = lk.tag_inames(make("{[i]: 0<=i<64}", "y[i // 2] = x[i]", x=F32), "i:l.0", unsafe=True)
+    assert lk.check_races(knl).verdict is lk.Verdict.ASSUMED
+    assert "// unsafe: " in str(lk.generate_code(knl))
+
+
+def test_an_obligation_covers_no_other_race() -> None:
+    plain = make("{[i,j]: 0<=i<64 and 0<=j<64}", "y[i // 2] = x[i] {id=a}\nz[j // 2] = x[j] {id=b}", x=F32)
+    knl = lk.tag_inames(plain, "i:l.0", unsafe=True)
+    lowered = lower_fully(unchecked(knl, j="l.0"))
+    (launch,) = lowered.launches
+    bound = launch.kernel.copy(carried=unchanged_from(knl))          # of these, only those of a were doubted
+    findings = report(knl, replace(lowered, launches=(replace(launch, kernel=bound),)))["races"].findings
+    assert {f.verdict for f in findings} == {lk.Verdict.ASSUMED, lk.Verdict.REFUTED}
+    assert "'z'" in next(f.text for f in findings if f.verdict is lk.Verdict.REFUTED)
+
+# }}}
