@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import gc
 import json
+import statistics
 import sys
 import time
 import warnings
@@ -62,6 +63,10 @@ class Loopkit(Clock):
     def prefetch(self, knl: Any, array: str, inames: Sequence[str], *, loopy_outer: str | None = None,
                  loopy_box: bool = False) -> Any:
         return self.lk.add_prefetch(knl, array, list(inames), default_tag="l.auto")
+
+    def steps(self, knl: Any) -> list[float]:
+        """Seconds of each step whose legality was looked at, its application included."""
+        return [step.seconds for step in knl.history if step.verdict == "proven"]
 
     def lower(self, knl: Any) -> int:
         """Up to the last form before the text; gives the number of statements."""
@@ -118,6 +123,9 @@ class Loopy(Clock):
             more["fetch_bounding_box"] = True
         return self.lp.add_prefetch(knl, array, list(inames), default_tag="l.auto", **more)
 
+    def steps(self, knl: Any) -> list[float]:
+        return []                            # it looks at the legality of none
+
     def lower(self, knl: Any) -> int:
         knl = self.lp.linearize(self.lp.preprocess_program(knl))
         return len(knl.default_entrypoint.instructions)
@@ -150,11 +158,14 @@ def sample(api: Loopkit | Loopy, name: str) -> dict[str, Any]:
     case = next(c for c in codegen_kernels.CASES if c.name == name)
     try:
         (_, _, lower), statements = _timed(api, case.build, api.lower)
+        empty_caches()
+        steps = api.steps(case.build(api))
         (make, transform, generate), text = _timed(api, case.build, api.text)
     except Exception as err:  # noqa: BLE001  # whatever a package raises is its result for this case
         return {"error": f"{type(err).__name__}: {err}".strip().splitlines()[0]}
     return {"make": make, "transform": transform, "lower": min(lower, generate), "print": max(generate - lower, 0.0),
-            "total": make + transform + generate, "statements": statements, "characters": len(text)}
+            "total": make + transform + generate, "statements": statements, "characters": len(text),
+            "step": statistics.median(steps) if steps else 0.0}
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopkit.errors import (
+    ENTRY_POINTS,
     AccessWitness,
     BoundsError,
     CallError,
@@ -15,6 +16,7 @@ from loopkit.errors import (
     NameConflictError,
     ParseError,
     PreconditionError,
+    ReplayError,
     ScheduleError,
     ShapeError,
     StorageError,
@@ -26,7 +28,8 @@ from loopkit.errors import (
 )
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel
+from loopkit.kernel.history import History
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
@@ -39,25 +42,28 @@ from loopkit.runtime.compiled import (
 )
 from loopkit.runtime.equivalence import check_equivalent
 from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
 from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
     fix_parameters,
-    privatize,
     rename_argument,
     set_options,
     set_temporary_address_space,
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import tried_hints
+from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
-from loopkit.transform.partition import duplicate_inames
+from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
@@ -69,21 +75,23 @@ from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
-    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Report", "ScheduleError",
-    "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError", "UndecidedError",
-    "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in", "add_dtypes",
-    "add_prefetch", "affine_map_inames", "assume", "check_barriers", "check_bounds", "check_coverage",
-    "check_equivalent", "check_legal", "check_races", "compile", "distribute_loop", "duplicate_inames",
-    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
-    "rename_argument", "rename_iname", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift",
-    "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
+    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode",
+    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
+    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
+    "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness",
+    "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array", "check_barriers",
+    "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile",
+    "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst", "fix_parameters",
+    "fuse_loops", "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel", "precompute",
+    "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname", "replay",
+    "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
+    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "hints": tried_hints, "report_html": report_html})
+                     "code_html": code_html, "hints": tried_hints, "replay": replay_refusal,
+                     "report_html": report_html})

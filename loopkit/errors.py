@@ -5,6 +5,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+#: What higher floors offer on an error or a kernel (replaying it, calling it, its HTML form); filled by
+#: ``loopkit/__init__.py``.
+ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
+
 
 class LoopkitError(Exception):
     """Base of every error that loopkit raises on purpose.
@@ -113,7 +117,8 @@ class Witness:
     :ivar sink: id and iname values of the instance that must run later.
     :ivar array: the array that both touch.
     :ivar element: the subscripts both touch, where they are affine.
-    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; of a copy that does not serve its reader:
+        ``"missing"`` (nothing was copied into the cell) or ``"value"`` (another value was).
     """
 
     parameters: Mapping[str, int]
@@ -128,11 +133,21 @@ class Witness:
         if self.kind == "explicit":
             return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} must run before "
                     f"{instance_text(*self.sink)} (dep=)")
+        if self.kind in ("missing", "value"):
+            return self._of_copy()
         first, second = {"flow": ("writes", "reads"), "anti": ("reads", "writes"),
                          "output": ("writes", "writes too")}[self.kind]
         subscripts = "" if not self.element else f"[{', '.join(map(str, self.element))}]"
         return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} {first} "
                 f"{self.array}{subscripts}, which {instance_text(*self.sink)} {second}")
+
+    def _of_copy(self) -> str:
+        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        cell = self.array + (f"[{', '.join(map(str, self.element))}]" if self.element else "")
+        start, sink = f"with {sizes}: " if sizes else "", instance_text(*self.sink)
+        if self.kind == "missing":
+            return f"{start}{sink} reads {cell}, which no instance of {self.source[0]} has written"
+        return f"{start}{sink} reads {cell}, where {instance_text(*self.source)} has put another value"
 
 
 def instance_text(statement: str, inames: Mapping[str, int]) -> str:
@@ -147,7 +162,8 @@ class IllegalTransformError(LoopkitError):
 
     :ivar witness: the instances, the sizes and the element.
     :ivar before: the kernel that the step was asked of; *after*: the one that it would have made, where it got that
-        far. Both are kernels (``None``: not known), which this floor does not import.
+        far. Both are the kernel itself where lowering finds threads of it that meet. They are kernels (``None``: not
+        known), which this floor does not import.
     """
 
     def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,
@@ -173,6 +189,33 @@ class IllegalTransformError(LoopkitError):
 
     def details(self) -> Sequence[str]:
         return (str(self.witness),)
+
+    def replay(self, *, seed: int = 0, **given: Any) -> Any:
+        """Run both orders at the witness's sizes and show the cells that differ.
+
+        The statement instances run one by one, by numpy: in the order before the step, and in one that the step
+        would have allowed, in which the witness's second instance runs before the first. Where the order of the
+        loops leaves that open, the order of the threads and blocks is chosen so.
+
+        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
+        >>> try:
+        ...     lk.tag_inames(knl, {"i": "g.0"})
+        ... except lk.IllegalTransformError as err:
+        ...     print(err.replay(a=np.array([1., 0., 0.]), b=np.array([2., 3.])))
+        with n = 2: insn[i=0] writes a[1], which insn[i=1] reads
+          the second instance could run before the first
+          insn[i=1] reads 3.0, and would read 0.0
+        cells that differ, of 2 written (seed 0):
+          a[2] is 6.0, and would be 3.0
+
+        :arg seed: of the random data: each element on its own, so that no array needs a shape.
+        :arg given: arrays and scalars by name in place of random ones; sizes in place of the witness's.
+        :returns: a :class:`loopkit.Replay`.
+        :raises PreconditionError: the error came up before a step had made an order, or in a kernel whose bounds are
+            computed by the kernel itself.
+        :raises CallError: what was given does not fit.
+        """
+        return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
     @property
     def hint(self) -> str | None:
@@ -269,6 +312,31 @@ class LimitError(LoopkitError):
         self.limit = limit
         self.required = required
         super().__init__(f"{where} needs {required} {what}; the target has {limit}.", hint=hint)
+
+
+class ReplayError(LoopkitError):
+    """A step of a history that cannot be made on another kernel; its cause is the error that the step met there.
+
+    :ivar number: which step of the history, from 1.
+    :ivar step: the step, as the line of a script.
+    :ivar cause: the step's own error, or ``None`` where there is no such transformation.
+    """
+
+    def __init__(self, message: str, *, number: int, step: str, cause: LoopkitError | None = None) -> None:
+        self.number = number
+        self.step = step
+        self.cause = cause
+        super().__init__(message)
+
+    @property
+    def hint(self) -> str | None:
+        return None if self.cause is None else self.cause.hint
+
+    def details(self) -> Sequence[str]:
+        if self.cause is None:
+            return (self.step,)
+        return (self.step, f"{type(self.cause).__name__}: {self.cause.message}",
+                *(f"  {line}" for line in self.cause.details()))
 
 
 class CallError(LoopkitError):

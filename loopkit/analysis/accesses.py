@@ -13,6 +13,7 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in, subtract
+from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.relations import any_element, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -23,7 +24,7 @@ class Access:
 
     :ivar subscripts: the subscripts; ``()`` for a scalar.
     :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
-    :ivar affine: the subscripts are quasi-affine in the inames and value arguments.
+    :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
     :ivar certain: every instance of *domain* does make the access (no predicate, no bound from memory).
     """
 
@@ -37,9 +38,9 @@ class Access:
 
     @cached_property
     def subscript_relation(self) -> Map:
-        """Instances to subscripts, on all of the instance space; everything where not affine."""
+        """Instances to subscripts, on *domain* at least; everything where not affine."""
         if self.affine:
-            return subscript_relation(self.domain.inames, self.subscripts)
+            return subscripts_on(self.domain, self.subscripts)
         return any_element(self.domain.inames, len(self.subscripts))
 
     @cached_property
@@ -118,7 +119,8 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 
     def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, sure: bool,
                *, is_write: bool) -> Access:
-        return Access(statement.id, name, subscripts, is_write, where, _affine(subscripts, allowed), sure)
+        affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
+        return Access(statement.id, name, subscripts, is_write, where, affine, sure)
 
     def walk(expr: Expression, where: InstanceSet, sure: bool) -> Iterator[Access]:
         match expr:
@@ -159,6 +161,13 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 def _affine(subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
     try:
         return all(names_in(s) <= allowed and _convertible(s) for s in subscripts)
+    except NotAffineError:
+        return False
+
+
+def _affine_by_value(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
+    try:
+        return all(names_in(s) <= allowed for s in subscripts) and affine_on(where, subscripts)
     except NotAffineError:
         return False
 

@@ -8,18 +8,20 @@ among themselves in any order.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import pymbolic.primitives as p
+
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.order import loops_of, meeting_of, reference_paths
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import SharedLoop, carry, identity_on, in_time_order, same_element
+from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, restrict, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
 
 
@@ -107,7 +109,8 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         of_value = array in knl.temporaries
         key = (of_value, *_pattern(knl, accesses))
         if key not in patterns:
-            patterns[key] = list(_value_order(knl, accesses) if of_value else _storage_order(knl, accesses))
+            patterns[key] = list(_value_order(knl, accesses, reference_paths(knl)) if of_value
+                                 else _storage_order(knl, accesses))
         for source, sink, kind, relation in patterns[key]:
             a, b = accesses[source], accesses[sink]
             yield Dependence(kind, array, a.statement, b.statement, relation,
@@ -155,11 +158,11 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tupl
                 yield i, j, kind, ordered
 
 
-def _value_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
+def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
+                 ) -> Iterator[tuple[int, int, str, Map]]:
     """The last writes before each read; where these are several for one read, their order among themselves."""
-    flows = list(_value_flow(knl, accesses))
+    flows = list(_value_flow(knl, accesses, paths, apart))
     yield from flows
-    paths = reference_paths(knl)
     for i, sink, _, first in flows:
         for j, other, _, second in flows:
             # of certain writes one alone is the last
@@ -175,16 +178,21 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[
                 yield i, j, "output", ordered
 
 
-def _value_flow(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
-    """The last write before each read."""
-    paths = reference_paths(knl)
+def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
+                ) -> Iterator[tuple[int, int, str, Map]]:
+    """The last write before each read, on *paths*; each iteration of the inames *apart* has cells of its own."""
     ways = _relative([paths[a.statement] for a in accesses])
     timed = []
     for a, way in zip(accesses, ways, strict=True):
         inames = a.domain.inames
-        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way)
+        time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way
+                     if iname not in apart)
         # within one instance, the reads come before the write
-        timed.append(TimedAccess(a.relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
+        relation = a.relation
+        if apart:
+            copies = restrict(cells(inames, [p.Variable(x) for x in apart]), a.domain)
+            relation = relation.flat_range_product(copies)
+        timed.append(TimedAccess(relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
     for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
         yield source, sink, "flow", relation
 
@@ -218,7 +226,19 @@ def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str]
 def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The flow of the values of one temporary in the order of *knl* as it stands."""
     accesses = accesses_by_array(knl)[array]
-    for source, sink, kind, relation in _value_flow(knl, accesses):
+    for source, sink, kind, relation in _value_flow(knl, accesses, reference_paths(knl)):
+        a, b = accesses[source], accesses[sink]
+        yield Dependence(kind, array, a.statement, b.statement, relation,
+                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+
+
+def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
+    """The dependences of one temporary's values in the order in which *knl* runs.
+
+    :arg apart: inames of each access; each of their iterations has cells of its own.
+    """
+    accesses = accesses_by_array(knl)[array]
+    for source, sink, kind, relation in _value_order(knl, accesses, execution_paths(knl), apart):
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
@@ -230,7 +250,7 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     for array, accesses in accesses_by_array(knl).items():
         if array not in knl.array_args or all(a.is_write for a in accesses):
             continue
-        flows = list(_value_flow(knl, accesses)) if array in knl.written_names else []
+        flows = list(_value_flow(knl, accesses, reference_paths(knl))) if array in knl.written_names else []
         for i, a in enumerate(accesses):
             if a.is_write:
                 continue

@@ -1,7 +1,7 @@
 """Sequential loops that the host can run, with launches in each iteration: so an order across blocks is kept."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, shared_loops
@@ -19,7 +19,7 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
     :arg where: the sequential loops around both statements. Those that the host runs separate the pairs of different
         iterations, and within an iteration a launch can end between two parts of a body.
     """
-    for loop in _loops(knl, d, where):
+    for loop in _loops(knl, d.source, where.loops):
         if why_not_on_host(knl, loop) is not None:
             return pairs
         iname = loop[-1].iname
@@ -28,9 +28,10 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
     return None if where.before or pairs.is_empty() else pairs
 
 
-def obstacle(knl: LoopKernel, d: Dependence, where: Meeting) -> str | None:
-    """Why the host cannot run the loops around both statements of *d*."""
-    return next((why for loop in _loops(knl, d, where) if (why := why_not_on_host(knl, loop)) is not None), None)
+def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | None:
+    """Why the host cannot run *loops*, the outermost ones around *statement*; ``None``: it can."""
+    reasons = (why_not_on_host(knl, loop) for loop in _loops(knl, statement, loops))
+    return next((why for why in reasons if why is not None), None)
 
 
 def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
@@ -53,8 +54,8 @@ def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
     return None
 
 
-def _loops(knl: LoopKernel, d: Dependence, where: Meeting) -> Iterator[Path]:
-    """The ways to the loops around both statements, outermost first."""
-    path = execution_paths(knl)[d.source]
+def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> Iterator[Path]:
+    """The ways to *loops*, the outermost ones around *statement*."""
+    path = execution_paths(knl)[statement]
     ends = [i + 1 for i, step in enumerate(path) if step.iname is not None]
-    yield from (path[:end] for end in ends[:len(where.loops)])
+    yield from (path[:end] for end in ends[:len(loops)])

@@ -312,9 +312,10 @@ def _sentence(step: str, v: Violation) -> str:
 
 def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
     """Why the host cannot run the loop that carries a dependence across blocks."""
+    d = v.dependence
     if v.reason != "blocks":
         return []
-    why = obstacle(knl, v.dependence, meeting_of(execution_paths(knl), v.dependence.source, v.dependence.sink))
+    why = obstacle(knl, d.source, meeting_of(execution_paths(knl), d.source, d.sink).loops)
     return [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
 
 # }}}

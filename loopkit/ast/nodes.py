@@ -14,12 +14,14 @@ class Assign:
     """``target = value``, or ``target op= value`` for the reduction operation *combine*.
 
     :ivar statement: id of the statement it comes from.
+    :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
     """
 
     target: p.Variable | p.Subscript
     value: Expression
     combine: str | None
     statement: str
+    instance: tuple[tuple[str, Expression], ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,14 @@
 """Simplifications of the loop program that change no instance: neighbouring ifs merge, blocks flatten."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
 
@@ -27,12 +27,13 @@ def simplified(block: Block, names: Names | None = None) -> Block:
         if isinstance(node, Define):
             if known.get(node.name) == node.value:
                 continue
+            _forget(known, node.name)
             known[node.name] = node.value
             own.add(node.name)
             children.append(node)
             continue
         for x in _loop_names(node):
-            known.pop(x, None)          # a constant of a loop's name is not meant again behind that loop
+            _forget(known, x)           # a constant of a loop's name is not meant again behind that loop
         for new in _simplified(node, known):
             last = children[-1] if children else None
             if isinstance(new, If) and isinstance(last, If) and (one := _joined(last, new, known)) is not None:
@@ -40,6 +41,13 @@ def simplified(block: Block, names: Names | None = None) -> Block:
             else:
                 children.append(new)
     return Block(tuple(children))
+
+
+def _forget(known: dict[str, Expression], name: str) -> None:
+    """*name* has another value from here on: what was computed from the old one would not be the same again."""
+    known.pop(name, None)
+    for x in [x for x, value in known.items() if name in variables(value)]:
+        _forget(known, x)
 
 
 def _joined(first: If, second: If, known: Names) -> If | None:
@@ -86,7 +94,10 @@ def with_regions_apart(block: Block) -> Block:
 
 
 def without_unused_names(block: Block) -> Block:
-    """*block* without constants that nothing behind them mentions."""
+    """*block* without constants that nothing behind them mentions.
+
+    The instances of statements may mention them; there the value takes the place of the name.
+    """
     return _used(block)[0]
 
 
@@ -102,6 +113,7 @@ def _used(block: Block) -> tuple[Block, frozenset[str]]:
     for node in reversed(block.children):
         if isinstance(node, Define):
             if node.name not in names:
+                kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
                 continue
             names |= variables(node.value)
         else:
@@ -132,6 +144,33 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
             return node, variables(node.target) | variables(node.value)
         case _:
             return node, frozenset()
+
+
+def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
+    """*nodes*, one after another, with *value* for *name* in the instances of statements, as far as *name* is meant."""
+    meant = True
+    for node in nodes:
+        yield _with_instance(node, name, value) if meant else node
+        meant = meant and not (isinstance(node, Define) and node.name == name)
+
+
+def _with_instance(node: Node, name: str, value: Expression) -> Node:
+    def below(block: Block) -> Block:
+        return Block(tuple(_with_instances(block.children, name, value)))
+    match node:
+        case Assign():
+            return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
+        case For():
+            return node if node.iname == name else replace(node, body=below(node.body))
+        case If():
+            otherwise = None if node.otherwise is None else below(node.otherwise)
+            return replace(node, then=below(node.then), otherwise=otherwise)
+        case Region():
+            return Region(below(node.body))
+        case Block():
+            return below(node)
+        case _:
+            return node
 
 
 def _loop_names(node: Node) -> frozenset[str]:
@@ -189,7 +228,9 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
             if inner.children:
                 yield inner
         case For():
-            body = simplified(node.body, {x: v for x, v in names.items() if x != node.iname})
+            inside = dict(names)
+            _forget(inside, node.iname)
+            body = simplified(node.body, inside)
             if body.children:
                 yield For(node.iname, node.start, node.stop, node.step, body, node.unroll)
         case If():

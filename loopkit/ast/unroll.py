@@ -33,7 +33,8 @@ def written_out(node: Node, values: Values | None = None) -> Node:
         case Assign():
             target = _put(node.target, known)
             assert isinstance(target, p.Variable | p.Subscript)
-            return Assign(target, _put(node.value, known), node.combine, node.statement)
+            instance = tuple((x, _put(value, known)) for x, value in node.instance)
+            return Assign(target, _put(node.value, known), node.combine, node.statement, instance)
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region():

@@ -1,13 +1,20 @@
-"""The steps that made a kernel, as a value."""
+"""The steps that made a kernel, as a value: it reads as a script, runs again on another kernel, and compares."""
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import Enum
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar, overload
 
-import numpy as np
+from loopkit.errors import LoopkitError, PreconditionError, ReplayError
+from loopkit.kernel.literals import call_text, literal, shown
 
-from loopkit.expr.kinds import BFLOAT16, spelled
-from loopkit.kernel.tags import InameTag
+#: The transformations by name; each puts itself here where it is defined.
+TRANSFORMATIONS: dict[str, Callable[..., Any]] = {}
+
+K = TypeVar("K")
 
 
 @dataclass(frozen=True)
@@ -24,25 +31,241 @@ class HistoryStep:
     verdict: str = "structural"
     seconds: float = field(default=0.0, compare=False)
 
+    def __hash__(self) -> int:
+        # arguments may be mappings and lists
+        return hash((self.name, len(self.args), tuple(k for k, _ in self.kwargs), self.verdict))
+
     def __str__(self) -> str:
-        shown = ["knl", *map(_literal, self.args), *(f"{k}={_literal(v)}" for k, v in self.kwargs)]
-        return f"knl = lk.{self.name}({', '.join(shown)})"
+        """The step as a line of a script; what text cannot make again stands between angle brackets."""
+        return self._line(shown)
+
+    def line(self) -> str:
+        """The step as a line of a script.
+
+        :raises PreconditionError: an argument is no value (a function, say).
+        """
+        return self._line(literal)
+
+    def _line(self, text: Callable[[object], str]) -> str:
+        start = () if self.name == "make_kernel" else ("knl",)
+        call = call_text(f"lk.{self.name}", *start, *map(text, self.args), **{k: text(v) for k, v in self.kwargs})
+        return f"knl = {call}"
+
+    def arguments(self) -> dict[str, object]:
+        """The arguments by name."""
+        function = TRANSFORMATIONS.get(self.name)
+        if function is not None:
+            names = [p.name for p in inspect.signature(function).parameters.values()][1:]
+        else:
+            names = ["domains", "instructions"] if self.name == "make_kernel" else []
+        names += [f"argument {i}" for i in range(len(names) + 1, len(self.args) + 1)]
+        return {**dict(zip(names, self.args, strict=False)), **dict(self.kwargs)}
 
 
-def _literal(value: object) -> str:
-    """*value* as Python text that makes it again, in a script with ``import numpy as np, loopkit as lk``."""
-    match value:
-        case np.dtype():
-            return spelled(value)
-        case type() if issubclass(value, np.generic):
-            return repr(BFLOAT16) if value.__name__ == BFLOAT16 else f"np.{value.__name__}"
-        case dict():
-            return "{" + ", ".join(f"{_literal(k)}: {_literal(v)}" for k, v in value.items()) + "}"
-        case list():
-            return "[" + ", ".join(map(_literal, value)) + "]"
-        case tuple():
-            return "(" + ", ".join(map(_literal, value)) + ("," if len(value) == 1 else "") + ")"
-        case InameTag() | Enum():
-            return repr(str(value))
-        case _:
-            return repr(value)
+@dataclass(frozen=True)
+class History(Sequence[HistoryStep]):
+    """The transformations that made a kernel, in order: an immutable sequence of :class:`HistoryStep`.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.split_iname(knl, "i", 16)
+    >>> [step.name for step in knl.history]
+    ['split_iname']
+    >>> print(knl.history.script())
+    import loopkit as lk
+    <BLANKLINE>
+    knl = lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = 2*x[i]')
+    knl = lk.split_iname(knl, 'i', 16)
+
+    :ivar steps: the transformations.
+    :ivar made: the call of ``make_kernel`` before them; ``None``: the kernel was made in another way.
+    """
+
+    steps: tuple[HistoryStep, ...] = ()
+    made: HistoryStep | None = None
+
+    # {{{ a sequence of steps
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def __iter__(self) -> Iterator[HistoryStep]:
+        return iter(self.steps)
+
+    @overload
+    def __getitem__(self, index: int) -> HistoryStep: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> History: ...
+
+    def __getitem__(self, index: int | slice) -> HistoryStep | History:
+        return replace(self, steps=self.steps[index]) if isinstance(index, slice) else self.steps[index]
+
+    def then(self, step: HistoryStep) -> History:
+        """This history with one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    # }}}
+
+    def __str__(self) -> str:
+        """One line for each step, with its verdict and its time."""
+        start = [str(self.made)] if self.made is not None else []
+        steps = [f"{step}  # {number}: {step.verdict}, {1000*step.seconds:.1f} ms"
+                 for number, step in enumerate(self.steps, 1)]
+        return "\n".join([*start, *steps])
+
+    def __repr__(self) -> str:
+        return f"<History: {', '.join(step.name for step in self.steps) or 'no steps'}>"
+
+    def script(self) -> str:
+        """A Python script that makes the kernel again, as ``knl``.
+
+        It holds the arguments as they were given, so that each step is checked again when it runs.
+
+        :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument of a step is no value
+            that text can make again; the message names the step.
+        """
+        if self.made is None:
+            raise PreconditionError("The kernel was not made by make_kernel, so that no script can make it again.",
+                                    subject="history", hint="history.replay(knl) makes its steps on a kernel")
+        lines = [_checked_line(number, step) for number, step in enumerate((self.made, *self.steps))]
+        body = "\n".join(lines)
+        return "\n".join([*_imports(body), "", body])
+
+    def replay(self, kernel: K) -> K:
+        """Make the steps on *kernel*; see :func:`loopkit.replay`."""
+        for number, step in enumerate(self.steps, 1):
+            transformation = TRANSFORMATIONS.get(step.name)
+            if transformation is None:
+                raise ReplayError(f"Step {number} of the history is no transformation that is known here.",
+                                  number=number, step=str(step))
+            try:
+                kernel = transformation(kernel, *step.args, **dict(step.kwargs))
+            except LoopkitError as err:
+                raise ReplayError(f"Step {number} of the history cannot be made on this kernel.", number=number,
+                                  step=str(step), cause=err) from err
+        return kernel
+
+    def diff(self, other: History) -> HistoryDiff:
+        """What turns this history into *other*.
+
+        >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+        >>> first = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 16)
+        >>> second = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, inner_iname="lane")
+        >>> print(first.history.diff(second.history))
+          1  knl = lk.add_dtypes(knl, {'x': np.float32})
+        - 2  knl = lk.split_iname(knl, 'i', 16)
+        + 2  knl = lk.split_iname(knl, 'i', 32, inner_iname='lane')
+             inner_length: 16 -> 32; inner_iname: added 'lane'
+        """
+        return difference(self, other)
+
+
+def _checked_line(number: int, step: HistoryStep) -> str:
+    try:
+        return step.line()
+    except PreconditionError as err:
+        raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
+                                subject=err.subject, hint=err.hint) from None
+
+
+def _imports(body: str) -> Iterator[str]:
+    """The imports that *body* needs."""
+    third_party = [line for used, line in ((r"\bisl\.Set", "import islpy as isl"), (r"\bnp\.", "import numpy as np"),
+                                           (r"\bp\.[A-Z]", "import pymbolic.primitives as p"))
+                   if re.search(used, body)]
+    if third_party:
+        yield from (*third_party, "")
+    yield "import loopkit as lk"
+
+
+# {{{ comparing
+
+@dataclass(frozen=True)
+class Change:
+    """One line of a comparison of two histories.
+
+    :ivar kind: ``"kept"``, ``"changed"``, ``"removed"`` or ``"added"``.
+    :ivar old: the number of the step in the first history, and the step; ``None`` where it was added. Number 0 is the
+        making of the kernel.
+    :ivar new: the same in the second one; ``None`` where it was removed.
+    """
+
+    kind: str
+    old: tuple[int, HistoryStep] | None
+    new: tuple[int, HistoryStep] | None
+
+    def lines(self) -> Iterator[str]:
+        if self.kind == "kept":
+            assert self.new is not None
+            yield from _numbered(" ", self.new)
+            return
+        if self.old is not None:
+            yield from _numbered("-", self.old)
+        if self.new is not None:
+            yield from _numbered("+", self.new)
+        if self.old is not None and self.new is not None:
+            yield f"     {'; '.join(_changed_arguments(self.old[1], self.new[1]))}"
+
+
+@dataclass(frozen=True)
+class HistoryDiff:
+    """What turns one history into another; it prints, and is false where they are equal.
+
+    :ivar common: how many steps the two share before the first that differs.
+    """
+
+    changes: tuple[Change, ...]
+    common: int
+
+    def __bool__(self) -> bool:
+        return any(c.kind != "kept" for c in self.changes)
+
+    def __str__(self) -> str:
+        return "\n".join(line for c in self.changes for line in c.lines()) if self else "The histories are equal."
+
+
+def difference(first: History, second: History) -> HistoryDiff:
+    """What turns *first* into *second*."""
+    a, b = ([(i, s) for i, s in enumerate((h.made, *h.steps)) if s is not None] for h in (first, second))
+    if a and b and a[0] == b[0] and a[0][0] == 0:
+        del a[0], b[0]                                  # the same kernel to start from goes without saying
+    changes: list[Change] = []
+    matcher = difflib.SequenceMatcher(None, [s for _, s in a], [s for _, s in b], autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            changes += [Change("kept", x, y) for x, y in zip(a[i1:i2], b[j1:j2], strict=True)]
+        else:
+            changes += _paired(a[i1:i2], b[j1:j2])
+    common = next((i for i, c in enumerate(changes) if c.kind != "kept"), len(changes))
+    return HistoryDiff(tuple(changes), common)
+
+
+def _paired(old: Sequence[tuple[int, HistoryStep]], new: Sequence[tuple[int, HistoryStep]]) -> Iterator[Change]:
+    """Steps of one name are changed ones, in their order; the others come and go."""
+    matcher = difflib.SequenceMatcher(None, [s.name for _, s in old], [s.name for _, s in new], autojunk=False)
+    for tag, i1, i2, j1, j2 in matcher.get_opcodes():
+        if tag == "equal":
+            yield from (Change("changed", x, y) for x, y in zip(old[i1:i2], new[j1:j2], strict=True))
+        else:
+            yield from (Change("removed", x, None) for x in old[i1:i2])
+            yield from (Change("added", None, y) for y in new[j1:j2])
+
+
+def _numbered(mark: str, step: tuple[int, HistoryStep]) -> Iterator[str]:
+    first, *rest = str(step[1]).splitlines()
+    yield f"{mark} {step[0]}  {first}"
+    yield from (f"{mark}    {line}" for line in rest)
+
+
+def _changed_arguments(old: HistoryStep, new: HistoryStep) -> Iterator[str]:
+    before, after = ({k: shown(v) for k, v in step.arguments().items()} for step in (old, new))
+    for name in dict.fromkeys((*before, *after)):
+        a, b = before.get(name), after.get(name)
+        if a is None or b is None:
+            yield f"{name}: added {b}" if a is None else f"{name}: removed {a}"
+        elif a != b:
+            yield f"{name}: {a} -> {b}" if "\n" not in a + b else f"{name}: other text"
+    if old.verdict != new.verdict:
+        yield f"verdict: {old.verdict} -> {new.verdict}"
+
+# }}}

@@ -9,20 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import PreconditionError, UnknownNameError
+from loopkit.errors import ENTRY_POINTS, PreconditionError, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.history import HistoryStep
+from loopkit.kernel.history import History
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Path, Tree, paths
 from loopkit.poly.sets import Set, universe_params
-
-#: What higher floors offer on a kernel (calling it, its HTML form); filled by ``loopkit/__init__.py``.
-ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -50,7 +47,7 @@ class LoopKernel:
     :ivar substitutions: substitution rules by name.
     :ivar assumptions: what is known about the parameters.
     :ivar options: choices of code generation.
-    :ivar history: the transformations that made it.
+    :ivar history: the transformations that made it, and the text that they started from.
     :ivar obligations: what was assumed instead of proven.
     :ivar carried: gives the dependences brought along by the last transformation (owned by
         :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
@@ -68,7 +65,7 @@ class LoopKernel:
     substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
-    history: tuple[HistoryStep, ...] = ()
+    history: History = field(default_factory=History)
     obligations: tuple[Obligation, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)

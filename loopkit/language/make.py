@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
+from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
@@ -58,6 +60,12 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     """
     _require_kinds(domains, instructions, kernel_data, name, options)
     require_free(name, (), "The kernel's name")
+    domains, instructions, kernel_data = map(_listed, (domains, instructions, kernel_data))
+    if not isinstance(temporary_variables, Mapping):
+        temporary_variables = tuple(temporary_variables)
+    reductions = tuple(reductions)
+    made = _made(domains, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
+                 temporary_variables=temporary_variables, reductions=reductions)
     read = read_domains(domains)
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
     declared = read_declarations(kernel_data, temporaries)
@@ -67,7 +75,19 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
                             operations.keys())
     if not program.body:
         raise source.error(0, "The instructions hold no statement.", "a statement")
-    return _assemble(name, read, program, declared, assumptions, options or Options(), operations)
+    return _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
+
+
+def _listed(given: Any) -> Any:
+    """*given*, read if it can be read only once."""
+    return given if isinstance(given, str) or given is None else list(given)
+
+
+def _made(domains: object, instructions: object, **given: object) -> History:
+    """The history of a kernel that is just made, with the arguments that are not as by default."""
+    changed = [(k, v) for k, v in given.items() if v is not None and not (k == "name" and v == "kernel")
+               and not (k in ("temporary_variables", "reductions") and not v)]
+    return History((), HistoryStep("make_kernel", (domains, instructions), tuple(changed)))
 
 
 def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> dict[str, ReductionOperation]:
@@ -96,7 +116,7 @@ def _require_kinds(domains: object, instructions: object, kernel_data: object, n
 
 
 def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | Set | None,
-              options: Options, operations: Mapping[str, ReductionOperation]) -> LoopKernel:
+              options: Options, operations: Mapping[str, ReductionOperation], made: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules, written_out = split_rules(program.source, program.rules, domains)
     data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
@@ -117,7 +137,7 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
-        assumptions=_assumptions(assumptions, data.arguments), options=options)))
+        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)))
 
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],
@@ -129,10 +149,12 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
 
 
 def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -> Set:
-    if assumptions is None or assumptions == "":
+    if assumptions is None:
         return universe_params()
     if not isinstance(assumptions, str):
         return assumptions.params()
+    if not assumptions:
+        return universe_params()
     names = [match for match in _NAME.findall(assumptions) if match and match not in KEYWORDS]
     values = {a.name for a in arguments if isinstance(a, ValueArg)}
     try:

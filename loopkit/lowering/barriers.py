@@ -18,6 +18,7 @@ from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, p
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
+from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import (
     carried_at,
     cells,
@@ -28,7 +29,6 @@ from loopkit.poly.relations import (
     restrict,
     same_element,
     smallest_pair,
-    subscript_relation,
 )
 from loopkit.poly.sets import Map
 
@@ -153,7 +153,7 @@ def _cells(a: Access, storage: Storage) -> Map:
     """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
     inames = a.domain.inames
     if a.affine:
-        return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
+        return restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
     return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
 
 

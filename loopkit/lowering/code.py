@@ -278,7 +278,8 @@ class Coder:
         if combine is not None and combine in self.kernel.operations:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
-        node: Node = Assign(target, value, combine, s.id)
+        instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
+        node: Node = Assign(target, value, combine, s.id, instance)
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

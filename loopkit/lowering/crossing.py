@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.legality import witness_at
@@ -16,10 +17,46 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
 from loopkit.lowering.binding import GRID, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.schedule import Schedule
+from loopkit.lowering.storage import Storage, common_inames, is_global_anyway, leaves_its_launch
+from loopkit.lowering.storage_proof import one_cell_across_blocks
 from loopkit.poly.relations import smallest_pair
 
 Pair = tuple[str, str]
+
+
+def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
+    """Pairs of statements of one launch that must be in two, because a temporary comes to lie in global memory.
+
+    Every block has its own copy of what is private or shared. But a value that lives from launch to launch, or one of
+    as many as a size says, has one cell, which other blocks may write or read too. Cells that an expansion can keep
+    apart do not count.
+    """
+    knl = schedule.kernel
+    places = schedule.places()
+    flows: dict[str, list[Dependence]] = {}
+    for d in dependences(knl):
+        if d.of_value and d.kind == "flow":
+            flows.setdefault(d.array, []).append(d)
+    found: set[Pair] = set()
+    for name, own in flows.items():
+        if not (any(leaves_its_launch(knl, d, places) for d in own) or is_global_anyway(knl, name)):
+            continue
+        accesses = accesses_by_array(knl)[name]
+        lead = tuple(x for x in common_inames(knl, own) if all(x in a.domain.inames for a in accesses))
+        for a in accesses:
+            for b in accesses:
+                if a.is_write and a.statement != b.statement and one_cell_across_blocks(
+                        knl, a, b, places, lead) is not None:
+                    found.add((a.statement, b.statement))
+    # where no launch can end between the two, the storage is refused
+    return frozenset((a, b) for a, b in found if _separable(knl, a, b))
+
+
+def _separable(knl: LoopKernel, first: str, second: str) -> bool:
+    """Can the host run all loops around both statements?"""
+    where = meeting_of(execution_paths(knl), first, second)
+    return obstacle(knl, first, where.loops) is None
 
 
 def crossing_pairs(launches: Sequence[Launch], storages: Mapping[str, Storage]) -> frozenset[Pair]:
@@ -46,7 +83,7 @@ def _require_separable(knl: LoopKernel, d: Dependence) -> None:
     """:raises IllegalTransformError: no launch can end between the two statements of *d*."""
     where = meeting_of(execution_paths(knl), d.source, d.sink)
     if not_separable(knl, d, where, d.relation) is not None:
-        raise _inseparable(knl, d, obstacle(knl, d, where))
+        raise _inseparable(knl, d, obstacle(knl, d.source, where.loops))
 
 
 def _in_global_memory(d: Dependence, storages: Mapping[str, Storage]) -> bool:

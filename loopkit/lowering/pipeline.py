@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
-from loopkit.errors import InternalError, PreconditionError
+from loopkit.errors import IllegalTransformError, InternalError, PreconditionError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
-from loopkit.lowering.crossing import crossing_pairs
+from loopkit.lowering.crossing import crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
 from loopkit.lowering.program import build_program
@@ -84,8 +84,12 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
         raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(STAGES)}")
     require_kernel(knl, "lower")
-    with bounded(f"lowering kernel '{knl.name}'"):
-        return _lowered(knl, stop)
+    try:
+        with bounded(f"lowering kernel '{knl.name}'"):
+            return _lowered(knl, stop)
+    except IllegalTransformError as refusal:
+        refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
+        raise
 
 
 def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
@@ -115,6 +119,10 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
     apart: frozenset[tuple[str, str]] = frozenset()
     while True:
         ordered = schedule(knl, apart)
+        scattered = pairs_through_memory(ordered)
+        if not scattered <= apart:
+            apart |= scattered
+            continue
         storages = settle_storage(ordered)
         launches = bind(ordered, storages)
         crossing = crossing_pairs(launches, storages)

@@ -5,7 +5,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
+from loopkit.analysis.hosts import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, violations
+from loopkit.errors import InternalError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, IlpTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, seq
@@ -116,6 +118,9 @@ class _Cutter:
                 launch_till(i)
             if i in on_host:
                 assert isinstance(child, Loop)
+                why = obstacle(self.kernel, next(leaves(child)), (*hosts, child.iname))
+                if why is not None:
+                    raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
                 nodes.append(HostLoop(child.iname, self.cut(child.body, (*hosts, child.iname))))
                 start = i + 1
         launch_till(len(children))
@@ -130,7 +135,7 @@ class _Cutter:
 
         def crosses(d: Dependence) -> bool:
             inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
-            key = (id(d.relation), *inames, d.of_value, (d.source, d.sink) in self.apart)
+            key = (id(d.relation), *inames, d.of_value)
             if key not in cache:
                 cache[key] = self._crosses(d, hosts)
             return cache[key]
@@ -143,11 +148,18 @@ class _Cutter:
                     on_host.add(first)
             elif finished.get(second, -1) < first and crosses(d):
                 finished[second] = first
+        for pair in self.apart:
+            if all(s in place for s in pair):
+                first, second = sorted(place[s] for s in pair)
+                if first == second:
+                    on_host.add(first)
+                else:
+                    finished[second] = max(finished.get(second, -1), first)
         return finished, frozenset(on_host)
 
     def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
         """Must the two statements of *d* be in different launches within one iteration of the loops *hosts*?"""
-        pairs = d.relation if (d.source, d.sink) in self.apart else across_blocks(self.kernel, d)
+        pairs = across_blocks(self.kernel, d)
         if pairs is None:
             return False
         return not in_one_iteration(pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()

@@ -111,7 +111,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     if t.fixed:
         yield space, ()
         return
-    common = _common_inames(knl, flows)
+    common = common_inames(knl, flows)
     between = _between(knl, flows, places)
     separating = tuple(x for x in common if x in between)
     sequential = tuple(x for x in common if not is_parallel(knl.tags.get(x)))
@@ -173,9 +173,7 @@ _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2
 
 
 def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> AddressSpace:
-    place = places[d.source]
-    if place.launch != places[d.sink].launch or differing(
-            d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None:
+    if leaves_its_launch(knl, d, places):
         return AddressSpace.GLOBAL
     if not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
@@ -183,6 +181,19 @@ def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) 
     if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in (*a.inames, *b.inames)):
         return AddressSpace.LOCAL
     return AddressSpace.PRIVATE if _together(knl, d, LocalTag) else AddressSpace.LOCAL
+
+
+def is_global_anyway(knl: LoopKernel, name: str) -> bool:
+    """Is a temporary declared global, or its shape no constant?"""
+    return knl.temporaries[name].address_space is AddressSpace.GLOBAL \
+        or not all(isinstance(e, int) for e in array_shapes(knl)[name])
+
+
+def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> bool:
+    """Is a value read in another launch, or in another iteration of the host's loops?"""
+    place = places[d.source]
+    return place.launch != places[d.sink].launch or differing(
+        d.relation, shared_loops(knl, d.source, d.sink, place.hosts)) is not None
 
 
 def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
@@ -220,7 +231,7 @@ def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, 
     return frozenset(found)
 
 
-def _common_inames(knl: LoopKernel, flows: Sequence[Dependence]) -> tuple[str, ...]:
+def common_inames(knl: LoopKernel, flows: Sequence[Dependence]) -> tuple[str, ...]:
     """The inames in which the writer and the reader of every value agree."""
     common: list[str] | None = None
     for d in flows:

@@ -1,24 +1,24 @@
 """The proof that storage is right: in the order that runs, every read finds the value that it is meant to find."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
-from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.values import misreads
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place
-from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.flow import TimedAccess
 from loopkit.poly.relations import (
     cells,
     differing,
@@ -28,7 +28,7 @@ from loopkit.poly.relations import (
     same_element,
     smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import Map
 
 
 def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
@@ -38,28 +38,9 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
         return
     if space is AddressSpace.GLOBAL:
         _require_one_block_a_cell(knl, t, accesses, places, lead)
-    # an update keeps the value that its reduction's init began
-    updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
     axes = _axes(knl, accesses, space)
-    lookers, timed = [], []
-    for a in accesses:
-        if a.is_write and a.statement in updates:
-            continue
-        lookers.append(a)
-        timed.append(_timed(knl, a, places, axes, lead, certain_write(a)))
-    reads = _reads(lookers)
-    wanted = _by_pair((d.source, d.sink, d.relation.intersect_range(reads[d.sink].set))
-                      for d in flows if d.sink in reads)
-    found = _by_pair((lookers[i].statement, lookers[j].statement, relation)
-                     for i, j, relation in value_flow(timed, sure_writes(knl, lookers)))
-    for pair, relation in found.items():
-        wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
-        if not wrong.is_empty():
-            _refuse(knl, t, space, pair, wrong)
-    for pair, relation in wanted.items():
-        lost = relation.subtract(found[pair]) if pair in found else relation
-        if pair[0] not in updates and not lost.is_empty():
-            _refuse(knl, t, space, pair, lost)
+    for wrong in misreads(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
+        _refuse(knl, t, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
 def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
@@ -67,16 +48,21 @@ def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: S
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
     for a in accesses:
         for b in accesses:
-            place = places[a.statement]
-            if not a.is_write or place.launch != places[b.statement].launch:
-                continue
-            pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
-                                     shared_loops(knl, a.statement, b.statement, place.hosts))
-            apart = across_blocks(knl, Dependence("output" if b.is_write else "flow", t.name, a.statement, b.statement,
-                                                  pairs))
+            apart = one_cell_across_blocks(knl, a, b, places, lead) if a.is_write else None
             if apart is not None:
                 _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
                         "writes" if b.is_write else "reads")
+
+
+def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mapping[str, Place], lead: tuple[str, ...]
+                           ) -> Map | None:
+    """The pairs of instances, in different blocks of one launch, that touch one cell of the expansion over *lead*."""
+    place = places[a.statement]
+    if place.launch != places[b.statement].launch:
+        return None
+    pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
+                             shared_loops(knl, a.statement, b.statement, place.hosts))
+    return across_blocks(knl, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement, pairs))
 
 
 def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
@@ -89,28 +75,6 @@ def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
 def _outside_of(a: Access, iname: str) -> StorageError:
     return StorageError(f"'{a.statement}' uses '{a.array}' outside of the loop over '{iname}' that keeps its values "
                         "apart.", subject=a.array)
-
-
-def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
-    """For each statement the instances that read: a branch of an ``if`` may leave some out."""
-    result: dict[str, InstanceSet] = {}
-    for a in accesses:
-        if not a.is_write:
-            result[a.statement] = result[a.statement].union(a.domain) if a.statement in result else a.domain
-    return result
-
-
-def _by_pair(flows: Iterable[tuple[str, str, Map]]) -> dict[tuple[str, str], Map]:
-    """The relations of each pair of statements joined (two may meet through several references)."""
-    result: dict[tuple[str, str], Map] = {}
-    for source, sink, relation in flows:
-        pair = (source, sink)
-        result[pair] = result[pair].union(relation) if pair in result else relation
-    return result
-
-
-def _is_update(s: Statement) -> bool:
-    return s.reduction is not None and s.combine is not None
 
 
 def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,

@@ -7,7 +7,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff, to_aff
-from loopkit.poly.relations import subscript_relation
+from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.sets import InstanceSet, constant_min
 
 
@@ -15,7 +15,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
     """The smallest extent that holds every subscript, or ``None`` where there is no bound."""
     touched: isl.Set | None = None
     for domain, subscript in accesses:
-        image = domain.set.apply(subscript_relation(domain.inames, (subscript,)))
+        image = domain.set.apply(subscripts_on(domain, (subscript,)))
         touched = image if touched is None else touched.union(image)
     if touched is None:
         return None
@@ -30,7 +30,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     """Does *subscript* start above 0, so that the first elements along its axis are never touched?"""
-    low = constant_min(domain.set.apply(subscript_relation(domain.inames, (subscript,))), 0)
+    low = constant_min(domain.set.apply(subscripts_on(domain, (subscript,))), 0)
     return low is not None and low > 0
 
 

@@ -1,13 +1,24 @@
-"""Single points of parameter sets: do these values satisfy what is assumed?"""
+"""Single points: do these values satisfy what is assumed, and which points has a set at these parameters?"""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import islpy as isl
 
 from loopkit.poly.affine import DIM
-from loopkit.poly.sets import drop_unused_params, fix_params, param_name, params_text, without_empty_pieces
+from loopkit.poly.sets import (
+    InstanceSet,
+    drop_unused_params,
+    fix_params,
+    param_name,
+    params_of,
+    params_text,
+    with_dim_names,
+    without_empty_pieces,
+)
 
 
 @dataclass(frozen=True)
@@ -124,3 +135,63 @@ def size_forms(points: isl.Set) -> frozenset[SizeForm]:
             exact = sum(c for _, c in coefficients) <= 1
             found.add(SizeForm(constant + 2 * largest, tuple(coefficients), exact))
     return frozenset(found)
+
+
+# {{{ points one by one
+
+def all_points(points: InstanceSet, values: Mapping[str, int], most: int) -> list[tuple[int, ...]] | None:
+    """The points of *points* at the parameter *values*, in lexicographic order.
+
+    ``None`` where they are not finitely many or more than *most*, or a parameter has no value.
+    """
+    if not values.keys() >= set(points.params):
+        return None
+    fixed = drop_unused_params(fix_params(points.set, values))
+    if not fixed.is_bounded():
+        return None
+    found: list[tuple[int, ...]] = []
+    for part in _boxes(fixed, most):
+        if part is None:
+            return None
+        found.extend(part)
+    return sorted(set(found))
+
+
+def _boxes(fixed: isl.Set, most: int) -> Iterator[list[tuple[int, ...]] | None]:
+    """The points of each piece, found in the box around it; ``None`` for a box that is too large."""
+    n = fixed.dim(DIM.set)
+    names = tuple(f"x{i}" for i in range(n))
+    for piece in fixed.get_basic_sets():
+        single = isl.Set.from_basic_set(piece)
+        if single.is_empty():
+            continue
+        ranges = [range(int(single.dim_min_val(i).to_python()), int(single.dim_max_val(i).to_python()) + 1)
+                  for i in range(n)]
+        if prod(map(len, ranges)) > most:
+            yield None
+            return
+        inside = checker(params_of(InstanceSet(names, with_dim_names(single, names))))
+        yield [x for x in itertools.product(*ranges) if inside(dict(zip(names, x, strict=True))) is None]
+
+
+def pair_test(relation: isl.Map, values: Mapping[str, int]) -> Callable[[Sequence[int], Sequence[int]], bool]:
+    """A function that tells whether two points are a pair of *relation* at the parameter *values*."""
+    n, m = relation.dim(DIM.in_), relation.dim(DIM.out)
+    names = (*(f"s{i}" for i in range(n)), *(f"t{i}" for i in range(m)))
+    flat = fix_params(relation, values).move_dims(DIM.in_, n, DIM.out, 0, m).domain()
+    tests = [checker(params_of(InstanceSet(names, with_dim_names(isl.Set.from_basic_set(piece), names))))
+             for piece in flat.get_basic_sets()]
+
+    def test(source: Sequence[int], sink: Sequence[int]) -> bool:
+        point = dict(zip(names, (*source, *sink), strict=True))
+        return any(t(point) is None for t in tests)
+    return test
+
+
+def image(relation: isl.Map, point: Sequence[int], inames: Sequence[str]) -> InstanceSet:
+    """What *relation* pairs with the one *point*."""
+    for i, value in enumerate(point):
+        relation = relation.fix_val(DIM.in_, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    return InstanceSet(tuple(inames), relation.range())
+
+# }}}

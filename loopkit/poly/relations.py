@@ -8,7 +8,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space
-from loopkit.poly.sets import InstanceSet, lexmin_point
+from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -201,6 +201,18 @@ def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int
     return tuple(int(image.get_coordinate_val(DIM.set, i).to_python()) for i in range(relation.dim(DIM.out)))
 
 
+def at_sink(pairs: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> isl.Map:
+    """Those *pairs* whose sink is *point*, with their parameters fixed."""
+    for i, value in enumerate(point):
+        pairs = pairs.fix_val(DIM.out, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+    return fix_params(pairs, params)
+
+
+def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
+    """Those *pairs* whose source has the smaller value of *dim*, and those whose sink has."""
+    return pairs.order_lt(DIM.in_, dim, DIM.out, dim), pairs.order_gt(DIM.in_, dim, DIM.out, dim)
+
+
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),
@@ -235,3 +247,22 @@ def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
     """Have two access relations an element in common? Of *one* relation: do two instances share an element?"""
     pairs = same_element(first, second)
     return not (other_instance(pairs) if one else pairs).is_empty()
+
+
+def one_to_one(relation: isl.Map) -> bool:
+    """Has every image one origin only?"""
+    return bool(relation.is_injective())
+
+
+def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
+    """*pairs* by some of their dimensions: *source* of the first instance, *sink* of the second, both ascending."""
+    for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
+        for i in reversed(range(pairs.dim(kind))):
+            if i not in kept:
+                pairs = pairs.project_out(kind, i, 1)
+    return pairs
+
+
+def side_by_side(first: isl.Map, second: isl.Map) -> isl.Map:
+    """``{ [a, c] -> [b, d] : first(a, b) and second(c, d) }``."""
+    return first.flat_product(second)

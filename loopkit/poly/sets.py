@@ -389,6 +389,13 @@ def without_empty_pieces(points: isl.Set) -> isl.Set:
     return reduce(isl.Set.union, (piece.to_set() for piece in pieces), isl.Set.empty(points.get_space()))
 
 
+def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
+    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    point = lexmin_point(params.from_params(), ())
+    assert point is not None
+    return {x: point[0].get(x, usual) for x in names}
+
+
 T = TypeVar("T", isl.Set, isl.Map)
 
 

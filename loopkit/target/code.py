@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block
-from loopkit.kernel.kernel import ENTRY_POINTS
+from loopkit.errors import ENTRY_POINTS
 
 
 class ParameterKind(Enum):
@@ -64,9 +64,18 @@ class Launch:
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
     """When a grid has blocks, where that is said, and its extents then."""
-    extents = list(extents)
-    condition = next((e.condition for e in extents if isinstance(e, p.If)), None)
-    return condition, [e.then if isinstance(e, p.If) else e for e in extents]
+    conditions: list[Expression] = []
+    found: list[Expression] = []
+    for extent in extents:
+        # the alternative may be another extent, too
+        if isinstance(extent, p.If) and extent.else_ == 0:
+            conditions.append(extent.condition)
+            found.append(extent.then)
+        else:
+            found.append(extent)
+    if len(conditions) < 2:
+        return next(iter(conditions), None), found
+    return p.LogicalAnd(tuple(conditions)), found
 
 
 @dataclass(frozen=True)

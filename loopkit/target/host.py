@@ -107,9 +107,10 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
     yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
     lines = body
     for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):
-        name = _AXES[axis]
-        head = f"for ({emitter.index} {name} = 0; {name} < {emitter.text(extent, signs)}; ++{name}) {{"
-        lines = [head, *indented(lines), "}"]
+        name, end = _AXES[axis], emitter.text(extent, signs)
+        if isinstance(extent, p.If):                    # a choice binds more loosely than a comparison
+            end = f"({end})"
+        lines = [f"for ({emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
     yield from lines
 
 

@@ -11,18 +11,16 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
-from loopkit.analysis.legality import Violation, accepted, iname_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import substitute
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import add, subtract
-from loopkit.poly.relations import differing
+from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet, fix_params, parse_assumptions, rename_param
 from loopkit.transform.reindex import substituted
-from loopkit.transform.step import as_address_space, name_list, require_fresh, require_iname, transform
+from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
 
 
 @transform
@@ -119,111 +117,6 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
     space = as_address_space(address_space)
     return kernel.copy(temporaries={t.name: replace(t, address_space=space) if t.name in names else t
                                     for t in kernel.temporaries.values()}, carried=unchanged_from(kernel))
-
-
-@transform
-def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
-              only_var_names: str | Iterable[str] | None = None, *, assume: str | None = None, unsafe: bool = False
-              ) -> LoopKernel:
-    """Give each iteration of *privatizing_inames* its own cell of the temporaries used inside them.
-
-    Each such temporary gains one leading axis an iname.
-
-    :arg only_var_names: the temporaries; default: every one whose accesses all stand in the inames.
-    :raises UnknownNameError: an unknown iname or temporary.
-    :raises PreconditionError: an iname without a constant range, or an access outside the inames.
-    :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
-
-    >>> knl = lk.make_kernel("{[i]: 0<=i<8}", "<> t = 2*x[i]\\ny[i] = t")
-    >>> print(lk.privatize(knl, "i").statements_text)
-    for i
-      t[i] = 2*x[i]  {id=insn}
-      y[i] = t[i]  {id=insn_0}
-    end
-    """
-    inames = name_list(privatizing_inames)
-    for x in inames:
-        require_iname(kernel, x)
-    names = _privatized_names(kernel, inames, only_var_names)
-    for rule in kernel.substitutions.values():
-        if used := variables(rule.expr) & names:
-            raise PreconditionError(f"'{min(used)}' is used by the substitution rule '{rule.name}'.", subject=min(used),
-                                    hint=f"expand_subst(knl, '{rule.name}') first")
-    for s in kernel.statements:
-        if bounding := names & set(s.domain.params):
-            raise PreconditionError(f"'{min(bounding)}' bounds a loop of '{s.id}' and cannot have cells.",
-                                    subject=min(bounding), hint="name the temporaries to privatize: only_var_names=")
-    kernel = _require_not_carried(kernel, inames, names, assume, unsafe)
-    lead: list[Expression] = []
-    extents: list[int] = []
-    for x in inames:
-        low, extent = iname_range(kernel, x)
-        if not extent:
-            raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
-                                    subject=x, hint="split the iname and privatize over the inner one")
-        lead.append(subtract(p.Variable(x), low))
-        extents.append(extent)
-
-    def indexed(expr: Expression) -> Expression:
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, (*lead, *map(indexed, expr.index_tuple)))
-            case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, tuple(lead))
-            case _:
-                return map_children(expr, indexed)
-
-    def one(s: Statement) -> Statement:
-        assignee = indexed(s.assignee)
-        assert isinstance(assignee, p.Variable | p.Subscript)
-        return replace(s, assignee=assignee, expression=indexed(s.expression),
-                       predicates=tuple(map(indexed, s.predicates)))
-    return kernel.copy(
-        statements=tuple(map(one, kernel.statements)),
-        temporaries={t.name: replace(t, shape=None if t.shape is None else (*extents, *t.shape))
-                     if t.name in names else t for t in kernel.temporaries.values()},
-        carried=unchanged_from(kernel))
-
-
-def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...],
-                      only: str | Iterable[str] | None) -> frozenset[str]:
-    def inside(name: str) -> bool:
-        users = _users(kernel, name)
-        return bool(users) and all(set(inames) <= set(s.inames) for s in users)
-    if only is None:
-        return frozenset(t for t in kernel.temporaries if inside(t))
-    names = name_list(only)
-    for name in names:
-        if name not in kernel.temporaries:
-            raise unknown("temporary", name, kernel.temporaries)
-        if not inside(name):
-            outside = next((s.id for s in _users(kernel, name) if not set(inames) <= set(s.inames)), None)
-            raise PreconditionError(
-                f"'{name}' cannot be privatized over {', '.join(inames)}: '{outside}' uses it outside of them.",
-                subject=name, hint="name inames that every statement using the temporary has")
-    return frozenset(names)
-
-
-def _users(kernel: LoopKernel, name: str) -> list[Statement]:
-    return [s for s in kernel.statements if s.written == name or name in s.domain.params
-            or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
-
-
-def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], assume: str | None,
-                         unsafe: bool) -> LoopKernel:
-    step = f"privatize({', '.join(inames)})"
-    lost = []
-    for d in dependences(kernel):
-        if d.array not in names:
-            continue
-        a, b = kernel.statement_by_id[d.source], kernel.statement_by_id[d.sink]
-        bad = differing(d.relation, [(a.inames.index(x), b.inames.index(x)) for x in inames])
-        if bad is not None:
-            lost.append(Violation(d, bad, "lost"))
-    return kernel if not lost else accepted(
-        kernel, step, lost,
-        lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
-        lambda *_: ["privatize over the inames that the value does not cross"], assume, unsafe)
 
 
 @transform

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.dependences import dependences, shared_loops, unchanged_from
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, rewrite, seq
 from loopkit.poly.relations import in_one_iteration
-from loopkit.transform.reindex import Reindexing, reindex, require_whole_reductions
+from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
 from loopkit.transform.step import matching_statements, name_list, require_fresh, require_iname, transform
 
 
@@ -134,17 +134,16 @@ class _Fusion:
 def _renamed(kernel: LoopKernel, fusion: _Fusion, tree: Tree) -> LoopKernel:
     """*kernel* in the order *tree*, with the new iname for that of each fused loop."""
     new, tag = fusion.new, kernel.tags.get(fusion.names[0])
-    result = kernel.copy(tree=tree, carried=unchanged_from(kernel))
+    steps: dict[str, Reindexing] = {}
     for old, owners in fusion.owners.items():
-        if old == new:
-            continue
-        for s in sorted(owners):
+        step = Reindexing((old,), (new,), {old: p.Variable(new)})
+        for s in sorted(owners) if old != new else ():
             if new in kernel.statement_by_id[s].inames:
                 raise NameConflictError(f"'{s}' has an iname '{new}' beside '{old}'.", subject=new,
                                         hint="give another name with new_iname=, or rename that loop first")
-        result = reindex(result, Reindexing((old,), (new,), {old: p.Variable(new)}), tree, frozenset(owners))
-    tags = {x: t for x, t in kernel.tags.items() if x in result.inames}
-    return result.copy(tags={**tags, new: tag} if tag is not None else tags)
+            steps[s] = step
+    result = reindex_each(kernel, steps, tree)
+    return result.copy(tags={**result.tags, new: tag}) if tag is not None else result
 
 
 def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:

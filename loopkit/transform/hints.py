@@ -13,8 +13,8 @@ from loopkit.errors import IllegalTransformError, LoopkitError, Witness
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.transform.affine import shift, skew
-from loopkit.transform.data import privatize
 from loopkit.transform.distribution import distribute_loop
+from loopkit.transform.expansion import privatize
 from loopkit.transform.order import interchange
 
 Step = Callable[[LoopKernel], LoopKernel]

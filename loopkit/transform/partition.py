@@ -5,18 +5,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import groupby
 
 import pymbolic.primitives as p
+from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import require_legal
+from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, rewrite, seq
-from loopkit.transform.reindex import Reindexing, reindex
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite, seq
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder, add, arithmetic, multiply, subtract
+from loopkit.poly.bijections import affine_ends
+from loopkit.poly.sets import InstanceSet
+from loopkit.transform.reindex import Case, Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
     matching_statements,
     name_list,
     require_fresh,
     require_iname,
+    require_positive,
+    require_untagged,
     require_whole_reductions,
     transform,
 )
@@ -75,6 +81,82 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     result = require_legal(result, step, assume=assume, unsafe=unsafe)
     wanted = {own: tags[x] for x, own in zip(old, new, strict=True) if x in tags} if tags else {}
     return tagged(result, wanted, step, assume=assume, unsafe=unsafe) if wanted else result
+
+
+@transform
+def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_iname: str | None = None,
+                inner_iname: str | None = None, outer_tag: str | InameTag | None = None,
+                inner_tag: str | InameTag | None = None, do_tagged_check: bool = True,
+                within: str | Collection[str] | None = None, *, assume: str | None = None, unsafe: bool = False
+                ) -> LoopKernel:
+    """Split *split_iname* into *num_chunks* chunks of nearly equal length, one after another.
+
+    Of ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` have one more. They are chunks
+    of the whole range of the iname, whatever other inames leave of it.
+
+    The start of a chunk is an affine form for each chunk alone, and is looked at chunk by chunk: up to 32 of them.
+    With more, the shapes of arrays have to be declared.
+
+    :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0
+        in each chunk, default ``i_inner``.
+    :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
+    :arg do_tagged_check: refuse an iname that has a tag; otherwise it loses it.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
+    :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its range does not
+        begin and end at affine forms in the parameters.
+    :raises NameConflictError: a new name is taken.
+    :raises IllegalTransformError: a tag would break a dependence.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = i")
+    >>> print(lk.chunk_iname(knl, "i", 4, inner_iname="k").statements_text)
+    for i_outer, k
+      y[i_outer*(n // 4) + min(i_outer, n % 4) + k] = i_outer*(n // 4) + min(i_outer, n % 4) + k  {id=insn}
+    end
+    """
+    require_iname(kernel, split_iname)
+    count = require_positive(num_chunks, "num_chunks")
+    if do_tagged_check:
+        require_untagged(kernel, split_iname, "chunked")
+    outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
+    inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
+    for name in (outer, inner):
+        require_fresh(kernel, name)
+    if outer == inner:
+        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
+    chosen = matching_statements(kernel, within)
+    ends = affine_ends(iname_points(kernel, split_iname), kernel.assumptions)
+    if ends is None:
+        raise PreconditionError(
+            f"The range of '{split_iname}' does not begin and end at one affine form in the parameters each.",
+            subject=split_iname, hint=f"assume(knl, ...) which bound holds, or split_iname(knl, '{split_iname}', 128)")
+    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest((outer, inner), loop.body))
+    result = reindex(kernel, _chunks(split_iname, outer, inner, ends, count), tree, chosen)
+    step = f"chunk_iname({split_iname!r}, {count})"
+    result = require_legal(result, step, assume=assume, unsafe=unsafe)
+    tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
+    return tagged(result, tags, step, assume=assume, unsafe=unsafe) if tags else result
+
+
+def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expression], count: int) -> Reindexing:
+    """Chunk ``k`` starts at ``low + k*(extent // count) + min(k, extent % count)``, an affine form for each ``k``."""
+    low, high = ends
+    extent = add(high, multiply(-1, low), 1)
+    chunk, at = p.Variable(outer), p.Variable(inner)
+    # no instance runs where the extent is negative, so that C's own division serves
+    length, longer = (node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
+    cases: list[Case] = []
+    for k in range(count):
+        start, own = add(low, multiply(k, length), at), (("==", add(chunk, -k)), (">=", at))
+        cases.append(Case({iname: add(start, k)}, (*own, (">", add(longer, -k)), ("<=", subtract(at, length)))))
+        cases.append(Case({iname: add(start, longer)}, (*own, ("<=", add(longer, -k)), ("<", subtract(at, length)))))
+    value = add(low, multiply(chunk, length), p.Min((chunk, longer)), at)
+    old, new = InstanceSet.universe((iname,)), InstanceSet.universe((outer, inner))
+    new = new.where((">=", chunk), ("<", add(chunk, -count)), (">=", at))
+    new = new.where(("<", subtract(chunk, longer)), ("<=", subtract(at, length))).union(
+        new.where((">=", subtract(chunk, longer)), ("<", subtract(at, length))))
+    old = old.where((">=", subtract(p.Variable(iname), low)), ("<=", subtract(p.Variable(iname), high)))
+    return Reindexing((iname,), (outer, inner), {iname: value}, cases=tuple(cases), whole=(old, new))
 
 
 def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str | None] | None,

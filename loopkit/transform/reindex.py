@@ -1,8 +1,9 @@
 """The one way in which inames change: an instance relation, applied to everything that mentions them."""
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -15,7 +16,15 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.relations import reindexing
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, Set
+
+
+@dataclass(frozen=True)
+class Case:
+    """Values of old inames, and the conditions on new ones under which they are these."""
+
+    values: Mapping[str, Expression]
+    conditions: tuple[tuple[str, Expression], ...]
 
 
 @dataclass(frozen=True)
@@ -26,15 +35,51 @@ class Reindexing:
 
     :ivar values: for each of *old* its value in terms of *new*.
     :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
+    :ivar cases: where *values* are no affine forms, the conditions under which they are certain other ones.
+    :ivar whole: points of *old* and those of *new* that they become, of which isl need not be asked.
     """
 
     old: tuple[str, ...]
     new: tuple[str, ...]
     values: Mapping[str, Expression]
     conditions: tuple[tuple[str, Expression], ...] = ()
+    cases: tuple[Case, ...] = ()
+    whole: tuple[InstanceSet, InstanceSet] | None = None
+
+    def relation(self, inames: tuple[str, ...]) -> Map:
+        """``{ [inames] -> [new inames] }`` for a statement with *inames*."""
+        new = self.inames(inames)
+        result: Map | None = None
+        for case in self.cases or (Case(self.values, self.conditions),):
+            values = tuple(case.values.get(x, p.Variable(x)) for x in inames)
+            part = reindexing(new, values, InstanceSet.universe(new).where(*case.conditions).set)
+            result = part if result is None else result.union(part)
+        assert result is not None
+        return result
+
+    def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
+        """What becomes of *domain* under *relation*, in the plainest form that is known."""
+        new = self.inames(domain.inames)
+        if self.whole is not None:
+            before, after = self.whole
+            rest = domain.onto([x for x in domain.inames if x not in self.old])
+            product = rest.onto(domain.inames).intersect(before)
+            if domain.intersect_params(assumptions).is_equal(product.intersect_params(assumptions)):
+                return rest.onto(new).intersect(after)
+        return domain.apply(relation, new)
+
+    @cached_property
+    def names(self) -> Mapping[str, str] | None:
+        """The new name of each old iname, if the step only renames."""
+        found = {x: v.name for x, v in self.values.items() if isinstance(v, p.Variable)}
+        plain = not self.conditions and not self.cases
+        only = plain and found.keys() == set(self.old) and sorted(found.values()) == sorted(self.new)
+        return found if only else None
 
     def inames(self, inames: tuple[str, ...]) -> tuple[str, ...]:
-        """*inames* with the new ones in the place of the first old one."""
+        """*inames* with the new ones in the place of the first old one, or each in its place if they are renamed."""
+        if self.names is not None:
+            return tuple(self.names.get(x, x) for x in inames)
         if not self.old:
             return (*inames, *self.new)
         result: list[str] = []
@@ -46,67 +91,73 @@ class Reindexing:
         return tuple(result)
 
 
-    def relation(self, inames: tuple[str, ...]) -> Map:
-        """The instance relation of a statement with *inames*."""
-        new = self.inames(inames)
-        conditions = InstanceSet.universe(new).where(*self.conditions)
-        values = tuple(self.values.get(x, p.Variable(x)) for x in inames)
-        return reindexing(new, values, conditions.set)
-
-
 def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[str] | None = None) -> LoopKernel:
     """*kernel* with *step* applied to statements, domains and dependences; *tree* is the new order."""
-    relations: dict[tuple[str, ...], Map] = {}
-    domains: dict[int, InstanceSet] = {}
-    alive: list[InstanceSet] = []
-
-    def relation(inames: tuple[str, ...]) -> Map:
-        if inames not in relations:
-            relations[inames] = step.relation(inames)
-        return relations[inames]
-
-    def touches(statement: Statement) -> bool:
-        if within is not None and statement.id not in within:
-            return False
-        return not step.old or any(x in step.old for x in statement.inames)
-
-    kernel = _rules_written_out(kernel, step, within)
-
-    def moved(statement: Statement) -> Statement:
-        if not touches(statement):
-            return statement
-        old = statement.domain
-        if id(old) not in domains:
-            alive.append(old)
-            domains[id(old)] = old.apply(relation(old.inames), step.inames(old.inames))
-        return substituted(replace(statement, domain=domains[id(old)]), step.values)
-
-    moved_statements = tuple(moved(s) for s in kernel.statements)
-    left = {x for s in moved_statements if not touches(s) for x in s.inames}
-    before = kernel
-
-    def relation_of(statement_id: str) -> Map | None:
-        statement = before.statement_by_id[statement_id]
-        return relation(statement.inames) if touches(statement) else None
-
-    nodes = {name: replace(node, inames=step.inames(node.inames))
-             if step.old and (within is None or node.update in within) else node
-             for name, node in kernel.reductions.items()}
+    used = frozenset().union(*(variables(value) for value in step.values.values()))
+    kernel = _rules_written_out(kernel, step.old, used if within is None else None)
+    chosen = (s for s in kernel.statements if within is None or s.id in within)
+    steps = {s.id: step for s in chosen if not step.old or any(x in step.old for x in s.inames)}
     rules = {name: replace(rule, expr=substitute(rule.expr, {x: v for x, v in step.values.items()
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
-    return kernel.copy(statements=moved_statements, tree=tree, reductions=nodes, substitutions=rules,
-                       carried=carried_from(before, relation_of),
-                       tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
+    left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
+    return _moved(kernel, steps, tree).copy(
+        substitutions=rules, tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
+
+
+def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
+    """*kernel* with a step of its own applied to each statement of *steps*; inames that are gone lose their tags."""
+    kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
+    result = _moved(kernel, steps, tree)
+    return result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+
+
+def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
+    """*kernel* with the statements of *steps* moved; equal steps had better be one object, which is looked at once."""
+    relations: dict[tuple[int, tuple[str, ...]], Map] = {}
+    domains: dict[tuple[int, int], InstanceSet] = {}
+    alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
+
+    def relation_of(statement_id: str) -> Map | None:
+        step = steps.get(statement_id)
+        if step is None:
+            return None
+        inames = kernel.statement_by_id[statement_id].inames
+        key = (id(step), inames)
+        if key not in relations:
+            relations[key] = step.relation(inames)
+        return relations[key]
+
+    def moved(statement: Statement) -> Statement:
+        relation = relation_of(statement.id)
+        if relation is None:
+            return statement
+        step, old = steps[statement.id], statement.domain
+        key = (id(step), id(old))
+        if key not in domains:
+            new = step.image(old, relation, kernel.assumptions)
+            first = alike.setdefault((new.inames, hash(new.set)), new)
+            domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
+        return substituted(replace(statement, domain=domains[key]), step.values)
+
+    nodes = {name: replace(node, inames=steps[node.update].inames(node.inames))
+             if node.update in steps and any(x in node.inames for x in steps[node.update].old) else node
+             for name, node in kernel.reductions.items()}
+    return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
+                       carried=carried_from(kernel, relation_of))
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
     """*statement* with variables replaced in all of its expressions."""
-    assignee = substitute(statement.assignee, values)
+    return with_expressions(statement, lambda e: substitute(e, values))
+
+
+def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:
+    """*statement* with *f* applied to all of its expressions."""
+    assignee = f(statement.assignee)
     assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(statement, assignee=assignee,
-                   expression=substitute(statement.expression, values),
-                   predicates=tuple(substitute(e, values) for e in statement.predicates))
+    return replace(statement, assignee=assignee, expression=f(statement.expression),
+                   predicates=tuple(map(f, statement.predicates)))
 
 
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str] | None,
@@ -143,15 +194,15 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
                                     hint="let all of its parts have the same iname, under a name of their own")
 
 
-def _rules_written_out(kernel: LoopKernel, step: Reindexing, within: frozenset[str] | None) -> LoopKernel:
-    """Write out the rules that mention an old iname freely and cannot say what it becomes.
+def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collection[str] | None) -> LoopKernel:
+    """Write out the rules that mention an iname of *old* freely and cannot say what it becomes.
 
-    In some statements only, it would have two meanings; and an argument may be called like one of its new inames.
+    :arg used: the inames that stand for the old ones; an argument may be called like one of them. ``None``: the old
+        ones become something in some statements only, or several things.
     """
     rules = kernel.substitutions
-    new = frozenset().union(*(variables(value) for value in step.values.values()))
-    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(step.old) - set(rule.arguments)
-              and (within is not None or new & set(rule.arguments))}
+    ending = {name for name, rule in rules.items() if variables(rule.expr) & set(old) - set(rule.arguments)
+              and (used is None or set(used) & set(rule.arguments))}
     if not ending:
         return kernel
     while callers := {name for name, rule in rules.items() if name not in ending

@@ -8,7 +8,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
 from loopkit.expr.mappers import substitute
@@ -19,7 +18,7 @@ from loopkit.poly.inverse import inverse, two_with_one_image
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
-from loopkit.transform.reindex import Reindexing, reindex, require_whole_reductions
+from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
 from loopkit.transform.schedules import Given, Vector, read_schedules
 from loopkit.transform.step import transform
 
@@ -68,10 +67,7 @@ def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = Non
     units = _units(kernel, vectors)
     order = _Order(kernel)
     tree = order.of(units, 0)
-    result = kernel.copy(tree=tree, carried=unchanged_from(kernel))
-    for step, parts in _in_groups(kernel, units, order.dims):
-        result = reindex(result, step, tree, parts)
-    result = result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+    result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
     require_whole_reductions(result, "reschedule")
     return require_legal(result, "reschedule", assume=assume, unsafe=unsafe)
 
@@ -219,21 +215,24 @@ class _Order:
 Dims = Sequence[tuple[str, Expression]]
 
 
-def _in_groups(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]
-               ) -> Iterator[tuple[Reindexing, frozenset[str]]]:
-    """The steps that give all *units* their new inames; equal ones are one."""
-    groups: dict[object, tuple[tuple[Reindexing, ...], list[str]]] = {}
+def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]) -> dict[str, Reindexing]:
+    """What gives each statement its new inames; units alike in domain and schedule share one step."""
+    parts_of_reductions = {s for r in kernel.reductions.values() for s in (r.init, r.update, r.final)}
+    result: dict[str, Reindexing] = {}
+    known: dict[object, Reindexing] = {}
     for unit in units:
-        steps = _steps(kernel, unit, dims.get(unit.statement, ()))
-        key = tuple((step.old, step.new, *step.values.items(), step.conditions) for step in steps)
-        groups.setdefault(key, (steps, []))[1].extend(unit.parts)
-    for steps, parts in groups.values():
-        for step in steps:
-            yield step, frozenset(parts)
+        own = tuple(dims.get(unit.statement, ()))
+        is_part = len(unit.parts) == 1 and unit.statement in parts_of_reductions
+        key = (unit.inames, own, is_part, *(id(kernel.statement_by_id[s].domain) for s in unit.parts))
+        if key not in known:
+            known[key] = _step(kernel, unit, own, is_part=is_part)
+        if known[key].old or known[key].new:
+            result.update(dict.fromkeys(unit.parts, known[key]))
+    return result
 
 
-def _steps(kernel: LoopKernel, unit: _Unit, dims: Dims) -> tuple[Reindexing, ...]:
-    """What gives *unit* the inames of its loops *dims*."""
+def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Reindexing:
+    """What gives *unit*, which may be a part of a reduction, the inames of its loops *dims*."""
     kept = [x for x, form in dims if form == p.Variable(x)]
     for x in unit.inames:
         if x in kernel.tags and x not in kept:
@@ -245,14 +244,14 @@ def _steps(kernel: LoopKernel, unit: _Unit, dims: Dims) -> tuple[Reindexing, ...
     _require_injective(unit, dims, domain)
     old = tuple(x for x in unit.inames if x not in kept)
     new = tuple((x, form) for x, form in dims if x not in kept)
-    if all(p.Variable(x) in [form for _, form in new] for x in old) and len(old) == len(new):
-        return tuple(Reindexing((form.name,), (x,), {form.name: p.Variable(x)}) for x, form in new
-                     if isinstance(form, p.Variable))
-    if len(unit.parts) == 1 and any(unit.statement in (r.init, r.update, r.final) for r in kernel.reductions.values()):
+    renamed = {form.name: p.Variable(x) for x, form in new if isinstance(form, p.Variable)}
+    if renamed.keys() == set(old) and len(old) == len(new):
+        return Reindexing(old, tuple(x for x, _ in new), renamed)
+    if is_part:
         raise ScheduleError(f"'{unit.statement}' is a part of a reduction, whose schedule can only order its inames.",
                             subject=unit.statement, hint="make new inames for the whole statement first, in a step of "
                                                          "its own that names only the statement")
-    return (_turned_around(unit, dims, domain, old, new),)
+    return _turned_around(unit, dims, domain, old, new)
 
 
 def _domain(kernel: LoopKernel, unit: _Unit) -> InstanceSet:

@@ -44,6 +44,8 @@ def read_schedules(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
 
 def _matching(kernel: LoopKernel, pattern: str) -> list[str]:
     """The statements that *pattern* names; parts of reductions only where it has a dot."""
+    if pattern in kernel.statement_by_id:
+        return [pattern]
     found = [s for s in kernel.statement_by_id if fnmatchcase(s, pattern) and (owner(s) == s or "." in pattern)]
     if not found:
         raise unknown("statement", pattern, kernel.statement_by_id)

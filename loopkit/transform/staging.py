@@ -8,22 +8,24 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, nest, seq
-from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
-from loopkit.poly.footprint import Interval, box_hull, joined, swept_interval
+from loopkit.kernel.tree import Leaf, Tree, leaves, nest
+from loopkit.poly.affine import NotAffineError, to_aff
+from loopkit.poly.footprint import box_hull
 from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
-from loopkit.transform.order import with_loop_sunk
-from loopkit.transform.step import matching_statements, require_fresh
+from loopkit.transform.box import Box, Sweep, box_of
+from loopkit.transform.placement import before_readers, placed
+from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id
 
 
 @dataclass(frozen=True)
@@ -53,32 +55,6 @@ class Request:
     unsafe: bool = False
 
 
-@dataclass(frozen=True)
-class Box:
-    """The box of a copy: per axis its interval; axes of one element have no iname."""
-
-    intervals: tuple[Interval, ...]
-    inames: tuple[str | None, ...]
-
-    def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        """Where the element of *args* lies in the copy."""
-        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
-                     if x is not None)
-
-    def arguments(self) -> tuple[Expression, ...]:
-        """The arguments at the point that the inames of the copy name."""
-        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
-                     for v, x in zip(self.intervals, self.inames, strict=True))
-
-    @property
-    def dims(self) -> tuple[str, ...]:
-        return tuple(x for x in self.inames if x is not None)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
-
-
 def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     """*kernel* with the copy that *request* asks for; its readers read that."""
     chosen = matching_statements(kernel, request.within)
@@ -86,13 +62,16 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     if not readers:
         raise PreconditionError(f"No statement reads '{request.name}'.", subject=request.name)
     require_fresh(kernel, request.temporary, "temporary")
+    if request.statement_id is not None:
+        require_fresh_id(kernel, request.statement_id)
     for x in request.sweep:
         if not any(x in s.inames for s in readers):
             raise unknown("iname", x, {y for s in readers for y in s.inames}, where=f"the readers of '{request.name}'")
     uses = {s.id: uses_in(s, request.is_use) for s in readers}
     _require_affine(kernel, request, readers, uses)
     outer = _outer_inames(kernel, request, readers, uses)
-    box = _box_of(kernel, request, readers, uses, outer)
+    box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
+                 [(s, uses[s.id]) for s in readers], outer)
     return _with_copy(kernel, request, readers, uses, outer, box)
 
 
@@ -154,55 +133,6 @@ def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statem
     return next(iter(results))
 
 
-def _box_of(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
-         uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...]) -> Box:
-    found: list[Interval] | None = None
-    for s in readers:
-        ranges = _sweep_ranges(request, s)
-        for args in uses[s.id]:
-            intervals = []
-            for axis, a in enumerate(args):
-                interval = swept_interval(s.domain, a, outer, ranges)
-                if interval is not None and found is not None:
-                    interval = joined(found[axis], interval)
-                if interval is None:
-                    raise PreconditionError(
-                        f"{request.step}: what is read along axis {axis} of '{request.name}' has no box of constant "
-                        "size.", subject=request.name,
-                        hint="sweep inames of constant range only (split_iname), or name fewer readers with within=")
-                intervals.append(interval)
-            found = intervals
-    assert found is not None
-    spanned = [k for k, v in enumerate(found) if v.extent > 1]
-    names: list[str | None] = [None] * len(found)
-    for number, k in enumerate(spanned):
-        names[k] = _dim_name(kernel, request, number, k)
-    return Box(tuple(found), tuple(names))
-
-
-def _dim_name(kernel: LoopKernel, request: Request, number: int, axis: int) -> str:
-    if request.dim_names is None:
-        return kernel.fresh_name(f"{request.name}_dim_{axis}")
-    if number >= len(request.dim_names):
-        raise PreconditionError(f"{request.step} has more axes than names were given ({list(request.dim_names)}).",
-                                subject=request.name)
-    require_fresh(kernel, request.dim_names[number])
-    return request.dim_names[number]
-
-
-def _sweep_ranges(request: Request, s: Statement) -> dict[str, tuple[int, int]]:
-    ranges = {}
-    for x in request.sweep:
-        if x not in s.inames:
-            continue
-        low, high = s.domain.constant_range(x)
-        if low is None or high is None:
-            raise PreconditionError(f"{request.step}: '{x}' has no constant range.", subject=x,
-                                    hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
-        ranges[x] = (low, high)
-    return ranges
-
-
 def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
                uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
                ) -> LoopKernel:
@@ -229,11 +159,13 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
     statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
     temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
                                   request.space)
-    result = kernel.copy(
+    made = kernel.copy(
         statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
-    return require_legal(result, request.step, assume=request.assume, unsafe=request.unsafe)
+    result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
+    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
+    return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
 
 
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
@@ -320,76 +252,10 @@ def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, re
         return tuple(result)
     return compute
 
-# }}}
-
-
-# {{{ the place
-
 def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree,
             value: Expression) -> Tree:
     """The tree with *copy* in the innermost loop of *outer*, before the readers; loops in the way are sunk below."""
-    tree = kernel.tree
-    if outer:
-        reader = next(iter(readers))
-        before = loops_of(kernel.paths[reader])
-        for x in reversed(before[:before.index(outer[-1])]):
-            if x not in outer:
-                tree = with_loop_sunk(tree, x, outer[-1], around=readers)
     sources = variables(value)
     writers = frozenset(s.id for s in kernel.statements if s.written in sources)
-    placed = _inserted(tree, (), outer, readers, copy, writers)
-    if placed is None:
-        raise ScheduleError(f"{request.step}: the readers do not stand in one loop over "
-                            f"{', '.join(outer) or 'nothing'}.", subject=request.name,
-                            hint="name the readers of one loop with within=, or give fetch_outer_inames")
-    return placed
-
-
-def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], readers: frozenset[str], copy: Tree,
-              writers: frozenset[str]) -> Tree | None:
-    """*copy* put into the body of the loops *outer* that holds all *readers*; ``None`` if there is none."""
-    if set(loops) == set(outer):
-        return _before_readers(tree, readers, copy, writers)
-    match tree:
-        case Loop(iname, body) if iname in outer and readers <= set(leaves(body)):
-            inner = _inserted(body, (*loops, iname), outer, readers, copy, writers)
-            return None if inner is None else Loop(iname, inner)
-        case Seq(children):
-            for i, child in enumerate(children):
-                if readers <= set(leaves(child)):
-                    inner = _inserted(child, loops, outer, readers, copy, writers)
-                    return None if inner is None else seq(*children[:i], inner, *children[i + 1:])
-        case Leaf() | Loop() | Barrier():
-            pass
-    return None
-
-
-def _before_readers(body: Tree, readers: frozenset[str], copy: Tree, writers: frozenset[str]) -> Tree:
-    """*copy* in *body* right before the first part that holds a reader.
-
-    A loop in that part that also holds a writer of what is copied, before the reader, is distributed, so that the
-    copy comes between the two.
-    """
-    children = body.children if isinstance(body, Seq) else (body,)
-    at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-    first, second = _parted(children[at], readers, writers)
-    return seq(*children[:at], *([] if first is None else [first]), copy, second, *children[at + 1:])
-
-
-def _parted(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> tuple[Tree | None, Tree]:
-    """*tree* as what must come before a copy, if anything must, and the rest."""
-    match tree:
-        case Loop(iname, body):
-            first, second = _parted(body, readers, writers)
-            return (None, tree) if first is None else (Loop(iname, first), Loop(iname, second))
-        case Seq(children):
-            at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-            inner, rest = _parted(children[at], readers, writers)
-            if inner is None and all(writers.isdisjoint(leaves(c)) for c in children[:at]):
-                return None, tree
-            return (seq(*children[:at], *([] if inner is None else [inner])) if at or inner is not None else None,
-                    seq(rest, *children[at + 1:]))
-        case _:
-            return None, tree
-
-# }}}
+    return placed(kernel, request.step, request.name, readers, outer,
+                  lambda body: before_readers(body, readers, copy, writers))

@@ -3,13 +3,19 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable
-from typing import Concatenate, ParamSpec
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Concatenate, ParamSpec
 
-from loopkit.errors import IllegalTransformError, NameConflictError, PreconditionError, ScheduleError
+from loopkit.errors import (
+    ENTRY_POINTS,
+    IllegalTransformError,
+    NameConflictError,
+    PreconditionError,
+    ScheduleError,
+)
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.history import HistoryStep
-from loopkit.kernel.kernel import ENTRY_POINTS, LoopKernel, require_kernel, unknown
+from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
+from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
 from loopkit.poly.limits import bounded
@@ -28,22 +34,41 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         require_kernel(kernel, function.__name__)
         start = time.perf_counter()
+        given, named = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
         try:
             with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
-                result = function(kernel, *args, **kwargs)
+                result = function(kernel, *given, **named)
         except IllegalTransformError as refusal:
             refusal.before = kernel               # of steps within steps, the outermost's
             refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
-                                      lambda other: function(other, *args, **kwargs), refusal))
+                                      lambda other: function(other, *given, **named), refusal))
             raise
         verdict = "proven" if "dependences" in result.memo else "structural"
         if owed := result.obligations[len(kernel.obligations):]:
             verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
-        record = HistoryStep(function.__name__, args, tuple(kwargs.items()), verdict, time.perf_counter() - start)
-        recorded = result.copy(history=(*kernel.history, record))
+        record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start)
+        recorded = result.copy(history=kernel.history.then(record))
         recorded.memo.update(result.memo)        # the same kernel but for its history
         return recorded
+    TRANSFORMATIONS[function.__name__] = step
     return step
+
+
+def settled(argument: Any) -> Any:
+    """*argument* as the history keeps it: what can be read only once is read, what can change is copied."""
+    match argument:
+        case dict():
+            return {k: settled(v) for k, v in argument.items()}
+        case list():
+            return list(map(settled, argument))
+        case set():
+            return set(argument)
+        case Mapping():
+            return dict(argument)
+        case Iterator():
+            return tuple(argument)
+        case _:
+            return argument
 
 
 def require_iname(kernel: LoopKernel, iname: str) -> None:
@@ -79,6 +104,13 @@ def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
     if name in kernel.all_names:
         raise NameConflictError(f"The name '{name}' is taken in kernel '{kernel.name}'.", subject=name,
                                 hint="choose another name, or rename the one that has it")
+
+
+def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
+    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id."""
+    if statement_id in kernel.statement_by_id or statement_id in others:
+        raise NameConflictError(f"'{statement_id}' is the id of a statement already.", subject=statement_id,
+                                hint="choose another id")
 
 
 def require_positive(value: object, what: str) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from loopkit.errors import UndecidedError
+from loopkit.errors import UndecidedError, VerificationError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.limits import bounded
@@ -15,7 +15,8 @@ from loopkit.verify.conflicts import Conflicts
 from loopkit.verify.coverage import coverage
 from loopkit.verify.legal import launch_order, legal
 from loopkit.verify.races import races
-from loopkit.verify.report import Check, Report, gave_up
+from loopkit.verify.report import Check, Finding, Report, gave_up, refuted, undecided
+from loopkit.verify.validation import validate
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,17 @@ def _barriers(subject: Subject) -> Check:
     return barriers(subject.launches, subject.lowered.program.functions)
 
 
+def _program(subject: Subject) -> Check:
+    """Translation validation."""
+    found: list[Finding] = []
+    for f in validate(subject.lowered):
+        if f.kind == "undecided":
+            found.append(undecided(str(f)))
+        else:
+            found.append(refuted(VerificationError(str(f), check="program")))
+    return Check("program", "the loop program does what the launches say", tuple(found), claim="program")
+
+
 Checker = Callable[[Subject], Check]
 
 #: What is checked before code is generated, in this order.
@@ -61,7 +73,7 @@ DEFAULT: Sequence[tuple[str, Checker]] = (
     ("order", _order), ("bounds", _bounds), ("coverage", _coverage), ("races", _races), ("barriers", _barriers))
 
 #: What ``verify="full"`` checks besides.
-ADDITIONAL: Sequence[tuple[str, Checker]] = ()
+ADDITIONAL: Sequence[tuple[str, Checker]] = (("program", _program),)
 
 # }}}
 
@@ -99,7 +111,7 @@ def verify(knl: LoopKernel, *, full: bool = False) -> Report:
 
     Nothing is raised for what is refuted; ask the report, or call its ``raise_if_refuted``.
 
-    :arg full: check too what takes longer; see :class:`loopkit.Options`.
+    :arg full: show besides that the loop program does what the launches say (translation validation).
     :raises TypeInferenceError, StorageError, IllegalTransformError: the kernel cannot be lowered.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")

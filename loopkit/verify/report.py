@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 
-from loopkit.errors import LoopkitError, UndecidedError
-from loopkit.kernel.kernel import ENTRY_POINTS
+from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError
 
 
 class Verdict(Enum):

@@ -16,6 +16,7 @@ from loopkit.runtime.cuda.driver import load_driver
 from loopkit.runtime.cuda.program import GpuProgram
 from tests.cases import CASES
 from tests.gpu.test_arrays import _to_numpy, rows, saxpy
+from tests.lowering.host_loops import one_statement, over_blocks
 
 F = np.float32
 
@@ -246,6 +247,32 @@ def test_graph_capture(torch: Any, how: str) -> None:
     graph.replay()
     torch.cuda.synchronize()
     torch.testing.assert_close(z, 2*x + y)
+
+
+@pytest.mark.parametrize("how", ["call", "bind"])
+def test_graph_capture_of_loops_on_the_host(torch: Any, how: str) -> None:
+    """Each launch of the graph has the values of its iteration."""
+    knl = lk.compile(over_blocks("i")(one_statement()), target="cuda")
+    start = torch.arange(50, device="cuda", dtype=torch.float32)
+    u = torch.zeros((6, 50), device="cuda")
+    bound = knl.bind(u=u, T=5)
+    knl(u=u, T=5)                                        # compiled and loaded before the capture
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        if how == "call":
+            knl(u=u, T=5)
+        else:
+            bound()
+    u.zero_()
+    u[0] = start
+    graph.replay()
+    torch.cuda.synchronize()
+    wanted = torch.zeros((6, 50))
+    wanted[0] = start.cpu()
+    for t in range(5):
+        wanted[t + 1, 1:-1] = wanted[t, :-2] - wanted[t, 1:-1] + wanted[t, 2:]
+    torch.testing.assert_close(u.cpu(), wanted)
 
 
 def test_temporaries_in_global_memory(torch: Any) -> None:

@@ -8,36 +8,44 @@ from typing import Any
 import loopkit as lk
 
 Point = dict[str, int]
-#: From the inames after a step to those before it.
-Undo = Callable[[Point], Point]
+#: From a statement and its inames after a step to its inames before.
+Undo = Callable[[str, Point], Point]
+Match = Callable[[lk.LoopKernel, lk.LoopKernel], Undo]
+
+#: Steps that leave all instances as they are, whatever becomes of their order.
+ORDERS = ("interchange", "prioritize_loops", "tag_inames", "untag_inames", "unroll", "add_prefetch", "precompute",
+          "privatize", "distribute_loop", "set_options", "assume", "fix_parameters")
 
 
 class Origin:
-    """Undoes the steps between consecutive *kernels*."""
+    """Undoes the steps between consecutive *kernels*.
 
-    def __init__(self, kernels: Sequence[lk.LoopKernel]) -> None:
+    :arg match: undoes a step that this module does not know.
+    """
+
+    def __init__(self, kernels: Sequence[lk.LoopKernel], match: Match) -> None:
         self.written = kernels[0]
-        self.undo = [undone(before, after) for before, after in pairwise(kernels)]
+        self.undo = [undone(before, after, match) for before, after in pairwise(kernels)]
 
     def point(self, statement: str, values: Mapping[str, int]) -> Point:
         """The inames of the written kernel's *statement*."""
         point = dict(values)
         for undo in reversed(self.undo):
-            point = undo(point)
+            point = undo(statement, point)
         own = self.written.statement_by_id[statement].inames
         assert set(point) == set(own), f"{statement} had {own}, not {point}"
         return point
 
 
-def undone(before: lk.LoopKernel, after: lk.LoopKernel) -> Undo:
+def undone(before: lk.LoopKernel, after: lk.LoopKernel, match: Match) -> Undo:
     """The last step of *after*, undone."""
     step = after.history[-1]
     kwargs = dict(step.kwargs)
     match step.name:
-        case "split_iname":
+        case "split_iname" | "unroll_and_jam":
             return _split(before, *step.args[:2], kwargs)
         case "tile":
-            undo: Undo = dict
+            undo: Undo = _unchanged
             kernel = before
             for iname, size in step.args[0].items():
                 # fresh names are those of the kernel as it is by then
@@ -48,20 +56,29 @@ def undone(before: lk.LoopKernel, after: lk.LoopKernel) -> Undo:
             return _join(before, step.args[0], step.args[1] if len(step.args) > 1 else kwargs.get("new_iname"))
         case "rename_iname":
             old, new = step.args[:2]
-            return lambda point: {(old if x == new else x): v for x, v in point.items()}
+            return lambda _, point: {(old if x == new else x): v for x, v in point.items()}
+        case "fuse_loops":
+            return lambda s, point: {old: point[new] for old, new in zip(
+                before.statement_by_id[s].inames, after.statement_by_id[s].inames, strict=True)}
+        case name if name in ORDERS:
+            return _unchanged
         case _:
-            return dict
+            return match(before, after)
+
+
+def _unchanged(_: str, point: Point) -> Point:
+    return point
 
 
 def _then(first: Undo, second: Undo) -> Undo:
-    return lambda point: second(first(point))
+    return lambda s, point: second(s, first(s, point))
 
 
 def _split(before: lk.LoopKernel, iname: str, length: int, kwargs: Mapping[str, Any]) -> Undo:
     outer = kwargs.get("outer_iname") or before.fresh_name(f"{iname}_outer")
     inner = kwargs.get("inner_iname") or before.fresh_name(f"{iname}_inner")
 
-    def undo(point: Point) -> Point:
+    def undo(_: str, point: Point) -> Point:
         if outer not in point:
             return point
         rest = {x: v for x, v in point.items() if x not in (outer, inner)}
@@ -77,7 +94,7 @@ def _join(before: lk.LoopKernel, inames: Sequence[str], new: str | None) -> Undo
         low = min(b[0] for b in bounds if b[0] is not None)
         ranges[x] = (low, max(b[1] for b in bounds if b[1] is not None) - low + 1)
 
-    def undo(point: Point) -> Point:
+    def undo(_: str, point: Point) -> Point:
         if name not in point:
             return point
         rest = {x: v for x, v in point.items() if x != name}

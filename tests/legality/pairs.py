@@ -47,10 +47,12 @@ class Nest:
     data: tuple[Any, ...] = ()
     assumptions: str | None = None
     dtypes: Mapping[str, Any] = field(default_factory=dict)
+    reductions: tuple[lk.ReductionOperation, ...] = ()
 
     def kernel(self) -> lk.LoopKernel:
         domains = [self.domain] if isinstance(self.domain, str) else list(self.domain)
-        knl = lk.make_kernel(domains, self.text, [*self.data, "..."], assumptions=self.assumptions)
+        knl = lk.make_kernel(domains, self.text, [*self.data, "..."], assumptions=self.assumptions,
+                             reductions=self.reductions)
         untyped = {a: F64 for a, arg in knl.array_args.items() if arg.dtype is None}
         return lk.add_dtypes(knl, {**untyped, **self.dtypes})
 
@@ -254,16 +256,17 @@ LOOPS: Mapping[str, Twins] = {
         nest("{[i]: 1<=i<n}", "a[3*i] = a[3*i-6]", {"n": 3}), tag("i:g.0"), (tag("i:g.0"),),
         legal_nest=nest("{[i]: 1<=i<n}", "a[3*i] = a[3*i-2]", {"n": 2}, {"n": 9})),
     # two loops, hardware
-    "(1, 1), its rows over blocks": Twins(DIAGONAL, tag("i:g.0"), (tag("i:g.0"),), legal_nest=ALONG),
-    "(1, 1), its columns over blocks": Twins(DIAGONAL, tag("j:g.0"), (tag("j:g.0"),), legal_nest=DOWN),
+    "(1, 1), both over blocks": Twins(DIAGONAL, tag("i:g.0, j:g.1"), (tag("i:g.0"),)),
     "(0, 1), its columns over blocks": Twins(ALONG, tag("j:g.0"), (tag("i:g.0"),)),
     "(1, 0), its rows over blocks": Twins(DOWN, tag("i:g.0"), (tag("j:g.0"),)),
-    "(1, -1), both over blocks": Twins(ANTIDIAGONAL, tag("i:g.0, j:g.1"), (tag("i:for, j:for"),)),
-    "(1, -1), columns over blocks": Twins(ANTIDIAGONAL, tag("j:g.0"), (tag("j:g.0"),), legal_nest=DOWN),
+    "(1, -1), both over blocks": Twins(ANTIDIAGONAL, tag("i:g.0, j:g.1"), (tag("j:g.0"),)),
+    "(1, 1), rows over blocks, columns unrolled": Twins(
+        nest("{[i,j]: 1<=i<n and 1<=j<8}", "a[i,j] = a[i-1,j-1]", *N[:3]), tag("i:g.0"), (tag("i:g.0"), ),
+        before=(tag("j:unr"),), legal_nest=nest("{[i,j]: 1<=i<n and 1<=j<8}", "a[i,j] = a[i-1,j-1]", *N[:3])),
     "Seidel, rows over blocks": Twins(SEIDEL, tag("i:g.0"), (step("interchange", "i", "j"),)),
     "Seidel, columns over blocks": Twins(SEIDEL, tag("j:g.0"), (step("tile", {"i": 3, "j": 2}),)),
     "a square read across its diagonal": Twins(SYMMETRIC, tag("i:g.0"), (tag("i:g.0"),), legal_nest=LOWER),
-    "forward substitution, rows over blocks": Twins(SOLVE, tag("i:g.0"), (step("interchange", "i", "j"),)),
+    "forward substitution, all over blocks": Twins(SOLVE, tag("i:g.0, j:g.1"), (tag("i:g.0"),)),
     "forward substitution, a row's terms over blocks": Twins(
         SOLVE, tag("j:g.0"), (step("interchange", "i", "j"), step("split_iname", "i", 4, outer_tag="g.0")),
         legal_nest=nest("{[i,j]: 0<=j<i<n}", "x[i,j] = l[i,j]*y[j]", *N[:3])),
@@ -300,7 +303,10 @@ LOOPS: Mapping[str, Twins] = {
         JACOBI, step("tile", {"t": 2, "i": 4}), (step("tile", {"t": 2, "i": 4}),), legal_nest=ONE_SIDED),
     "Jacobi's time loop inside": Twins(
         JACOBI, step("interchange", "t", "i"), (step("split_iname", "t", 2),)),
-    "Jacobi's space over blocks": Twins(JACOBI, tag("i:g.0"), (tag("i:l.0"),), legal_nest=HEAT),
+    "Jacobi's time and space over blocks": Twins(JACOBI, tag("i:g.0, t:g.1"), (tag("i:g.0"),)),
+    "Jacobi's space over blocks, time unrolled": Twins(
+        nest("{[t,i]: 0<=t<4 and 1<=i<n-1}", "a[t+1,i] = a[t,i-1] + a[t,i+1]", *N), tag("i:g.0"), (tag("i:l.0"),),
+        before=(step("unroll", "t"),), legal_nest=HEAT),
     "Jacobi's time over threads": Twins(
         JACOBI, step("split_iname", "t", 4, inner_tag="l.0"), (step("split_iname", "t", 4, inner_tag="unr"),)),
     "one-sided Jacobi, time inside": Twins(
@@ -326,11 +332,10 @@ LOOPS: Mapping[str, Twins] = {
     "threads of what feeds back": Twins(FED_BACK, tag("i:l.0"), (tag("i:l.0"),), legal_nest=FED_FORWARD),
     # several blocks at once
     "a read of another block's element": Twins(IN_BLOCKS, tag("b:g.0"), (tag("b:g.0"),), legal_nest=IN_OWN_BLOCK),
-    "two arrays in turns, space over blocks": Twins(
-        TWO_ARRAYS, tag("i:g.0, j:g.0"),
+    "two arrays in turns, their time over threads": Twins(
+        TWO_ARRAYS, step("split_iname", "t", 2, inner_tag="l.0"),
         (step("split_iname", "i", 16, outer_tag="g.0", inner_tag="l.0"),
-         step("split_iname", "j", 16, outer_tag="g.0", inner_tag="l.0")),
-        legal_nest=TWO_LOOPS),
+         step("split_iname", "j", 16, outer_tag="g.0", inner_tag="l.0"))),
     # copies
     "a copy of what the loop itself writes": Twins(
         TURNED, step("add_prefetch", "a", "i"), (step("add_prefetch", "a", "i"),), legal_nest=TURNED_COPY),

@@ -10,8 +10,11 @@ import loopkit as lk
 from loopkit.errors import Witness
 from tests.golden_files import GoldenFiles
 from tests.legality.pairs import LOOPS, LOWERED, UNDECIDED, Nest, Step, Twins
+from tests.legality.reshaped import RESHAPED
 from tests.legality.trace import Judged, require_smallest, require_smallest_loss
 from tests.transform.same import assert_same
+
+TWINS = {**LOOPS, **RESHAPED}
 
 
 def steps_of(knl: lk.LoopKernel, steps: tuple[Step, ...]) -> list[lk.LoopKernel]:
@@ -29,9 +32,9 @@ def refusal(twins: Twins) -> tuple[list[lk.LoopKernel], lk.IllegalTransformError
     return kernels, caught.value
 
 
-@pytest.mark.parametrize("name", LOOPS)
+@pytest.mark.parametrize("name", TWINS)
 def test_illegal(name: str) -> None:
-    twins = LOOPS[name]
+    twins = TWINS[name]
     kernels, error = refusal(twins)
     assert isinstance(error.witness, Witness)
     assert str(error.witness) in str(error)
@@ -43,9 +46,9 @@ def test_illegal(name: str) -> None:
         require_smallest([*kernels, forced], error.witness, twins.reach)
 
 
-@pytest.mark.parametrize("name", [*LOOPS, *UNDECIDED])
+@pytest.mark.parametrize("name", [*TWINS, *UNDECIDED])
 def test_legal(name: str) -> None:
-    twins = {**LOOPS, **UNDECIDED}[name]
+    twins = {**TWINS, **UNDECIDED}[name]
     require_proven_and_right(twins.twin, twins.legal)
 
 
@@ -60,7 +63,7 @@ def require_proven_and_right(nest: Nest, steps: tuple[Step, ...]) -> None:
 
 def test_refusals_read_well(golden: GoldenFiles) -> None:
     """One line each: the step, and its smallest witness."""
-    golden.check("refusals.txt", "\n".join(f"{name}: {refusal(twins)[1].witness}" for name, twins in LOOPS.items()))
+    golden.check("refusals.txt", "\n".join(f"{name}: {refusal(twins)[1].witness}" for name, twins in TWINS.items()))
 
 
 @pytest.mark.parametrize("name", UNDECIDED)
@@ -92,4 +95,5 @@ def test_illegal_when_lowered(name: str) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len(LOOPS) + len(UNDECIDED) + len(LOWERED) >= 60
+    assert len(TWINS) == len(LOOPS) + len(RESHAPED)
+    assert len(TWINS) + len(UNDECIDED) + len(LOWERED) >= 60

@@ -21,7 +21,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Step as PathStep
 from loopkit.poly.affine import DIM
 from loopkit.poly.sets import fix_params
-from tests.legality.origin import Origin
+from tests.legality.origin import Origin, Point, Undo
 
 Values = Mapping[str, int]
 
@@ -103,6 +103,54 @@ def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterat
     yield from touch(s.assignee, True)
 
 
+def matched(before: lk.LoopKernel, after: lk.LoopKernel, params: Values) -> Undo:
+    """The instances of *before* by those of *after*.
+
+    A step that moves one iname keeps the order along it, or turns it around. After others, who touches the same
+    elements in the same way is the same.
+
+    :raises AssertionError: several instances of a statement touch the same, and the step did more than rename inames.
+    """
+    step = after.history[-1]
+
+    def lines(knl: lk.LoopKernel, statement: str) -> dict[object, list[Instance]]:
+        found: dict[object, list[Instance]] = {}
+        for i in instances_of(knl, knl.statement_by_id[statement], params):
+            found.setdefault(tuple((x, v) for x, v in i.values if x != step.args[0]), []).append(i)
+        return {rest: sorted(line, key=lambda i: i.values) for rest, line in found.items()}
+
+    def along_lines(statement: str) -> dict[Instance, Instance]:
+        old, new = lines(before, statement), lines(after, statement)
+        turn = -1 if step.name == "reverse" and before.statement_by_id[statement] != after.statement_by_id[statement] \
+            else 1
+        return {i: was for rest, line in new.items() for i, was in zip(line, old[rest][::turn], strict=True)}
+
+    def signatures(knl: lk.LoopKernel, statement: str) -> tuple[dict[object, Instance], bool]:
+        found: dict[object, Instance] = {}
+        instances = instances_of(knl, knl.statement_by_id[statement], params)
+        for i in instances:
+            found[tuple((t.array, t.element, t.is_write) for t in touches_of(knl, i, params))] = i
+        return found, len(found) == len(instances)
+
+    def pairs(statement: str) -> dict[Instance, Instance]:
+        (old, clear), (new, _) = signatures(before, statement), signatures(after, statement)
+        if clear:
+            return {i: old[signature] for signature, i in new.items()}
+        # renamed, if anything: the same numbers in the same places
+        first, second = ({tuple(v for _, v in i.values): i for i in instances_of(
+            knl, knl.statement_by_id[statement], params)} for knl in (before, after))
+        assert first.keys() == second.keys(), f"instances of {statement} that touch the same, and moved"
+        return {i: first[numbers] for numbers, i in second.items()}
+    known: dict[str, dict[Instance, Instance]] = {}
+
+    def undo(statement: str, point: Point) -> Point:
+        if statement not in known:
+            known[statement] = (along_lines if step.name in ("skew", "shift", "reverse") else pairs)(statement)
+        inames = after.statement_by_id[statement].inames
+        return known[statement][Instance(statement, tuple((x, point[x]) for x in inames))].point
+    return undo
+
+
 @dataclass(frozen=True)
 class Judged:
     """A kernel as it was written, and what steps made of it, with all their orders compared at *params*.
@@ -123,7 +171,7 @@ class Judged:
 
     @cached_property
     def origin(self) -> Origin:
-        return Origin(self.kernels)
+        return Origin(self.kernels, lambda before, after: matched(before, after, self.params))
 
     @cached_property
     def instances(self) -> list[Instance]:
@@ -221,11 +269,21 @@ class Judged:
 
     def _parts_of_a_reduction(self, array: str) -> Iterator[Pair]:
         node = next(n for n in self.written.reductions.values() if n.accumulator == array)
-        parts = [[i for i in self.instances if i.statement == s] for s in (node.init, node.update, node.final)]
-        for first, second in ((0, 1), (1, 2), (0, 2)):
-            for a, b in product(parts[first], parts[second]):
-                if all(a.point[x] == b.point[x] for x in self.knl.statement_by_id[node.init].inames):
+        own = self.knl.statement_by_id[node.init].inames
+        cells: dict[tuple[int, ...], dict[str, list[Instance]]] = {}
+        for i in self.instances:
+            if i.statement in (node.init, node.update, node.final):
+                cell = cells.setdefault(tuple(i.point[x] for x in own), {})
+                cell.setdefault(i.statement, []).append(i)
+        for cell in cells.values():
+            for first, second in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):
+                for a, b in product(cell.get(first, ()), cell.get(second, ())):
                     yield Pair(a, b, array, (), "flow")
+            if not self.written.operation(node.operation).in_any_order:
+                updates = sorted((self.time(i), n, i) for n, i in enumerate(cell.get(node.update, ())))
+                for n, (_, _, a) in enumerate(updates):
+                    for _, _, b in updates[n + 1:]:
+                        yield Pair(a, b, array, (), "flow")
 
     # }}}
 
@@ -241,26 +299,27 @@ class Judged:
         Threads of a block wait for each other between two statements; blocks never do, unless a launch ends.
         """
         a, b = pair.source, pair.sink
-        before, loops = self._compared(a, b)
-        if before is not True:
-            return False
-        return not (self._in_other_blocks(pair) and (loops or not self._stands_before(a, b)))
+        return self._runs_first(a, b) and not (self._in_other_blocks(pair) and not self._launch_ends_between(a, b))
 
-    def _compared(self, a: Instance, b: Instance) -> tuple[bool | None, int]:
-        """Is *a* before *b* in the loops that are no hardware, and how many of these do they share?"""
-        loops, answer = 0, None
+    def _runs_first(self, a: Instance, b: Instance) -> bool:
         for x, y in zip(self._sequential(a.statement), self._sequential(b.statement), strict=False):
             if x != y:
-                return (x.position < y.position if answer is None else answer), loops
-            if x.iname is not None:
-                loops += 1
-                if answer is None and a.point[x.iname] != b.point[x.iname]:
-                    answer = a.point[x.iname] < b.point[x.iname]
-        return answer, loops
+                return x.position < y.position
+            if x.iname is not None and a.point[x.iname] != b.point[x.iname]:
+                return a.point[x.iname] < b.point[x.iname]
+        return False
 
-    def _stands_before(self, a: Instance, b: Instance) -> bool:
-        return next((x.position < y.position for x, y in zip(
-            self._sequential(a.statement), self._sequential(b.statement), strict=False) if x != y), False)
+    def _launch_ends_between(self, a: Instance, b: Instance) -> bool:
+        """The host runs plain loops, one launch or more in each iteration."""
+        for x, y in zip(self._sequential(a.statement), self._sequential(b.statement), strict=False):
+            if x != y:
+                return x.position < y.position
+            if x.iname is not None:
+                if str(self.knl.tags.get(x.iname, "for")) != "for":
+                    return False
+                if a.point[x.iname] != b.point[x.iname]:
+                    return True
+        return False
 
     def _sequential(self, statement: str) -> list[PathStep]:
         """The way to a statement without its parallel loops, those of ``ilp`` innermost."""

@@ -19,6 +19,7 @@ from loopkit.errors import InternalError
 from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import infer_types
+from loopkit.verify.validation import validate
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
 from tests.property.pipelines import Drawer, NothingToDoError, Step
@@ -90,21 +91,25 @@ class Trial:
     # {{{ steps
 
     def transform(self, draw: Draw, count: int) -> None:
-        """Apply up to *count* random steps; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""
+        """Apply up to *count* random steps."""
         for number in range(count):
             drawer = Drawer(draw, self.knl, self.sizes[0])
             try:
                 step = drawer.mapping() if number == 0 and drawer.chance(60) else drawer.step()
             except NothingToDoError:
                 continue
-            try:
-                new = step.apply(self.knl)
-            except lk.LoopkitError as error:
-                self._refused(step, error)
-            except Exception as error:                    # noqa: BLE001 (anything else is a fault)
-                raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
-            else:
-                self._accepted(step, new)
+            self.take(step)
+
+    def take(self, step: Step) -> None:
+        """Apply *step*; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""
+        try:
+            new = step.apply(self.knl)
+        except lk.LoopkitError as error:
+            self._refused(step, error)
+        except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+            raise self.fail(f"{step.name} broke: {crash(error)}", step) from None
+        else:
+            self._accepted(step, new)
 
     def _accepted(self, step: Step, new: lk.LoopKernel) -> None:
         COUNTS[f"{step.name}: accepted"] += 1
@@ -153,6 +158,7 @@ class Trial:
         COUNTS[f"verify: {report.verdict}"] += 1
         if not report.ok:
             self._require_true(report)
+        self.validate(result)
         COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
         if result.program.host_order is not None:
             COUNTS["lower: accepted, loops on the host"] += 1
@@ -166,6 +172,15 @@ class Trial:
                     all(sizes.get(k) == v for k, v in witness.parameters.items()) for sizes in self.sizes):
                 raise self.fail(f"a false alarm, or worse: {report}")
             COUNTS["verify: early read at other sizes"] += 1
+
+    def validate(self, lowered: Lowered) -> None:
+        """Prove the loop program, which must cause no alarm."""
+        try:
+            findings = validate(lowered, warp=self.warp)
+        except Exception as error:                    # noqa: BLE001 (anything is a fault)
+            raise self.fail(f"validation broke: {crash(error)}") from None
+        if findings:
+            raise self.fail(f"validation alarms: {findings[0].kind}: {findings[0]}")
 
     def require_right(self, *, compiled: bool) -> None:
         """Run the kernel on the machine of this package, and if *compiled* as C, and compare with the program.

@@ -124,6 +124,100 @@ class Drawer:
 
     # }}}
 
+    # {{{ affine maps and parts of loops
+
+    def skew(self) -> Step:
+        nests = {(x, y) for way in self.knl.paths.values() for a, x in enumerate(_inames(way))
+                 for y in _inames(way)[a + 1:]}
+        outer, inner = self.one(sorted(nests))
+        return Step("skew", (inner, {outer: self.one((1, -1, 2))}), self.within())
+
+    def shift(self) -> Step:
+        iname = self.one(self.untagged)
+        by = self.one((1, -1, 2, *(q for q in self.sizes if q in self.knl.argument_by_name)))
+        owners = [s.id for s in self.knl.statements if iname in s.inames]
+        return Step("shift", (iname, by), (("within", self.one(owners)),) if self.chance(60) else ())
+
+    def reverse(self) -> Step:
+        return Step("reverse", (self.one(self.untagged),), self.within())
+
+    def affine_map(self) -> Step:
+        pairs = {(outer.iname, outer.body.iname) for outer in _loops(self.knl.tree) if isinstance(outer.body, Loop)}
+        i, j = self.one(sorted(pairs))
+        u, v = self.knl.fresh_name("u"), self.knl.fresh_name("v")
+        equations = self.one(([f"{u} = {i} + {j}", f"{v} = {j}"], [f"{i} = {v} - {u}", f"{j} = {u}"],
+                              [f"{u} = 2*{i} + 1", f"{v} = {i} - {j}"], [f"{u} = {i} + {j}", f"{v} = {i} - {j}"]))
+        return Step("affine_map_inames", ([i, j], [u, v], equations), self.within())
+
+    def duplicate(self) -> Step:
+        statement = self.one([s for s in self.knl.statements if s.inames])
+        return Step("duplicate_inames", (self.some(statement.inames, 2), statement.id))
+
+    def chunk(self) -> Step:
+        tag = (("outer_tag", "g.0"),) if self.chance(30) else ()
+        return Step("chunk_iname", (self.one(self.untagged), self.one((2, 3))), (*self.within(), *tag))
+
+    def peel(self) -> Step:
+        return Step("peel", (self.one(self.untagged), self.one((1, 0, 2)), self.one((0, 1, 2))), self.within())
+
+    # }}}
+
+    # {{{ the order tree
+
+    def fuse(self) -> Step:
+        runs = [loops for s in _sequences(self.knl.tree)
+                if len(loops := [c.iname for c in s.children if isinstance(c, Loop)]) > 1]
+        run = self.one(runs)
+        names = list(dict.fromkeys(run[i] for i in self.draw(st.permutations(range(len(run))))[:self.one((2, 2, 3))]))
+        new = (self.knl.fresh_name("f"),) if self.chance(20) else ()
+        return Step("fuse_loops", (names, *new))
+
+    def distribute(self) -> Step:
+        statement = self.one(self.knl.statement_by_id)
+        return Step("distribute_loop", (self.one(_inames(self.knl.paths[statement])), statement))
+
+    def jam(self) -> Step:
+        return Step("unroll_and_jam", (self.one(self.untagged), self.one((2, 3))), self.within())
+
+    def reschedule(self) -> Step:
+        """The order as it is, with one or two things changed."""
+        paths = {s: p for s, p in self.knl.paths.items() if "." not in s or self.parts}
+        vectors = {s: [str(x.position) if x.iname is None else x.iname for x in p] for s, p in paths.items()}
+        for _ in range(self.one((1, 1, 2))):
+            self._change(vectors)
+        return Step("reschedule", ({s: f"[{', '.join(v)}]" for s, v in vectors.items()},))
+
+    @property
+    def parts(self) -> bool:
+        """Must the parts of reductions be named?"""
+        return any("." in s and set(_inames(self.knl.paths[s.split(".")[0]])) - set(_inames(p))
+                   for s, p in self.knl.paths.items())
+
+    def _change(self, vectors: dict[str, list[str]]) -> None:
+        x = self.one(sorted({e for v in vectors.values() for e in v if e in self.knl.inames}))
+        holders = [v for v in vectors.values() if x in v]
+        y = self.one(sorted({e for e in holders[0] if e in self.knl.inames and e != x} or {x}))
+        kind = self.one(("skew", "strip", "reverse", "swap", "swap", "places"))
+        factor = self.one((1, 2, -1))
+        if kind == "places":
+            depth = self.one(range(max(map(len, vectors.values()))))
+            numbers = self.draw(st.permutations(range(4)))
+            holders = [v for v in vectors.values() if len(v) > depth and v[depth].isdigit() and int(v[depth]) < 4]
+            for v in holders:
+                v[depth] = str(numbers[int(v[depth])])
+        for v in [] if kind == "places" else holders:
+            at = v.index(x)
+            if kind == "skew" and y != x and y in v:
+                v[at] = f"{x} + {factor}*{y}"
+            elif kind == "strip":
+                v[at:at + 1] = [f"{x}//2", f"{x}%2"]
+            elif kind == "reverse":
+                v[at] = f"-{x}"
+            elif kind == "swap" and y in v:
+                v[v.index(y)], v[at] = v[at], v[v.index(y)]
+
+    # }}}
+
     # {{{ data
 
     def prefetch(self) -> Step:
@@ -159,6 +253,25 @@ class Drawer:
     def privatize(self) -> Step:
         only = ([self.one(self.knl.temporaries)],) if self.chance(50) else ()
         return Step("privatize", (self.some(self.inames, 2), *only))
+
+    def buffer(self) -> Step:
+        array = self.one(sorted({s.written for s in self.knl.statements if s.written in self.knl.array_args}))
+        users = [s for s in self.knl.statements if s.written == array or array in variables(s.expression)]
+        inames = sorted({x for s in users for x in s.inames})
+        kwargs: list[tuple[str, Any]] = []
+        if self.chance(60):
+            kwargs.append(("default_tag", self.one((None, None, "l.0", "for"))))
+        if self.chance(30):
+            kwargs.append(("within", self.one([s.id for s in users])))
+        return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
+
+    def expand_storage(self) -> Step:
+        return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
+
+    def contract(self) -> Step:
+        axes = {(s.written, x) for s in self.knl.statements if s.written in self.knl.temporaries
+                for x in sorted(variables(s.assignee) & set(s.inames))}
+        return Step("contract", self.one(sorted(axes)))
 
     def address_space(self) -> Step:
         return Step("set_temporary_address_space",
@@ -200,8 +313,13 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "split": Drawer.split, "prefetch": Drawer.prefetch, "tag again": Drawer.tag,
     "split again": Drawer.split, "prefetch again": Drawer.prefetch, "interchange": Drawer.interchange,
     "prioritize": Drawer.prioritize, "tile": Drawer.tile, "join": Drawer.join, "rename": Drawer.rename,
+    "skew": Drawer.skew, "shift": Drawer.shift, "reverse": Drawer.reverse, "affine map": Drawer.affine_map,
+    "duplicate": Drawer.duplicate, "chunk": Drawer.chunk, "peel": Drawer.peel,
+    "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
-    "expand": Drawer.expand, "privatize": Drawer.privatize, "address space": Drawer.address_space,
+    "expand": Drawer.expand, "privatize": Drawer.privatize,
+    "buffer": Drawer.buffer, "expand storage": Drawer.expand_storage, "contract": Drawer.contract,
+    "address space": Drawer.address_space,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 
@@ -211,6 +329,16 @@ def _loops(tree: Tree) -> list[Loop]:
             return [tree, *_loops(tree.body)]
         case Seq(children):
             return [x for c in children for x in _loops(c)]
+        case Leaf() | _:
+            return []
+
+
+def _sequences(tree: Tree) -> list[Seq]:
+    match tree:
+        case Loop(_, body):
+            return _sequences(body)
+        case Seq(children):
+            return [tree, *(x for c in children for x in _sequences(c))]
         case Leaf() | _:
             return []
 

@@ -17,6 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
+from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
 
 #: How many pipelines in all; they come in parts, so that several processes share them.
@@ -68,4 +69,18 @@ def test_kernels_mean_what_their_text_says(part: int) -> None:
     @given(programs(), st.integers(0, 5))
     def run(program: Program, lot: int) -> None:
         Trial.of(program).require_right(compiled=lot == 5)
+    run()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_steps_on_the_host(part: int) -> None:
+    """Loops that carry what crosses blocks are the host's, whatever else happens to the kernel."""
+    @examples(part, EXAMPLES // 3)
+    @given(stepped_programs(), st.data(), st.integers(0, 2), st.integers(0, 11))
+    def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
+        trial = Trial.of(program)
+        for step in data.draw(mappings(program)):
+            trial.take(step)
+        trial.transform(data.draw, steps)
+        trial.require_right(compiled=lot == 11)
     run()

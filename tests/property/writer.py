@@ -364,8 +364,8 @@ def indented(lines: Sequence[str]) -> list[str]:
 
 
 @st.composite
-def programs(draw: Draw, name: str = "knl") -> Program:
-    writer = Writer(draw, integers=bool(draw(st.booleans())), independent=bool(draw(st.booleans())))
+def programs(draw: Draw, name: str = "knl", kind: type[Writer] = Writer) -> Program:
+    writer = kind(draw, integers=bool(draw(st.booleans())), independent=bool(draw(st.booleans())))
     writer.add_inames()
     text, python = writer.joined(writer.block(Scope(), 3))
     if writer.rules:

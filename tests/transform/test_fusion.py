@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -43,6 +44,7 @@ def test_two_loops_become_one() -> None:
           second: b[i] = a[i] + x[i]
         """)
     assert knl.history[-1].verdict == "proven"
+    assert len({id(s.domain) for s in knl.statements}) == 1             # one set, one leaf of the generated loops
     same(producer_consumer(), knl)
 
 
@@ -437,3 +439,26 @@ def test_a_name_of_its_own_settles_a_clash() -> None:
     knl = lk.fuse_loops(_clash(), ["i", "j"], "p")
     assert {s.inames for s in knl.statements} == {("p",), ("p", "i")}
     same(_clash(), knl)
+
+
+def test_rows_whose_bounds_are_read_from_memory() -> None:
+    plain = lk.make_kernel(["{[i]: 0<=i<n}", "[lo, hi] -> {[j]: lo<=j<hi}", "{[r]: 0<=r<n}"], """
+        for i
+            <> lo = start[i] {id=low}
+            <> hi = start[i+1] {id=high}
+            y[i] = sum(j, val[j]*x[col[j]]) {id=row}
+        end
+        for r
+            z[r] = y[r] + x[r] {id=after}
+        end
+        """, [lk.GlobalArg("start,col", "int32"), lk.GlobalArg("val,x,y,z", F32), "..."])
+    data = {"start": np.array([0, 2, 2, 5], np.int32), "col": np.array([2, 0, 1, 1, 2], np.int32),
+            "val": np.array([1, 2, 3, 4, 5], F32), "x": np.array([1, -2, 3], F32)}
+    knl = step(plain, lk.fuse_loops, ["i", "r"])
+    assert outline(knl).splitlines()[-1] == "  after: z[i] = y[i] + x[i]"
+    assert_same(plain, knl, n=3, **data)
+    back = lk.reschedule(knl, {"low": "[i, 0]", "high": "[i, 1]", "row": "[i, 2]", "after": "[i, 3]"})
+    assert outline(back) == outline(knl)
+    turned = lk.reschedule(plain, {"low": "[n-1-i, 0]", "high": "[n-1-i, 1]", "row": "[n-1-i, 2]",
+                                   "after": "[n-1-r, 3]"})
+    assert_same(plain, turned, n=3, **data)

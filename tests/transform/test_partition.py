@@ -1,4 +1,4 @@
-"""duplicate_inames and peel."""
+"""duplicate_inames, chunk_iname and peel."""
 from __future__ import annotations
 
 import re
@@ -8,6 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
+from loopkit.poly.sets import InstanceSet
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, stencil, triangle, twice, two_loops
 from tests.transform.same import assert_domain, assert_same, step
@@ -171,6 +172,82 @@ def test_a_rule_serves_both_copies() -> None:
         end
         """), {"x": F32})
     assert_same(plain, lk.duplicate_inames(plain, "i", "B"), n=5)
+
+# }}}
+
+
+# {{{ chunk_iname
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_chunks(count: int) -> None:
+    knl = step(twice(), lk.chunk_iname, "i", count)
+    for n in (0, 1, 2, 5, 7, 20, 23):
+        assert_same(twice(), knl, n=n)
+
+
+def test_the_first_chunks_are_longer_by_one() -> None:
+    knl = lk.chunk_iname(twice(), "i", 4, outer_iname="c", inner_iname="q")
+    for n, lengths in ((10, (3, 3, 2, 2)), (3, (1, 1, 1, 0)), (12, (3, 3, 3, 3))):
+        own = lk.fix_parameters(knl, n=n).statement("insn").domain
+        assert own.is_equal(InstanceSet.parse("{[c,q]: 0<=q and (" + " or ".join(
+            f"(c={k} and q<{length})" for k, length in enumerate(lengths)) + ")}"))
+
+
+def test_chunks_keep_a_recurrence_in_order() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + a[i]"), {"a": F32})
+    knl = lk.chunk_iname(plain, "i", 3)
+    assert knl.history[-1].verdict == "proven"
+    for n in (0, 1, 2, 3, 9, 14):
+        assert_same(plain, knl, n=n)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.chunk_iname(plain, "i", 3, outer_tag="g.0")
+    w = caught.value.witness
+    assert (w.kind, w.source[1]["i_outer"], w.sink[1]["i_outer"]) == ("flow", 0, 1)
+
+
+def test_a_chunk_for_each_block() -> None:
+    knl = lk.chunk_iname(twice(), "i", 4, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 8, inner_tag="l.0")
+    for n in (0, 1, 5, 40, 43):
+        assert_same(twice(), knl, n=n)
+    assert "n % 4" in str(lk.generate_code(knl, "cuda"))
+
+
+def test_chunks_of_a_triangle_and_of_two_axes() -> None:
+    triangular = lk.chunk_iname(triangle(), "j", 3)
+    both = lk.chunk_iname(lk.chunk_iname(scaled_matrix(), "i", 2), "j", 3)
+    for n, m in SIZES:
+        assert_same(triangle(), triangular, n=n)
+        assert_same(scaled_matrix(), both, n=n, m=m)
+
+
+def test_chunks_of_a_reduction_iname() -> None:
+    knl = lk.chunk_iname(matvec(), "k", 3)
+    assert knl.reductions["insn.k"].inames == ("k_outer", "k_inner")
+    for n, m in SIZES:
+        assert_same(matvec(), knl, n=n, m=m)
+
+
+def test_chunks_of_one_of_two_loops() -> None:
+    knl = lk.chunk_iname(two_loops(), "i", 3, within="second")
+    assert knl.statement("first").inames == ("i",)
+    for n in (0, 1, 2, 7):
+        assert_same(two_loops(), knl, n=n)
+
+
+def test_chunks_of_a_tagged_iname() -> None:
+    mapped = lk.tag_inames(twice(), "i:g.0")
+    with pytest.raises(lk.PreconditionError, match="cannot be chunked"):
+        lk.chunk_iname(mapped, "i", 2)
+    assert not lk.chunk_iname(mapped, "i", 2, do_tagged_check=False).tags
+
+
+def test_one_range_of_several_is_chosen_by_an_assumption() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n and i<m}", "y[i] = 2*x[i]"), {"x": F32})
+    with pytest.raises(lk.PreconditionError, match="begin and end"):
+        lk.chunk_iname(plain, "i", 2)
+    known = lk.assume(plain, "n <= m")
+    assert_same(known, lk.chunk_iname(known, "i", 2), n=5, m=8)
 
 # }}}
 
@@ -364,6 +441,10 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                               "a new name for each"),
     "tags of another iname": (lambda: lk.duplicate_inames(nest(), "i", "B", tags={"j": "g.0"}), lk.UnknownNameError,
                               "'j' is not"),
+    "chunks of no iname": (lambda: lk.chunk_iname(twice(), "q", 2), lk.UnknownNameError, "'q' is not"),
+    "no chunks": (lambda: lk.chunk_iname(twice(), "i", 0), lk.PreconditionError, "positive integer"),
+    "chunks by one name": (lambda: lk.chunk_iname(twice(), "i", 2, "p", "p"), lk.PreconditionError, "two names"),
+    "chunks by a taken name": (lambda: lk.chunk_iname(scaled_matrix(), "i", 2, "j"), lk.NameConflictError, "'j'"),
     "peel of no iname": (lambda: lk.peel(twice(), "q", 1), lk.UnknownNameError, "'q' is not"),
     "peel of nothing": (lambda: lk.peel(twice(), "i"), lk.PreconditionError, "a number of first or of last"),
     "peel of a fraction": (lambda: lk.peel(twice(), "i", 0.5), lk.PreconditionError, "0.5"),    # type: ignore[arg-type]

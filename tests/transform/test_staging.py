@@ -258,6 +258,8 @@ def test_expand_of_an_extract_gives_the_expressions_back() -> None:
     (lambda: lk.add_prefetch(twice(), "x", "i"), lk.PreconditionError, {"subject": "i"}),
     (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", temporary_name="y"), lk.NameConflictError,
      {"subject": "y"}),
+    (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", prefetch_insn_id="insn"), lk.NameConflictError,
+     {"subject": "insn"}),
     (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", dim_arg_names=["n"]), lk.NameConflictError,
      {"subject": "n"}),
     (lambda: lk.add_prefetch(mapped_stencil(), "a", "i_inner", dim_arg_names=[]), lk.PreconditionError,

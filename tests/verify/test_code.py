@@ -76,9 +76,15 @@ def test_an_argument_outweighs_the_option() -> None:
         lk.generate_code(knl, verify=True)
 
 
-@pytest.mark.parametrize("extent", [True, "default", "full"])
-def test_other_extents(extent: bool | str) -> None:
+@pytest.mark.parametrize("extent", [True, "default"])
+def test_the_default(extent: bool | str) -> None:
     assert lk.generate_code(matmul_tiled(), verify=extent) == lk.generate_code(matmul_tiled())
+
+
+def test_full_checks_validate_the_program() -> None:
+    assert head(lk.generate_code(exchange(), verify="full")) == [
+        "// proven: order (1 dependence), in bounds, no read before a write, no races, program"]
+    assert lk.verify(exchange(), full=True)["program"].verdict is lk.Verdict.PROVEN
 
 
 @pytest.mark.parametrize("wrong", ["all", "", 2])

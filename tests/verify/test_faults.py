@@ -1,132 +1,104 @@
-"""Barriers that are missing or in the wrong place are found, and no right kernel is accused."""
+"""Fault injection: each guard, bound, box, index and barrier of each real case off by one, and all of it is caught.
+
+``LOOPKIT_FAULTS=all`` tries every fault; else some of each kind are tried in each case, of the barriers all.
+``LOOPKIT_FAULT_COUNTS=file`` appends how many were caught, one JSON object for each case.
+"""
 from __future__ import annotations
 
-import random
-from functools import cache
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
-import numpy as np
+import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.ast.nodes import Assign, Program
 from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.limits import bounded
+from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.sets import Set
+from loopkit.verify.validation import findings
+from loopkit.verify.validation_walk import executions, grid_of
 from tests.cases import CASES
-from tests.lowering.kernels import F32, chain, exchange, make, own_element
-from tests.property.machine import MachineError, execute
-from tests.verify.changed import (
-    as_warp_barriers,
-    built,
-    report,
-    with_a_barrier,
-    with_one_barrier_moved,
-    with_tree,
-    without_barriers,
-    without_one_barrier,
-)
+from tests.verify.faults import Fault, faults
 
-BY_NAME = {case.name: case for case in CASES}
+ALL = os.environ.get("LOOPKIT_FAULTS") == "all"
+#: How many faults of one kind are tried in one case.
+MOST = 6
 
-#: Cases with subscripts and bounds that are read from memory: what is in bounds there is for the caller to say.
-DATA_DEPENDENT = {"csr_matvec": {"bounds"}}
-
-
-@cache
-def kernel(name: str) -> lk.LoopKernel:
-    return BY_NAME[name].make()
+#: What a fault of each kind is found as.
+FOUND_AS = {
+    "guard weakened": {"outside", "twice", "missing"},
+    "guard tightened": {"missing", "outside"},
+    "bound weakened": {"outside", "twice"},
+    "footprint shrunk": {"missing"},
+    "box shrunk": {"box"},
+    "grid shrunk": {"missing"},
+    "index shifted": {"element", "value"},
+    "barrier deleted": {"barrier"},
+    "barrier moved": {"barrier"}}
 
 
-@pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
-@pytest.mark.parametrize("name", BY_NAME)
-def test_real_kernels_are_proven(name: str, full_tiles: bool) -> None:
-    found = lk.verify(lk.set_options(kernel(name), full_tiles=full_tiles))
-    assert {c.name for c in found.checks if c.verdict is not lk.Verdict.PROVEN} == DATA_DEPENDENT.get(name, set())
-    assert found.ok
-    assert "which nothing needs" not in str(found)
+def chosen(low: Lowered) -> Iterator[Fault]:
+    kinds: dict[str, list[Fault]] = defaultdict(list)
+    for fault in faults(low.program):
+        kinds[fault.kind].append(fault)
+    for kind, some in kinds.items():
+        step = 1 if ALL or kind.startswith("barrier") else -(-len(some) // MOST)
+        yield from some[::step]
 
 
-WITH_BARRIERS = [name for name in BY_NAME if "barrier" in str(lk.lower(kernel(name), stop="barriers"))]
+@pytest.mark.parametrize("name", [case.name for case in CASES])
+def test_every_fault_is_caught(name: str) -> None:
+    """Each fault is found as what it is, or it is none: every statement runs where it ran before."""
+    low = lk.lower(next(case for case in CASES if case.name == name).make())
+    assert isinstance(low, Lowered)
+    counts: Counter[str] = Counter()
+    for fault in chosen(low):
+        with bounded(f"'{fault.text}'"):
+            found = next(findings(replace(low, program=fault.program)), None)
+            if found is not None:
+                assert found.kind in FOUND_AS[fault.kind], f"{fault.kind}: {fault.text} as {found}"
+                counts[f"{fault.kind}: caught"] += 1
+            else:
+                assert same_runs(low, fault.program), f"missed: {fault.kind}: {fault.text}"
+                counts[f"{fault.kind}: no fault"] += 1
+    if "LOOPKIT_FAULT_COUNTS" in os.environ:
+        with Path(os.environ["LOOPKIT_FAULT_COUNTS"]).open("a") as file:
+            file.write(json.dumps({"case": name, **counts}) + "\n")
+    assert any(kind.endswith("caught") for kind in counts)
 
 
-def test_there_are_kernels_with_barriers() -> None:
-    assert {"matmul_tiled", "stencil_3d", "softmax_by_block"} <= set(WITH_BARRIERS)
+def same_runs(low: Lowered, program: Program) -> bool:
+    """Does *program*, which differs from that of *low* in its guards and bounds only, run each statement where that
+    does, with the same arrays and at least the same barriers?"""
+    for before, after in zip(low.program.functions, program.functions, strict=True):
+        if before.arrays != after.arrays or dict(before.extents) != dict(after.extents):
+            return False
+        old, new = runs(low.kernel, low.program, before.name), runs(low.kernel, program, after.name)
+        if old.keys() != new.keys() or not all(old[s].is_equal(new[s]) for s in old if s != "barrier"):
+            return False
+        if "barrier" in old and not old["barrier"].is_subset(new["barrier"]):
+            return False
+    return True
 
 
-@pytest.mark.parametrize("name", WITH_BARRIERS)
-def test_each_barrier_is_missed(name: str) -> None:
-    for lowered in without_one_barrier(kernel(name)):
-        found = report(kernel(name), lowered)
-        assert found["races"].verdict is found["barriers"].verdict is lk.Verdict.REFUTED
-        assert found["order"].verdict is lk.Verdict.PROVEN          # only threads are out of step
-        with pytest.raises(lk.VerificationError, match="no barrier between"):
-            found.raise_if_refuted()
-
-
-@pytest.mark.parametrize("name", WITH_BARRIERS)
-def test_a_barrier_of_warps_does_not_do_for_the_block(name: str) -> None:
-    for lowered in as_warp_barriers(kernel(name)):
-        assert report(kernel(name), lowered)["races"].verdict is lk.Verdict.REFUTED
-
-
-# {{{ the same, by running
-
-def double_buffered() -> lk.LoopKernel:
-    """Two rows of a buffer take turns, so that one barrier an iteration is enough."""
-    return make("{[t,i,j]: 0<=t<T and 0<=i,j<4}", """
-        for t
-            for i
-                buffer[t % 2, i] = x[t, i] {id=fill}
-            end
-            for j
-                y[t, j] = buffer[t % 2, 3-j] {id=use}
-            end
-        end
-        """, [lk.TemporaryVariable("buffer", F32, (2, 4), lk.AddressSpace.LOCAL), "..."], x=F32)
-
-
-def small(knl: lk.LoopKernel) -> lk.LoopKernel:
-    return lk.tag_inames(knl, {x: "l.0" for x in ("i", "j", "k") if x in knl.inames})
-
-
-SMALL = {f.__name__: f for f in (exchange, own_element, chain, double_buffered)}
-
-
-def breaks(lowered: Lowered) -> bool:
-    """Does a machine that watches all accesses find a fault?"""
-    arrays = {a: np.ones((4, 64), np.int64) for a in lowered.kernel.array_args}
-    try:
-        execute(built(lowered), arrays, {"n": 2, "T": 4}, random.Random(0))
-    except MachineError:
-        return True
-    return False
-
-
-@pytest.mark.parametrize("name", SMALL)
-def test_what_is_said_of_a_moved_barrier_is_true(name: str) -> None:
-    """Each barrier anywhere else: refuted exactly where a run goes wrong."""
-    knl = small(SMALL[name]())
-    assert not breaks(lk.lower(knl))               # type: ignore[arg-type]
-    verdicts = []
-    for lowered in (*without_one_barrier(knl), *with_one_barrier_moved(knl)):
-        verdicts.append(report(knl, lowered)["races"].verdict is lk.Verdict.REFUTED)
-        assert verdicts[-1] == breaks(lowered), lowered
-    assert (True in verdicts) == (name != "own_element")
-
-
-def test_one_barrier_serves_two_buffers_that_take_turns() -> None:
-    """The next fill of a row comes two iterations later, behind the barrier of the iteration between."""
-    knl = small(double_buffered())
-    bare = without_barriers(knl)
-    reports = [report(knl, with_tree(bare, 0, tree)) for tree in with_a_barrier(bare.launches[0].tree)]
-    right = [found for found in reports if found.ok]
-    assert len(right) == 1
-    assert right[0]["barriers"].summary == "1, each needed"
-
-
-def test_a_barrier_that_nothing_needs_is_listed() -> None:
-    knl = small(own_element())
-    trees = list(with_a_barrier(without_barriers(knl).launches[0].tree))
-    found = report(knl, with_tree(without_barriers(knl), 0, trees[-1]))
-    assert found.proven
-    assert found["barriers"].summary == "1, of which nothing needs 1"
-    assert found["barriers"].notes == ("kernel: barrier in the loop over 'b', which nothing needs",)
-
-# }}}
+def runs(knl: lk.LoopKernel, program: Program, name: str) -> dict[str, Set]:
+    """For each text of a statement, on which threads it runs at which instance; for barriers the blocks."""
+    function = next(f for f in program.functions if f.name == name)
+    grid = grid_of(knl, function)
+    found: dict[str, Set] = {}
+    for e in executions(knl, function, grid):
+        if isinstance(e.node, Assign):
+            key = f"{e.node.target} = {e.node.value}"
+            values = [*map(p.Variable, grid.coordinates), *e.instance]
+        else:
+            key, values = "barrier", list(map(p.Variable, grid.coordinates))
+        points = piecewise_relation(e.coordinates, values).intersect_domain(e.points).range()
+        if not points.is_empty():
+            found[key] = found[key].union(points) if key in found else points
+    return found

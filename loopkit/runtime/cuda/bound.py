@@ -30,9 +30,9 @@ class BoundCudaCall:
             self._scratch = list(ready.make_scratch(own=True))
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = [convert(values[i]) for i, convert in ready.scalars]
-        if not isinstance(ready.launches, HostedLaunches):
-            for launch in ready.launches:
-                launch.fix(self._addresses, self._scalars)
+        self._launches = None if isinstance(ready.launches, HostedLaunches) else ready.launches
+        for launch in self._launches or ():
+            launch.fix(self._addresses, self._scalars)
         self._outputs = ready.outputs(originals, ())
 
     @property
@@ -44,10 +44,10 @@ class BoundCudaCall:
             values, addresses, originals = self._arguments
             return self._ready(values, [*addresses], originals)
         stream = self._direct()
-        if isinstance(self._ready.launches, HostedLaunches):
+        if self._launches is None:
             self._ready.launch(self._addresses, self._scalars, stream)
             return self._outputs
-        for launch in self._ready.launches:
+        for launch in self._launches:
             code = launch.again(stream)
             if code:
                 self._ready.again(code, launch, self._addresses, self._scalars, stream)

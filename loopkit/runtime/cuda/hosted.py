@@ -1,12 +1,14 @@
 """The launches of a call in which the host runs loops."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from loopkit.ast.nodes import Block
 from loopkit.ast.order import calls
-from loopkit.expr.evaluate import evaluator
+from loopkit.expr.evaluate import Evaluator, evaluator
+from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.program import require_grid
@@ -53,20 +55,40 @@ class HostedLaunches:
         self._order = order
         self._hosts = tuple(hosts)
         self._values = values
-        self._grids = {name: tuple(map(evaluator, x.launch.grid)) for name, x in prepared.items()}
-        self._number = 0
-        for launch in self:
-            require_grid(gpu, launch.launch, launch.grid)
-            self._number += 1
+        grids = {name: x.launch.grid for name, x in prepared.items()}
+        self._varying = {name: tuple(map(evaluator, grid)) for name, grid in grids.items()
+                         if any(variables(e) & set(hosts) for e in grid)}
+        self._fixed = {name: _evaluated(map(evaluator, grid), values) for name, grid in grids.items()
+                       if name not in self._varying}
+        self._require_grids(gpu)
 
     def __iter__(self) -> Iterator[HostedLaunch]:
         for name, values in calls(self._order, self._values):
-            grid = tuple(int(extent(values)) for extent in self._grids[name])
+            grid = self._fixed.get(name) or _evaluated(self._varying[name], values)
             if min(grid) > 0:
                 yield HostedLaunch(self._prepared[name], grid, self._hosts, values)
 
     def __len__(self) -> int:
         return self._number
+
+    @cached_property
+    def _number(self) -> int:
+        return sum(1 for _ in self)
+
+    def _require_grids(self, gpu: Gpu) -> None:
+        checked: set[str] = set()
+        for launch in self:
+            name = launch.launch.name
+            if name not in checked:
+                require_grid(gpu, launch.launch, launch.grid)
+                if name in self._fixed:
+                    checked.add(name)
+            if len(checked) == len(self._prepared):
+                return
+
+
+def _evaluated(extents: Iterable[Evaluator], values: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(extent(values)) for extent in extents)
 
 
 def host_inames(launches: Sequence[Launch]) -> tuple[str, ...]:

@@ -1,0 +1,259 @@
+"""The proof that a buffer serves: statements that work on it leave in the array what they would have left there.
+
+As :mod:`loopkit.analysis.staging_proof`, it compares two kernels and knows nothing of how the second was made. A
+*filling* of the buffer is one iteration of the loops that its loading, its users and its storing share. Within one, the
+values must flow through the cells as they flowed through the elements, from the loading and to the storing; all that is
+written must be stored; and what bound a user to others outside of its filling must bind the loading and the storing.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
+from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.errors import IllegalTransformError, Witness
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.elements import outside
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import (
+    cells,
+    element_at,
+    in_time_order,
+    restrict,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import Map, Set, lexmin_point
+
+#: The times of loading, using and storing.
+_LOADING, _USER, _STORING = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class _Touch:
+    """What touches a value on its way: a user, the loading or the storing.
+
+    :ivar access: to the array.
+    :ivar elements: instances to (filling, element of the array).
+    :ivar is_write: it writes the buffer.
+    """
+
+    access: Access
+    elements: Map
+    is_write: bool
+    time: tuple[tuple[str, int], ...]
+
+    @property
+    def statement(self) -> str:
+        return self.access.statement
+
+
+def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
+    """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
+
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    """
+    users = {a.statement for a in accesses_by_array(after)[buffer] if a.statement in before.statement_by_id}
+    new = [s for s in after.statements if s.id not in before.statement_by_id]
+    loading = next((s.id for s in new if s.written == buffer), None)
+    storing = next(s.id for s in new if s.written == array)
+    filling = tuple(x for x in after.statement_by_id[storing].inames
+                    if all(x in after.statement_by_id[u].inames for u in users))
+    touches = list(_touches(before, after, array, users, filling, loading, storing))
+    _require_inside(after, array, buffer, step)
+    _require_same_flow(before, after, array, buffer, step, touches)
+    for t in touches:
+        if t.is_write and t.statement != loading:
+            _require_stored(array, step, t, next(s for s in touches if s.statement == storing))
+    if not before.obligations:              # else an order that was given up binds no more
+        _require_bound(before, after, array, step, _Users(touches, loading, storing), filling)
+
+
+def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str], filling: Sequence[str],
+             loading: str | None, storing: str) -> Iterator[_Touch]:
+    for a in accesses_by_array(before)[array]:
+        if a.statement in users:
+            inames = before.statement_by_id[a.statement].inames
+            # only what is of one filling meets, so that its loops tell no times apart
+            steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
+                     for s in execution_paths(before)[a.statement] if s.iname not in filling)
+            time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
+            yield _Touch(a, _keyed(a, filling), a.is_write, time)
+    for statement, at in ((loading, _LOADING), (storing, _STORING)):
+        if statement is not None:
+            # the loading writes what it reads of the array, the storing reads what it writes there
+            own = next(a for a in accesses_of(after, after.statement_by_id[statement]) if a.array == array)
+            yield _Touch(own, _keyed(own, filling), at == _LOADING, (("at", at),))
+
+
+def _keyed(a: Access, filling: Sequence[str]) -> Map:
+    coordinates: list[Expression] = [p.Variable(x) for x in filling]
+    return restrict(cells(a.domain.inames, coordinates), a.domain).flat_range_product(a.relation)
+
+
+# {{{ within one filling
+
+def _require_inside(after: LoopKernel, array: str, buffer: str, step: str) -> None:
+    """A cell outside of the buffer holds nothing."""
+    for a in accesses_by_array(after)[buffer]:
+        bad = outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions)
+        if bad is not None:
+            _refuse_point(array, step, a, bad, "touch", "has no cell in the buffer", buffer)
+
+
+def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str,
+                       touches: Sequence[_Touch]) -> None:
+    """The flow through the buffer's cells is the one through the elements, from the loading and to the storing."""
+    own = [t for t in touches if t.time[0] == ("at", _USER)]
+    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _LOADING) or certain_write(t.access), t.time)
+             for t in touches]
+    hungry = _not_loaded(touches)
+    if not hungry.is_empty():
+        # what would come from before the loading comes from nowhere
+        timed.append(TimedAccess(hungry.identity(), True, True, (("at", _LOADING - 1),)))
+    wanted: dict[tuple[str, str], Map] = {}
+    for i, j, relation in value_flow(timed, sure_writes(before, [t.access for t in own])):
+        if i == len(touches):
+            _refuse_point(array, step, touches[j].access, relation.range(), "read", "has not been loaded")
+        _join(wanted, (touches[i].statement, touches[j].statement), relation)
+    found = _relations(after, buffer, "flow")
+    for pair in {**wanted, **found}:
+        if pair not in found or not wanted.get(pair, found[pair]).is_subset(found[pair]):
+            lost = wanted[pair].subtract(found[pair]) if pair in found else wanted[pair]
+            _refuse_flow(after, array, step, pair, lost, "lose")
+        if pair not in wanted or not found[pair].is_subset(wanted[pair]):
+            wrong = found[pair].subtract(wanted[pair]) if pair in wanted else found[pair]
+            _refuse_flow(after, array, step, pair, wrong, "mistake")
+
+
+def _not_loaded(touches: Sequence[_Touch]) -> Set:
+    """The elements of each filling that the loading leaves out."""
+    every = touches[0].elements.range()
+    for t in touches[1:]:
+        every = every.union(t.elements.range())
+    for t in touches:
+        if t.time[0] == ("at", _LOADING):
+            every = every.subtract(t.elements.range())
+    return every
+
+
+def _relations(knl: LoopKernel, array: str, kind: str | None = None) -> dict[tuple[str, str], Map]:
+    """The dependences of *array* between each two statements, those of one *kind* or all."""
+    result: dict[tuple[str, str], Map] = {}
+    for d in dependences(knl):
+        if d.array == array and kind in (None, d.kind):
+            _join(result, (d.source, d.sink), d.relation)
+    return result
+
+
+def _join(relations: dict[tuple[str, str], Map], pair: tuple[str, str], relation: Map) -> None:
+    relations[pair] = relations[pair].union(relation) if pair in relations else relation
+
+
+def _refuse_flow(after: LoopKernel, array: str, step: str, pair: tuple[str, str], pairs: Map, what: str) -> None:
+    writer, reader = (after.statement_by_id[s] for s in pair)
+    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
+    raise IllegalTransformError(
+        f"{step} would {what} a value of '{array}' on its way through the buffer.",
+        Witness(params, (writer.id, at_write), (reader.id, at_read), array, None,
+                "flow" if what == "lose" else "value"), after=after)
+
+
+def _require_stored(array: str, step: str, write: _Touch, storing: _Touch) -> None:
+    kept = same_element(storing.elements, write.elements).range()
+    lost = write.access.domain.set.subtract(kept)
+    if not lost.is_empty():
+        _refuse_point(array, step, write.access, lost, "write", "is not stored after it")
+
+
+def _refuse_point(array: str, step: str, a: Access, points: Set, does: str, that: str, touched: str | None = None
+                  ) -> NoReturn:
+    point = lexmin_point(points, a.domain.inames)
+    assert point is not None
+    params, values = point
+    element = element_at(a.subscript_relation, params, tuple(values.values()))
+    raise IllegalTransformError(
+        f"{step}: '{a.statement}' would {does} an element of '{array}' that {that}.",
+        Witness(params, (a.statement, {}), (a.statement, values), touched or array, element, "missing"))
+
+# }}}
+
+
+# {{{ between fillings, and with other statements
+
+@dataclass(frozen=True)
+class _Users:
+    touches: Sequence[_Touch]
+    loading: str | None
+    storing: str
+
+    def ends(self, a: Access, mine: _Touch | None) -> Iterator[tuple[str, bool, Map | None]]:
+        """What stands for access *a* after the step: (statement, does it write the array, the way to it)."""
+        if mine is None:
+            yield a.statement, a.is_write, None
+            return
+        for t in self.touches:
+            if t.statement == self.loading or (t.statement == self.storing and a.is_write):
+                yield t.statement, t.statement == self.storing, same_element(mine.elements, t.elements)
+
+
+def _require_bound(before: LoopKernel, after: LoopKernel, array: str, step: str, users: _Users, filling: Sequence[str]
+                   ) -> None:
+    """Two accesses, one of them a write, keep their order: a dependence says so of what stands for them now."""
+    known = _relations(after, array)
+    load, store = (next((t for t in users.touches if t.statement == s), None) for s in (users.loading, users.storing))
+    if load is not None and store is not None:
+        once = same_element(load.elements, store.elements)
+        if not once.is_subset(known.get((load.statement, store.statement), once.subtract(once))):
+            _refuse_flow(after, array, step, (load.statement, store.statement), once, "lose")
+    mine = {id(t.access): t for t in users.touches}
+    accesses = accesses_by_array(before)[array]
+    for a in accesses:
+        for b in accesses:
+            u, v = mine.get(id(a)), mine.get(id(b))
+            if (u is None and v is None) or not (a.is_write or b.is_write):
+                continue
+            pairs = _ordered(before, a, b)
+            if u is not None and v is not None:
+                coordinates = tuple(p.Variable(x) for x in filling)
+                pairs = pairs.subtract(same_element(*(subscript_relation(t.access.domain.inames, coordinates)
+                                                      for t in (u, v))))
+            if not pairs.is_empty():
+                _require_known(before, array, step, users, (a, u), (b, v), pairs, known)
+
+
+def _require_known(before: LoopKernel, array: str, step: str, users: _Users, first: tuple[Access, _Touch | None],
+                   second: tuple[Access, _Touch | None], pairs: Map, known: dict[tuple[str, str], Map]) -> None:
+    for s, s_writes, s_move in users.ends(*first):
+        for t, t_writes, t_move in users.ends(*second):
+            if not (s_writes or t_writes):
+                continue
+            moved = pairs if s_move is None else pairs.apply_domain(s_move)
+            moved = moved if t_move is None else moved.apply_range(t_move)
+            unbound = moved.subtract(known[s, t]) if (s, t) in known else moved
+            if unbound.is_empty():
+                continue
+            a, b = (before.statement_by_id[x[0].statement] for x in (first, second))
+            params, source, sink = smallest_pair(pairs, a.inames, b.inames)
+            kind = ("output" if second[0].is_write else "flow") if first[0].is_write else "anti"
+            element = element_at(first[0].subscript_relation, params, tuple(source.values()))
+            raise IllegalTransformError(
+                f"{step} would not keep '{s}' before '{t}', which stand for '{a.id}' and '{b.id}'.",
+                Witness(params, (a.id, source), (b.id, sink), array, element, kind))
+
+
+def _ordered(knl: LoopKernel, a: Access, b: Access) -> Map:
+    """The instances of *a* that run before those of *b* on the same element."""
+    where = meeting_of(execution_paths(knl), a.statement, b.statement)
+    return in_time_order(same_element(a.relation, b.relation),
+                         shared_loops(knl, a.statement, b.statement, where.loops), where.before)
+
+# }}}

@@ -1,0 +1,320 @@
+"""The proof that a copy serves its readers: each read of it gets the value that the original read would have got.
+
+It looks at the two kernels alone, not at how the copy was made. A read of the temporary stands where an expression
+stood before; the instances of the copy that its value comes from are the flow which lowering holds storage to. Three
+things must hold of these pairs (copy, reader): every read has one, the expression that the copy evaluates is the one
+that the reader evaluated, and both come behind the same writes of all that the expression reads.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, expanded_expression
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.expr.mappers import children
+from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
+from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.elements import outside
+from loopkit.poly.relations import (
+    any_element,
+    element_at,
+    equal_coordinates,
+    in_time_order,
+    restrict,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+
+
+@dataclass(frozen=True)
+class Use:
+    """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before."""
+
+    reader: Statement
+    subscripts: tuple[Expression, ...]
+    original: Expression
+    domain: InstanceSet
+
+    @property
+    def cells(self) -> Map:
+        return restrict(subscript_relation(self.domain.inames, self.subscripts), self.domain)
+
+
+@dataclass
+class _Alike:
+    """What must agree for two expressions of one form to have one value.
+
+    :ivar copied: affine parts of the copy's expression; *original* those of the reader's, in the same order.
+    :ivar references: ``(name, subscripts of the copy, subscripts of the reader)`` of all that is read from memory.
+    """
+
+    copied: list[Expression] = field(default_factory=list)
+    original: list[Expression] = field(default_factory=list)
+    references: list[tuple[str, tuple[Expression, ...], tuple[Expression, ...]]] = field(default_factory=list)
+
+
+def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: str, *, assume: str | None = None,
+                   unsafe: bool = False) -> tuple[Obligation, ...]:
+    """Refuse *after* if a read of *temporary* may get another value than the read in *before* that it stands for.
+
+    What it gives is owed: the order of writes and copies that the caller answers for. That each read finds a copy of
+    what it stands for is never taken on trust.
+
+    :arg assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided.
+    """
+    writers = [s for s in after.statements if s.written == temporary]
+    for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
+        raise UndecidedError(f"{step}: whether '{temporary}' is a copy cannot be decided.",
+                             f"'{copy.id}' may leave a cell as it was, or combines into it")
+    [copy] = writers
+    written: Map = accesses_of(after, copy)[-1].relation
+    lost = outside(written, after.temporaries[temporary].shape or (), after.assumptions)
+    if lost is not None:                    # a cell outside of the temporary holds nothing
+        written = written.subtract_domain(lost)
+    flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
+    owed: list[Obligation] = []
+    for use in _uses(before, after, temporary):
+        pairs: Map = same_element(written, use.cells)
+        flow = [d.relation for d in flows if d.sink == use.reader.id and d.source == copy.id]
+        for relation in flow[1:]:
+            flow[0] = flow[0].union(relation)
+        pairs = pairs.intersect(flow[0]) if flow else pairs.subtract(pairs)
+        _require_covered(step, copy, use, pairs)
+        alike = _require_one_value(before, after, step, copy, use, pairs)
+        for name, ours, theirs in dict.fromkeys(alike.references):
+            if name in before.written_names:
+                for claim in _other_writes(before, after, copy, use, _Reference(name, ours, theirs), pairs):
+                    owed.append(_accepted(before, after, step, copy, use, claim, assume, unsafe))
+    return tuple(dict.fromkeys(owed))
+
+
+# {{{ the uses
+
+def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use]:
+    for s in after.statements:
+        reads = [a for a in accesses_of(after, s) if a.array == temporary and not a.is_write]
+        if not reads:
+            continue
+        found: dict[tuple[Expression, ...], Expression] = {}
+        old = before.statement_by_id[s.id]
+        _find(expanded_expression(after, s), expanded_expression(before, old), temporary, found)
+        for subscripts, original in found.items():
+            domain: InstanceSet | None = None
+            for a in reads:
+                if a.subscripts == subscripts:
+                    domain = a.domain if domain is None else domain.union(a.domain)
+            assert domain is not None
+            yield Use(s, subscripts, original, domain)
+
+
+def _find(new: Expression, old: Expression, temporary: str, found: dict[tuple[Expression, ...], Expression]) -> None:
+    """Put what stood in *old* where *new* reads *temporary* into *found*."""
+    if new is old:
+        return
+    match new:
+        case p.Subscript(aggregate=p.Variable(name=name)) if name == temporary:
+            found[new.index_tuple] = old
+        case p.Variable(name=name) if name == temporary:
+            found[()] = old
+        case _:
+            for a, b in zip(children(new), children(old), strict=True):
+                _find(a, b, temporary, found)
+
+# }}}
+
+
+# {{{ every read has a value
+
+def _require_covered(step: str, copy: Statement, use: Use, pairs: Map) -> None:
+    missing = use.domain.set.subtract(pairs.range())
+    if missing.is_empty():
+        return
+    point = lexmin_point(missing, use.domain.inames)
+    assert point is not None
+    params, values = point
+    cell = element_at(use.cells, params, tuple(values.values()))
+    raise IllegalTransformError(
+        f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.",
+        Witness(params, (copy.id, {}), (use.reader.id, values), copy.written, cell, "missing"))
+
+# }}}
+
+
+# {{{ it is the value of the same expression
+
+def _require_one_value(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map
+                       ) -> _Alike:
+    value = expanded_expression(after, copy)
+    alike = _Alike()
+    same_form = _align(value, use.original, before.value_params | set(copy.inames),
+                       before.value_params | set(use.reader.inames), before, alike)
+    equal: Map = equal_coordinates(copy.inames, alike.copied, use.reader.inames, alike.original)
+    if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
+        return alike
+    wrong = pairs.subtract(equal) if same_form else pairs
+    params, at_copy, at_use = smallest_pair(wrong, copy.inames, use.reader.inames)
+    cell = element_at(use.cells, params, tuple(at_use.values()))
+    raise IllegalTransformError(
+        f"{step}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
+        Witness(params, (copy.id, at_copy), (use.reader.id, at_use), copy.written, cell, "value"))
+
+
+def _align(new: Expression, old: Expression, ours: frozenset[str], theirs: frozenset[str], knl: LoopKernel,
+           alike: _Alike) -> bool:
+    """Have both the same form? What must agree besides is put into *alike*."""
+    if _affine(new, ours) and _affine(old, theirs):
+        alike.copied.append(new)
+        alike.original.append(old)
+        return True
+    if type(new) is not type(old):
+        return False
+    match new:
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            assert isinstance(old, p.Subscript)
+            alike.references.append((name, new.index_tuple, old.index_tuple))
+            parts = (new.index_tuple, old.index_tuple)
+            if new.aggregate != old.aggregate:
+                return False
+        case p.Variable(name=name):
+            if name in knl.temporaries or name in knl.array_args:
+                alike.references.append((name, (), ()))
+            return new == old and name not in ours
+        case _:
+            parts = (children(new), children(old))
+            if not parts[0]:
+                return new == old
+            if _head(new) != _head(old):
+                return False
+    return len(parts[0]) == len(parts[1]) and all(
+        _align(a, b, ours, theirs, knl, alike) for a, b in zip(*parts, strict=True))
+
+
+def _affine(expr: Expression, allowed: frozenset[str]) -> bool:
+    try:
+        if not names_in(expr) <= allowed:
+            return False
+        subscript_relation((), (expr,))
+    except NotAffineError:
+        return False
+    return True
+
+
+def _head(expr: Expression) -> object:
+    """What of a node is not among its children."""
+    match expr:
+        case p.Comparison():
+            return expr.operator
+        case p.Call():
+            return expr.function
+        case TypeCast():
+            return expr.dtype_name
+        case _:
+            return None
+
+# }}}
+
+
+# {{{ no write comes between
+
+@dataclass(frozen=True)
+class _Reference:
+    """A read of *name* by the copy, at *ours*, in the place of the reader's own, at *theirs*."""
+
+    name: str
+    ours: tuple[Expression, ...]
+    theirs: tuple[Expression, ...]
+
+
+@dataclass(frozen=True)
+class _Unordered:
+    """Instances of *write* and the reader that *ref* has on different sides of the reader and of its copy.
+
+    :ivar is_lost: the reader sees the write, its copy does not; else the other way round.
+    """
+
+    write: Access
+    elements: Map
+    pairs: Map
+    is_lost: bool
+    decided: bool
+
+
+def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: Use, ref: _Reference, pairs: Map
+                  ) -> Iterator[_Unordered]:
+    """Where what was written before the reader read *ref* is not what is written before the copy does."""
+    seen = _elements(before, use.reader, ref.theirs, use.domain)
+    copied = _elements(after, copy, ref.ours, analysis_domain(after, copy))
+    affine = all(_affine(e, before.value_params | set(use.reader.inames)) for e in ref.theirs)
+    behind = _value_flow if ref.name in before.temporaries else _earlier
+    for w in accesses_by_array(before)[ref.name]:
+        if w.is_write:
+            old, new = behind(before, w, use.reader, seen), behind(after, w, copy, copied).apply_range(pairs)
+            for wrong, is_lost in ((old.subtract(new), True), (new.subtract(old), False)):
+                if not wrong.is_empty():
+                    yield _Unordered(w, seen, wrong, is_lost, affine and w.affine)
+
+
+def _elements(knl: LoopKernel, s: Statement, subscripts: Sequence[Expression], domain: InstanceSet) -> Map:
+    allowed = knl.value_params | set(s.inames)
+    if all(_affine(e, allowed) for e in subscripts):
+        return restrict(subscript_relation(s.inames, tuple(subscripts)), domain)
+    return restrict(any_element(s.inames, len(subscripts)), domain)
+
+
+def _earlier(knl: LoopKernel, write: Access, sink: Statement, elements: Map) -> Map:
+    """The instances of *write* that run before those of *sink* on the same one of *elements*."""
+    where = meeting_of(execution_paths(knl), write.statement, sink.id)
+    pairs = same_element(write.relation, elements)
+    return in_time_order(pairs, shared_loops(knl, write.statement, sink.id, where.loops), where.before)
+
+
+def _value_flow(knl: LoopKernel, write: Access, sink: Statement, elements: Map) -> Map:
+    """The instances of *write* whose value *sink* reads: a temporary carries values, its cells are settled later."""
+    pairs = same_element(write.relation, elements)
+    found: Map = pairs.subtract(pairs)
+    for d in dependences(knl):
+        if d.kind == "flow" and d.array == write.array and d.source == write.statement and d.sink == sink.id:
+            found = found.union(d.relation.intersect(pairs))
+    return found
+
+
+def _accepted(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered,
+              assume: str | None, unsafe: bool) -> Obligation:
+    """What the caller answers for, or the error."""
+    write = found.write
+    if not found.decided:
+        if assume is None and not unsafe:
+            raise UndecidedError(
+                f"{step}: whether '{write.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' "
+                "cannot be decided.", f"a subscript of '{write.array}' is read from memory",
+                hint='leave the reader out with within=, or answer for it: assume="..."')
+        return Obligation(step, f"'{write.statement}' never writes what '{copy.id}' holds for '{use.reader.id}' "
+                                "between the two", assume)
+    writer = before.statement_by_id[write.statement]
+    params, at_write, at_use = smallest_pair(found.pairs, writer.inames, use.reader.inames)
+    element = element_at(found.elements, params, tuple(at_use.values()))
+    first, second = (writer.id, at_write), (use.reader.id, at_use)
+    witness = Witness(params, first, second, write.array, element, "flow") if found.is_lost else \
+        Witness(params, second, first, write.array, element, "anti")
+    if unsafe:
+        return Obligation(step, f"the copy may miss a write, or see one too early: {witness}")
+    raise IllegalTransformError(
+        f"{step} would copy an element of '{write.array}' "
+        f"{'before it is written' if found.is_lost else 'after it is overwritten'}.", witness,
+        [f"stage it in a loop that {'begins after' if found.is_lost else 'ends before'} the write: name that loop as "
+         "an outer iname"], after=after)
+
+# }}}

@@ -1,0 +1,159 @@
+"""Values as Python text that makes them again, in a script with ``import numpy as np`` and ``import loopkit as lk``.
+
+Only what is known to be a value is written; the text of anything else (a function, an open file) would not make it.
+"""
+from __future__ import annotations
+
+import ast
+import keyword
+import math
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from enum import Enum
+
+import numpy as np
+import pymbolic.primitives as p
+
+from loopkit.errors import PreconditionError
+from loopkit.expr.functions import DTYPE_NAMES
+from loopkit.expr.kinds import BFLOAT16, spelled
+from loopkit.expr.operations import ReductionOperation
+from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.options import Options
+from loopkit.kernel.tags import InameTag
+from loopkit.poly.sets import Set
+
+#: What ``lk.`` offers of the values that an argument may hold.
+Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | Options
+
+
+def literal(value: object) -> str:
+    """*value* as Python text.
+
+    >>> print(literal({"x": np.dtype("float32"), "shape": (4, None)}))
+    {'x': np.float32, 'shape': (4, None)}
+
+    :raises PreconditionError: it is no value that text could make again.
+    """
+    match value:
+        case None | bool() | float() | complex() | np.generic():
+            return _scalar(value)
+        case AddressSpace():
+            return f"lk.AddressSpace.{value.name}"
+        case InameTag():
+            return repr(str(value))
+        case Enum():
+            raise _no_value(value)
+        case int():
+            return repr(int(value))
+        case str():
+            return _text(str(value))
+        case np.dtype() | type():
+            return _type(value)
+        case _ if value is ...:
+            return "..."
+        case _ if isinstance(value, Ours):
+            return _of_ours(value)
+        case p.ExpressionNode():
+            return _expression(value)
+        case Set():
+            return f"isl.Set({str(value)!r})"
+        case _:
+            return _container(value)
+
+
+def shown(value: object) -> str:
+    """*value* as in :func:`literal`, and between angle brackets where it is no value."""
+    try:
+        return literal(value)
+    except PreconditionError:
+        return f"<{getattr(value, '__qualname__', type(value).__qualname__)}>"
+
+
+def call_text(function: str, *args: str, **kwargs: str) -> str:
+    """``function(args, name=...)`` of arguments that are text already."""
+    plain = [f"{k}={v}" for k, v in kwargs.items() if k.isidentifier() and not keyword.iskeyword(k)]
+    other = ", ".join(f"{k!r}: {v}" for k, v in kwargs.items() if not k.isidentifier() or keyword.iskeyword(k))
+    return f"{function}({', '.join([*args, *plain, *(['**{' + other + '}'] if other else [])])})"
+
+
+def _no_value(value: object) -> PreconditionError:
+    what = getattr(value, "__qualname__", type(value).__qualname__)
+    return PreconditionError(f"There is no text that makes {what!r} again.", subject=what,
+                             hint="pass numbers, text, dtypes, and lists or mappings of them")
+
+
+def _scalar(value: object) -> str:
+    match value:
+        case np.generic():
+            if value.dtype.kind not in "biufc" or value.dtype.name not in DTYPE_NAMES:
+                raise _no_value(value)
+            return f"{_type(value.dtype)}({literal(value.item())})"
+        case float() if not math.isfinite(value):
+            return f"float('{float(value)}')"
+        case complex():
+            # Python's own text of a complex number loses the sign of a zero
+            return f"complex({literal(value.real)}, {literal(value.imag)})"
+        case _:
+            return repr(value)
+
+
+def _text(value: str) -> str:
+    """Lines of text as lines where that makes the same text."""
+    if "\n" in value:
+        written = f'"""{value}"""'
+        plain = all(c.isprintable() or c == "\n" for c in value) and "\\" not in value and '"""' not in value
+        if plain and not value.endswith('"') and ast.literal_eval(written) == value:
+            return written
+    return repr(value)
+
+
+def _type(value: np.dtype | type) -> str:
+    if isinstance(value, np.dtype):
+        if value.name not in DTYPE_NAMES or not value.isnative:
+            raise _no_value(value)
+        return "np.bool_" if value.kind == "b" else spelled(value)
+    if value in (bool, int, float, complex):
+        return value.__name__
+    if issubclass(value, np.generic) and value.__name__ == BFLOAT16:
+        return repr(BFLOAT16)
+    if issubclass(value, np.generic) and getattr(np, value.__name__, None) is value:
+        return "np.bool_" if value is np.bool_ else f"np.{value.__name__}"
+    raise _no_value(value)
+
+
+def _of_ours(value: Ours) -> str:
+    """The call of its class, with what is not as by default."""
+    args, kwargs = [], {}
+    for f in fields(value):
+        given = getattr(value, f.name)
+        if f.default is MISSING and f.default_factory is MISSING:
+            args.append(literal(given))
+        elif given is not f.default and (f.default is None or given != f.default):     # float64 equals None for numpy
+            kwargs[f.name] = literal(given)
+    return call_text(f"lk.{type(value).__name__}", *args, **kwargs)
+
+
+def _expression(value: p.ExpressionNode) -> str:
+    node = type(value)
+    if getattr(p, node.__name__, None) is not node:
+        raise _no_value(value)
+    parts = [getattr(value, f.name) for f in fields(value)]        # type: ignore[arg-type]
+    return f"p.{node.__name__}({', '.join(repr(e.value) if isinstance(e, Enum) else literal(e) for e in parts)})"
+
+
+def _container(value: object) -> str:
+    match value:
+        case Mapping():
+            return "{" + ", ".join(f"{literal(k)}: {literal(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(literal, value)) + "]"
+        case tuple():
+            return "(" + ", ".join(map(literal, value)) + ("," if len(value) == 1 else "") + ")"
+        case set() | frozenset():
+            items = "{" + ", ".join(sorted(map(literal, value))) + "}" if value else "()"
+            return f"{type(value).__name__}({items})" if isinstance(value, frozenset) or not value else items
+        case range():
+            return repr(value)
+        case _:
+            raise _no_value(value)

@@ -1,0 +1,192 @@
+"""The statement instances of a kernel at given sizes, one by one, and the orders in which they may run."""
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from loopkit.analysis.accesses import data_params
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.legality import axis_inames, packed_coordinate
+from loopkit.analysis.order import execution_paths, reference_paths
+from loopkit.errors import PreconditionError, instance_text
+from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
+from loopkit.kernel.tree import Path
+from loopkit.poly.points import all_points, image
+from loopkit.poly.sets import fix_params
+
+#: Kernels with more instances are not run one by one.
+MOST = 100_000
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One instance of a statement.
+
+    :ivar point: the values of the statement's inames, in their order.
+    """
+
+    statement: str
+    point: tuple[int, ...]
+
+    def inames(self, knl: LoopKernel) -> dict[str, int]:
+        return dict(zip(knl.statement_by_id[self.statement].inames, self.point, strict=True))
+
+    def text(self, knl: LoopKernel) -> str:
+        return instance_text(self.statement, self.inames(knl))
+
+
+@dataclass(frozen=True)
+class Half:
+    """Part of an instance: what comes before its write, or the write."""
+
+    instance: Instance
+    writes: bool
+
+
+@dataclass(frozen=True)
+class Order:
+    """An order in which instances run.
+
+    :ivar title: what happens in it to the two instances of a witness, in words.
+    """
+
+    title: str
+    steps: Sequence[Instance | Half]
+
+
+#: The value that an instance writes, computed from what no statement writes.
+BoundValue = Callable[[Statement, Instance], int]
+
+
+# {{{ which there are
+
+def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
+    """All instances of *knl*, statement by statement.
+
+    :arg bound_value: gives the value of a bound that is read from memory.
+    :raises PreconditionError: they are too many to run one by one.
+    """
+    found: list[Instance] = []
+    for s in knl.statements:
+        if data_params(knl, s.domain):
+            points: Sequence[tuple[int, ...]] | None = sorted(_data_bounded(knl, s, sizes, bound_value))
+        else:
+            points = all_points(s.domain, sizes, MOST)
+        if points is None or len(found) + len(points) > MOST:
+            raise PreconditionError(f"'{s.id}' has too many instances at these sizes to run them one by one.",
+                                    subject=s.id, hint="pass smaller sizes (err.replay(n=4)), or try smaller tiles")
+        found += [Instance(s.id, x) for x in points]
+    return found
+
+
+def _data_bounded(knl: LoopKernel, s: Statement, sizes: Mapping[str, int], bound_value: BoundValue
+                  ) -> Iterator[tuple[int, ...]]:
+    """The instances of a statement with bounds from memory: for each set of values of these, those that they reach."""
+    names = data_params(knl, s.domain)
+    for writers in itertools.product(*(_writers(knl, name, s, sizes) for name in names)):
+        values = {name: bound_value(knl.statement_by_id[d.source], w)
+                  for name, (d, w) in zip(names, writers, strict=True)}
+        reached = s.domain.named(fix_params(s.domain.set, values))
+        for d, writer in writers:
+            reached = reached.intersect(image(fix_params(d.relation, sizes), writer.point, s.inames))
+        points = all_points(reached, sizes, MOST)
+        if points is None:
+            raise PreconditionError(f"The bounds of '{s.id}' that are read from memory leave it without end.",
+                                    subject=s.id, hint="pass the arrays that they are read from")
+        yield from points
+
+
+def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, int]
+             ) -> list[tuple[Dependence, Instance]]:
+    result = []
+    for d in dependences(knl):
+        if d.kind == "flow" and d.array == name and d.sink == reader.id:
+            points = all_points(knl.statement_by_id[d.source].domain, sizes, MOST)
+            if points is None:
+                raise PreconditionError(f"The bound '{name}' of '{reader.id}' depends on another that is read from "
+                                        "memory; such kernels are not run one instance at a time.", subject=name)
+            result += [(d, Instance(d.source, x)) for x in points]
+    return result
+
+# }}}
+
+
+# {{{ in which order
+
+def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
+    """The instances in the order of the kernel's tree, parallel inames upwards."""
+    return sorted(found, key=_clock(knl, reference_paths(knl)))
+
+
+def execution_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
+    """The instances in the order in which they execute; those that run at once as in the kernel's tree."""
+    tree, time = _clock(knl, reference_paths(knl)), _clock(knl, execution_paths(knl))
+    return sorted(found, key=lambda x: (time(x), tree(x)))
+
+
+def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str, int], source: Instance,
+                  sink: Instance) -> Iterator[Order]:
+    """Orders that *knl* allows in which *sink* does not wait for *source*, and all else is as in its tree.
+
+    What the order of the loops alone does not turn round, the order of threads and blocks does: where both instances
+    run at once, the sink goes first; where they run in different blocks, the sink's block does, up to the sink; where
+    only a barrier keeps two threads apart, the sink's thread does not wait for it. There one may also read before the
+    other writes, and write after it. No order at all where *knl* allows none.
+    """
+    time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
+    first, second = order.index(source), order.index(sink)
+    if second < first:
+        tree = _clock(knl, reference_paths(knl))
+        parallel = any(is_parallel(knl.tags.get(iname)) for x in (source, sink) for iname in x.inames(knl))
+        free = parallel and tree(source) < tree(sink)
+        yield Order(f"the second instance {'could' if free else 'would'} run before the first", order)
+        return
+    if time(source) == time(sink):
+        ahead = [sink]
+    else:
+        apart = next((f for f in (_block, _thread) if f(knl, source, sizes) != f(knl, sink, sizes)), None)
+        if apart is None:
+            return
+        own = apart(knl, sink, sizes)
+        ahead = [x for x in order[first + 1:second + 1] if apart(knl, x, sizes) == own]
+    moved = set(ahead)
+    start, rest = [*order[:first], *ahead[:-1]], [x for x in order[first + 1:] if x not in moved]
+    yield Order("the second instance could run before the first", [*start, sink, source, *rest])
+    yield Order("the second instance could read before the first writes",
+                [*start, Half(sink, writes=False), source, Half(sink, writes=True), *rest])
+    yield Order("the first instance could read before the second writes, and write after it",
+                [*start, Half(source, writes=False), sink, Half(source, writes=True), *rest])
+
+
+def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:
+    """When an instance runs along *paths*."""
+    places = {s.id: [(step.position, None if step.iname is None else s.inames.index(step.iname))
+                     for step in paths[s.id]] for s in knl.statements}
+
+    def time(x: Instance) -> tuple[int, ...]:
+        return tuple(position if dim is None else x.point[dim] for position, dim in places[x.statement])
+    return time
+
+
+def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
+    """The coordinates of the block that an instance runs in."""
+    return _coordinates(knl, x, sizes, GroupTag)
+
+
+def _thread(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
+    """The coordinates in its block of the thread that an instance runs in; those to be distributed count each."""
+    found = _coordinates(knl, x, sizes, LocalTag)
+    found.update((iname, v) for iname, v in x.inames(knl).items() if isinstance(knl.tags.get(iname), AutoLocalTag))
+    return found
+
+
+def _coordinates(knl: LoopKernel, x: Instance, sizes: Mapping[str, int], kind: type[InameTag]) -> dict[object, int]:
+    values = {**sizes, **x.inames(knl)}
+    axes = axis_inames(knl, knl.statement_by_id[x.statement].inames, kind)
+    return {axis: evaluate(packed_coordinate(knl, inames), values) for axis, inames in axes.items()}
+
+# }}}

@@ -1,0 +1,31 @@
+"""The steps that made one kernel, made on another."""
+from __future__ import annotations
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.history import History
+from loopkit.kernel.kernel import LoopKernel, require_kernel
+
+
+def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
+    """Make the steps of *history* on *kernel*.
+
+    Each step is checked on *kernel* as if it were written down there: what was proven for the kernel of the history
+    need not hold for this one.
+
+    :arg history: ``knl.history``, part of one (``knl.history[2:]``), or a kernel, for its own.
+    :raises ReplayError: a step cannot be made on *kernel*; with the step, its number and its error.
+
+    >>> mapped = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> mapped = lk.split_iname(mapped, "i", 128, outer_tag="g.0", inner_tag="l.0")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<m}", "z[i] = a[i] + b[i]")
+    >>> print(lk.replay(knl, mapped.history).statements_text)
+    for i_outer [g.0], i_inner [l.0]
+      z[128*i_outer + i_inner] = a[128*i_outer + i_inner] + b[128*i_outer + i_inner]  {id=insn}
+    end
+    """
+    require_kernel(kernel, "replay")
+    steps = history.history if isinstance(history, LoopKernel) else history
+    if not isinstance(steps, History):
+        raise PreconditionError(f"replay takes a history, not a {type(steps).__name__}.", subject="history",
+                                hint="give another kernel's knl.history")
+    return steps.replay(kernel)

@@ -1,0 +1,68 @@
+"""Translation validation: a loop program is shown to do what the lowered kernel says, whatever made it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopkit.ast.nodes import Assign, Function, Sync
+from loopkit.kernel.devices import WARP
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.limits import bounded
+from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_host import host_findings
+from loopkit.verify.validation_instances import InstanceCheck
+from loopkit.verify.validation_order import OrderCheck
+from loopkit.verify.validation_walk import Execution, executions, grid_of
+
+
+def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
+    """What is wrong with the loop program of *lowered*; ``()`` if it is proven right.
+
+    Proven is, for all sizes that the assumptions allow:
+
+    - each statement executes each of its instances once on each thread that has to, and nothing else;
+    - each execution reads and writes the elements, and computes the expression, of its instance;
+    - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
+      thread by the order of the program, on two threads of a block by a barrier between them;
+    - all threads of a block meet each barrier;
+    - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
+
+    :arg warp: how many threads a barrier of warps joins.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    >>> validate(lk.lower(knl))
+    ()
+    """
+    with bounded(f"validating kernel '{lowered.kernel.name}'"):
+        return tuple(findings(lowered, warp=warp))
+
+
+def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
+    """What :func:`validate` gives, one by one as it is found."""
+    functions = lowered.program.functions
+    for launch, function in zip(lowered.launches, functions, strict=True):
+        try:
+            yield from _of_launch(lowered, launch, function, warp)
+        except NotAffineError as err:
+            yield Finding("undecided", launch.name, "", f"'{err}' is no affine form")
+    yield from host_findings(lowered)
+
+
+def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
+    knl = launch.kernel
+    grid = grid_of(knl, function)
+    of_statements: dict[str, list[Execution]] = {}
+    barriers: list[Execution] = []
+    for e in executions(knl, function, grid):
+        if isinstance(e.node, Sync):
+            barriers.append(e)
+        elif isinstance(e.node, Assign) and not e.condition.is_empty():
+            of_statements.setdefault(e.node.statement, []).append(e)
+    decided = True
+    for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
+        yield found
+        decided = decided and found.kind != "undecided"
+    if decided:
+        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

@@ -1,0 +1,316 @@
+"""Does a loop program execute each instance of each statement once, with the statement's own elements?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
+from loopkit.analysis.dependences import dependences
+from loopkit.ast.nodes import Assign, Function
+from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.code import Coder
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
+from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_walk import Execution, Grid
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceCheck:
+    """The checks of one launch; *executions* are those of its assignments, by statement."""
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+
+    def findings(self) -> Iterator[Finding]:
+        for s, bound in self.launch.statements.items():
+            if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
+                yield self._finding("undecided", s, f"the program does not say which instances of '{s}' run where")
+                continue
+            try:
+                yield from self._instances(bound, self.executions.get(s, ()))
+                for execution in self.executions.get(s, ()):
+                    yield from self._conditions(bound, execution)
+                    yield from self._elements(bound, execution)
+            except NotAffineError as err:
+                yield self._finding("undecided", s, f"'{err}' is no affine form")
+        for s in self.executions.keys() - self.launch.statements.keys():
+            yield self._finding("outside", s, f"'{s}' is no statement of this launch")
+        yield from self._boxes()
+        yield from self._arrivals()
+
+    def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
+                 names: Sequence[str] = ()) -> Finding:
+        if points is None:
+            return Finding(kind, self.launch.name, statement, text)
+        found = lexmin_point(points, names)
+        assert found is not None
+        parameters, values = found
+        inames = self.kernel.statement_by_id[statement].inames
+        instance = {x: values[_own_name(x)] for x in inames if _own_name(x) in values}
+        return Finding(kind, self.launch.name, statement, text, parameters,
+                       {x: v for x, v in values.items() if not x.startswith("'")}, instance)
+
+    # {{{ which instances run
+
+    def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Finding]:
+        s = bound.statement
+        axes = self._axes(bound)
+        names = (*axes, *map(_own_name, s.inames))
+        wanted = self._wanted(bound, axes)
+        reached = InstanceSet(names, wanted).onto(names[len(axes):])
+        lost = self._domain(s).subtract(as_points(reached.set))
+        if not lost.is_empty():
+            yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost,
+                                reached.inames)
+        left = wanted
+        for execution in executions:
+            unknown = execution.data.difference(data_params(self.kernel, s.domain))
+            if unknown:
+                yield self._finding("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                                    f"'{min(unknown)}', and its instances do not")
+                continue
+            relation = self._relation(axes, execution)
+            if not self._once(bound, axes, execution, relation):
+                pairs = other_instance(relation.apply_range(relation.reverse()))
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
+                                    execution.coordinates)
+            run = relation.range()
+            outside = run.subtract(wanted)
+            if not outside.is_empty():
+                yield self._finding("outside", s.id, f"'{s.id}' is executed outside of its instances", outside, names)
+            again = run.intersect(wanted).subtract(left)
+            if not again.is_empty():
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance at two places", again, names)
+            left = left.subtract(run)
+        if not left.is_empty():
+            yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+
+    def _domain(self, s: Statement) -> Set:
+        return as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+
+    def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
+        """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
+        own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
+        return tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                     if axis in own or not bound.auto or axis.startswith("g"))
+
+    def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
+        """Where each instance has to run: *axes*, then inames."""
+        s = bound.statement
+        own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
+        dims = (*axes, *own.inames)
+        result = as_points(own.onto(dims).set)
+        there = InstanceSet((), self.grid.points).onto(self.grid.coordinates).onto(dims)
+        result = result.intersect(as_points(there.set))
+        for x in bound.hardware:
+            value = p.Variable(x) if x in axes else self.grid.values[x]
+            result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
+        for axis in bound.alone_on:
+            result = result.intersect(points_where(self.grid.zero[axis], dims))
+        return result
+
+    def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:
+        """Executions to where and what they run."""
+        values = (*map(p.Variable, axes), *execution.instance)
+        return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
+
+    def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
+        """Is each instance executed once at most here?"""
+        told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
+        return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
+            or one_to_one(relation)
+
+    def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
+        """Do executions differ in their numbers, and instances of different numbers too?
+
+        A shortcut: integer divisions of a number are easy to tell apart, those of what it is made of are not.
+        """
+        values = {value: p.Variable(name) for name, value in execution.numbers.items()}
+        folded = [_folded(e, values) for e in execution.instance]
+        used = frozenset(axes).union(*map(variables, folded))
+        own = tuple(x for x in execution.coordinates if x in used)
+        numbers = tuple(x for x in execution.numbers if x in used)
+        if not numbers:
+            return False
+        box = as_points(InstanceSet((), self.grid.points).onto(execution.coordinates).set)
+        numbered = piecewise_relation(execution.coordinates,
+                                      [*map(p.Variable, own), *(execution.numbers[x] for x in numbers)])
+        return one_to_one(piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])) \
+            and one_to_one(numbered.intersect_domain(box))
+
+    # }}}
+
+    # {{{ where values are
+
+    def _arrivals(self) -> Iterator[Finding]:
+        """A value in private cells is computed by each thread that reads it, one in shared cells in its block."""
+        for d in dependences(self.kernel):
+            ends = self.launch.statements.get(d.source), self.launch.statements.get(d.sink)
+            if d.kind != "flow" or not d.of_value or ends[0] is None or ends[1] is None:
+                continue
+            space = self.storages[d.array].space
+            copies = tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                           if space is AddressSpace.PRIVATE or (space is AddressSpace.LOCAL and axis.startswith("g")))
+            if not copies:
+                continue
+            needed = self._there(ends[1], copies).apply(
+                side_by_side(subscript_relation(copies, tuple(map(p.Variable, copies))), d.relation.reverse()))
+            # what is read from memory may have made bounds too wide
+            real = InstanceSet(tuple(map(_own_name, ends[0].statement.inames)), self._domain(ends[0].statement))
+            needed = needed.intersect(as_points(real.onto((*copies, *real.inames)).set))
+            lost = needed.subtract(self._there(ends[0], copies))
+            if not lost.is_empty():
+                yield self._finding("value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
+                                    lost, (*copies, *real.inames))
+
+    def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
+        """Which instances run by which of *copies*, some of the grid's coordinates."""
+        axes = self._axes(bound)
+        own = tuple(map(_own_name, bound.statement.inames))
+        return as_points(InstanceSet((*axes, *own), self._wanted(bound, axes)).onto((*copies, *own)).set)
+
+    # }}}
+
+    # {{{ what they compute
+
+    @cached_property
+    def _coder(self) -> Coder:
+        return Coder(self.kernel, self.launch, self.storages, {})
+
+    def _own(self, execution: Execution, expr: Expression) -> Expression:
+        """An expression of the statement at *execution*, in terms of the coordinates."""
+        assert isinstance(execution.node, Assign)
+        inames = (x for x, _ in execution.node.instance)
+        return substitute(self._coder.in_cells(expr), dict(zip(inames, execution.instance, strict=True)))
+
+    def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+        """The conditions on data around it are the statement's own."""
+        s = bound.statement
+        own = [_positive(self._own(execution, expand_rules(c, self.kernel.substitutions)), True)
+               for c in s.predicates]
+        for condition, holds in execution.conditions:
+            if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
+                yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
+                                    f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
+        for c, h in own:
+            if not any(holds == h and self._difference(execution, condition, c) is None
+                       for condition, holds in execution.conditions):
+                yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+
+    def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+        s, node = bound.statement, execution.node
+        assert isinstance(node, Assign)
+        value, combine = expanded_expression(self.kernel, s), s.combine
+        if combine is not None and combine in self.kernel.operations:
+            value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
+        if node.combine != combine:
+            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+        for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
+            if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
+                continue
+            found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
+            if found is not None:
+                here, wanted, points = found
+                yield self._finding(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
+                                    execution.coordinates)
+
+    def _difference(self, execution: Execution, a: Expression, b: Expression
+                    ) -> tuple[Expression, Expression, Set] | None:
+        """The first parts in which two expressions differ, and where; ``None`` if they are one."""
+        if a == b:
+            return None
+        known = self.kernel.value_params.union(execution.coordinates)
+        if variables(a) | variables(b) <= known:
+            try:
+                points = execution.points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
+            except NotAffineError:
+                pass
+            else:
+                return None if points.is_empty() else (a, b, points)
+        if not _alike(a, b):
+            return a, b, execution.points
+        differences = (self._difference(execution, x, y) for x, y in zip(children(a), children(b), strict=True))
+        return next((d for d in differences if d is not None), None)
+
+    def _boxes(self) -> Iterator[Finding]:
+        """Arrays as large as what they hold, or as all that touches them."""
+        for array in self.function.arrays:
+            storage = self.storages[array.name]
+            if array.shape == storage.shape:
+                continue
+            for s in self.launch.statements:
+                for execution in self.executions.get(s, ()):
+                    yield from self._stray(s, execution, array.name, array.shape)
+
+    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Finding]:
+        assert isinstance(execution.node, Assign)
+        for expr in (execution.node.target, execution.node.value):
+            for index in _subscripts(substitute(expr, execution.names), array):
+                for i, extent in zip(index, shape, strict=True):
+                    outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
+                    points = execution.points.intersect(points_where(outside, execution.coordinates))
+                    if not points.is_empty():
+                        yield self._finding("box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
+                                            points, execution.coordinates)
+
+    # }}}
+
+
+def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
+    """*expr* with names for some of its parts."""
+    return names[expr] if expr in names else map_children(expr, lambda e: _folded(e, names))
+
+
+def _own_name(iname: str) -> str:
+    """The dimension of a statement's *iname*, beside coordinates that may have its name."""
+    return f"'{iname}"
+
+
+def _says(execution: Execution, statement: Statement) -> bool:
+    """Does an assignment say what the inames of its statement are?"""
+    return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
+
+
+def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:
+    while isinstance(condition, p.LogicalNot):
+        condition, holds = condition.child, not holds
+    return condition, holds
+
+
+def _alike(a: Expression, b: Expression) -> bool:
+    """Are two expressions of one kind, apart from their operands?"""
+    if type(a) is not type(b) or len(children(a)) != len(children(b)) or not children(a):
+        return False
+    match a, b:
+        case (p.Comparison(), p.Comparison()):
+            return a.operator == b.operator
+        case (p.Call(), p.Call()):
+            return a.function == b.function
+        case (TypeCast(), TypeCast()):
+            return a.dtype_name == b.dtype_name
+        case _:
+            return True
+
+
+def _subscripts(expr: Expression, array: str) -> Iterator[tuple[Expression, ...]]:
+    if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(array):
+        yield expr.index_tuple
+    for child in children(expr):
+        yield from _subscripts(child, array)

@@ -1,0 +1,256 @@
+"""The executions of a loop program as sets: for each assignment and each barrier, where and when it runs.
+
+A point of such a set is one execution: the coordinates of the block and the thread, then the variables of the loops
+around. Loops, guards and named constants are read as C runs them, not as they were meant.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import iname_extent, iname_range
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.expr.mappers import substitute, variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
+from loopkit.poly.piecewise import as_points, params_condition, points_where
+from loopkit.poly.sets import InstanceSet, Set
+
+#: A way through the program: the child of a block or the branch taken, and the variables of loops.
+ProgramPath = tuple[int | str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Blocks and threads of a launch.
+
+    :ivar coordinates: what tells the threads apart: the axes, or the inames on an axis that are no affine forms of it.
+    :ivar on_axis: the coordinates of each axis.
+    :ivar values: the hardware inames in terms of the coordinates.
+    :ivar points: the coordinates that exist, as a condition on parameters.
+    :ivar zero: coordinate 0 of each axis, as a condition.
+    """
+
+    coordinates: tuple[str, ...]
+    on_axis: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, Expression]
+    points: Set
+    zero: Mapping[str, Expression]
+
+
+@dataclass(frozen=True, eq=False)
+class Execution:
+    """An assignment, a barrier or a launch at its place in the program.
+
+    :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
+    :ivar path: the way to it.
+    :ivar names: the constants in scope in terms of the coordinates.
+    :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
+    :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
+    """
+
+    node: Assign | Sync | Call
+    coordinates: tuple[str, ...]
+    condition: Set
+    path: ProgramPath
+    names: Mapping[str, Expression]
+    numbers: Mapping[str, Expression]
+    conditions: tuple[tuple[Expression, bool], ...]
+    data: frozenset[str]
+    divergent: bool
+
+    @cached_property
+    def points(self) -> Set:
+        return as_points(InstanceSet((), self.condition).onto(self.coordinates).set)
+
+    @cached_property
+    def instance(self) -> tuple[Expression, ...]:
+        """What the inames of the statement are here, in terms of the coordinates."""
+        assert isinstance(self.node, Assign)
+        return tuple(substitute(value, self.names) for _, value in self.node.instance)
+
+    @property
+    def loops(self) -> tuple[str, ...]:
+        return tuple(x for x in self.path if isinstance(x, str))
+
+
+def grid_of(knl: LoopKernel, function: Function) -> Grid:
+    """The blocks and threads of *function*.
+
+    :raises NotAffineError: inames share an axis in bounds that depend on sizes, and the axis is longer than they need.
+    """
+    on_axis: dict[str, tuple[str, ...]] = {}
+    values: dict[str, Expression] = {}
+    conditions: list[Expression] = []
+    zero: dict[str, Expression] = {}
+    for axis in sorted(function.extents):
+        inames = [x for x, value in function.coordinates.items() if axis in variables(value)]
+        if all(_is_affine(function.coordinates[x]) for x in inames):
+            on_axis[axis] = (axis,)
+            values.update((x, function.coordinates[x]) for x in inames)
+            conditions += _between(axis, 0, function.extents[axis])
+            zero[axis] = p.Comparison(p.Variable(axis), "==", 0)
+            continue
+        extent, product = function.extents[axis], _extent_of(knl, inames)
+        if isinstance(extent, p.If) and extent.else_ == 0:
+            conditions.append(extent.condition)
+            extent = extent.then
+        if extent != product:
+            raise NotAffineError(str(function.coordinates[inames[-1]]))
+        for x in inames:
+            conditions += _between(x, iname_range(knl, x)[0], iname_extent(knl, x))
+        on_axis[axis] = tuple(inames)
+        zero[axis] = p.LogicalAnd(tuple(p.Comparison(p.Variable(x), "==", iname_range(knl, x)[0]) for x in inames))
+    values.update((x, value) for x, value in function.coordinates.items() if not variables(value) & set(on_axis))
+    points = knl.assumptions
+    for condition in conditions:
+        points = points.intersect(params_condition(points_where(condition, ())))
+    return Grid(tuple(c for cs in on_axis.values() for c in cs), on_axis, values, points, zero)
+
+
+def _extent_of(knl: LoopKernel, inames: Sequence[str]) -> Expression:
+    """How long an axis is that *inames* share."""
+    result: Expression = 1
+    for x in inames:
+        result = multiply(result, iname_extent(knl, x))
+    return result
+
+
+def _is_affine(expr: Expression) -> bool:
+    try:
+        points_where(p.Comparison(expr, "==", 0), ())
+    except NotAffineError:
+        return False
+    return True
+
+
+def _between(name: str, low: Expression, extent: Expression) -> list[Expression]:
+    x = p.Variable(name)
+    return [p.Comparison(low, "<=", x), p.Comparison(subtract(x, low), "<", extent)]
+
+
+def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
+    """Every assignment and every barrier of *function*, in textual order."""
+    known = frozenset({*knl.value_params, *grid.coordinates})
+    threads = frozenset(c for axis, cs in grid.on_axis.items() if axis.startswith("l") for c in cs)
+    walk = _Walk(grid.coordinates, knl)
+    yield from walk.block(function.body, _Scope(grid.points, known, threads, dict(grid.values)))
+
+
+def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
+    """Every launch that *order*, the host's part of a program, makes."""
+    scope = _Scope(knl.assumptions, knl.value_params, frozenset(), {})
+    yield from _Walk((), knl).block(order, scope)
+
+
+@dataclass(frozen=True, eq=False)
+class _Scope:
+    """What holds at a place.
+
+    :ivar known: names that may stand in sets: parameters, coordinates and loop variables.
+    :ivar divergent: those that differ between threads; *apart*: may threads part on the way here?
+    """
+
+    points: Set
+    known: frozenset[str]
+    divergent: frozenset[str]
+    names: Mapping[str, Expression]
+    numbers: Mapping[str, Expression] = field(default_factory=dict)
+    path: ProgramPath = ()
+    loops: tuple[str, ...] = ()
+    conditions: tuple[tuple[Expression, bool], ...] = ()
+    data: frozenset[str] = frozenset()
+    apart: bool = False
+
+    def at(self, step: int | str) -> _Scope:
+        return replace(self, path=(*self.path, step))
+
+    def value(self, expr: Expression) -> Expression:
+        return substitute(expr, self.names)
+
+    def naming(self, name: str, value: Expression) -> _Scope:
+        """The scope behind a constant, of which *value* is in terms of coordinates."""
+        numbers = {k: v for k, v in self.numbers.items() if k != name}
+        if isinstance(value, p.Sum) and len(variables(value)) > 1:
+            numbers[name] = value
+        return replace(self, names={**self.names, name: value}, numbers=numbers)
+
+    def where(self, condition: Expression, holds: bool = True) -> _Scope:
+        """The scope under *condition* (already in terms of coordinates), or under its opposite."""
+        match condition:
+            case p.LogicalNot(child=child):
+                return self.where(child, not holds)
+            case p.LogicalAnd(children=children) if holds:
+                scope = self
+                for child in children:
+                    scope = scope.where(child)
+                return scope
+            case p.LogicalOr(children=children) if not holds:
+                scope = self
+                for child in children:
+                    scope = scope.where(child, holds=False)
+                return scope
+        names = variables(condition)
+        apart = self.apart or bool(names & self.divergent) or not names <= self.known
+        if names <= self.known:
+            try:
+                points = params_condition(points_where(condition if holds else p.LogicalNot(condition), ()))
+            except NotAffineError:
+                pass
+            else:
+                return replace(self, points=self.points.intersect(points), apart=apart)
+        return replace(self, conditions=(*self.conditions, (condition, holds)), apart=apart)
+
+    def inside(self, loop: For) -> _Scope:
+        """The scope of the body of *loop*."""
+        start, stop, x = self.value(loop.start), self.value(loop.stop), p.Variable(loop.iname)
+        bounds: list[Expression] = [p.Comparison(start, "<=", x), p.Comparison(x, "<", stop)]
+        if loop.step != 1:
+            bounds.append(p.Comparison(remainder(subtract(x, start), loop.step), "==", 0))
+        points = self.points
+        for bound in bounds:
+            points = points.intersect(params_condition(points_where(bound, ())))
+        used = variables(start) | variables(stop)
+        data = used - self.known
+        names = {k: v for k, v in self.names.items() if k != loop.iname}
+        apart = bool(used & self.divergent) or bool(data)
+        divergent = self.divergent | {loop.iname} if apart else self.divergent - {loop.iname}
+        return replace(self, points=points, known=self.known | {loop.iname}, divergent=divergent, names=names,
+                       path=(*self.path, loop.iname), loops=(*self.loops, loop.iname), data=self.data | data,
+                       apart=self.apart or apart)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    coordinates: tuple[str, ...]
+    kernel: LoopKernel
+
+    def block(self, block: Block, scope: _Scope) -> Iterator[Execution]:
+        for i, node in enumerate(block.children):
+            if isinstance(node, Define):
+                scope = scope.naming(node.name, scope.value(node.value))
+            else:
+                yield from self.node(node, scope.at(i))
+
+    def node(self, node: Node, scope: _Scope) -> Iterator[Execution]:
+        match node:
+            case Assign() | Sync() | Call():
+                yield Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
+                                scope.numbers, scope.conditions, scope.data, scope.apart)
+            case For():
+                yield from self.block(node.body, scope.inside(node))
+            case If():
+                condition = scope.value(node.condition)
+                yield from self.block(node.then, scope.where(condition).at(0))
+                if node.otherwise is not None:
+                    yield from self.block(node.otherwise, scope.where(condition, holds=False).at(1))
+            case Region():
+                yield from self.block(node.body, scope)
+            case Block():
+                yield from self.block(node, scope)
+            case Define():
+                raise AssertionError(node)

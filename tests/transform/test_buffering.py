@@ -1,0 +1,278 @@
+"""buffer_array: part of an array worked on in a temporary."""
+from __future__ import annotations
+
+import numpy as np
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from tests.language.outline import outline, text
+from tests.transform.kernels import F32, twice
+from tests.transform.same import assert_same, step
+
+
+def arrays(*names: str) -> list[object]:
+    return [*(lk.GlobalArg(name, F32) for name in names), "..."]
+
+
+def accumulation() -> lk.LoopKernel:
+    """An outer product for each k, added up in place."""
+    return lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", """
+        for k, i, j
+            c[i, j] = c[i, j] + a[i, k]*b[k, j]
+        end
+        """, arrays("a", "b", "c"))
+
+
+def tiled_accumulation() -> lk.LoopKernel:
+    knl = lk.split_iname(lk.split_iname(accumulation(), "i", 4), "j", 8)
+    return lk.prioritize_loops(knl, "i_outer, j_outer, k, i_inner, j_inner")
+
+
+def overwritten() -> lk.LoopKernel:
+    """Each element is written before it is read."""
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", """
+        for i
+            for j
+                y[i, j] = 2*x[i, j] {id=set}
+            end
+            for j
+                y[i, j] = y[i, j] + y[i, 7-j]*0 {id=use}
+            end
+        end
+        """, arrays("x", "y"))
+
+
+def sweep(write: str = "i", read: str = "i-1") -> lk.LoopKernel:
+    return lk.split_iname(lk.make_kernel("{[i]: 1<=i<n}", f"y[{write}] = y[{read}] + x[i]", arrays("x", "y")), "i", 4)
+
+
+# {{{ what it makes
+
+def test_a_tile_is_loaded_and_stored() -> None:
+    knl = step(tiled_accumulation(), lk.buffer_array, "c", "i_inner, j_inner", default_tag=None)
+    assert outline(knl) == text("""
+        for i_outer
+          for j_outer
+            for c_init_0
+              for c_init_1
+                init_c: c_buf[c_init_0, c_init_1] = c[4*i_outer + c_init_0, 8*j_outer + c_init_1]
+            for k
+              for i_inner
+                for j_inner
+                  insn: c_buf[i_inner, j_inner] = c_buf[i_inner, j_inner] + a[4*i_outer + i_inner, k]*b[k, 8*j_outer + j_inner]
+            for c_store_0
+              for c_store_1
+                store_c: c[4*i_outer + c_store_0, 8*j_outer + c_store_1] = c_buf[c_store_0, c_store_1]
+        """)  # noqa: E501
+    assert knl.temporaries["c_buf"].shape == (4, 8)
+    for sizes in ({"n": 1, "m": 1, "l": 1}, {"n": 5, "m": 11, "l": 3}, {"n": 8, "m": 8, "l": 2}):
+        assert_same(accumulation(), knl, **sizes)
+
+
+def test_on_threads() -> None:
+    knl = lk.tag_inames(tiled_accumulation(), "i_outer:g.0, j_outer:g.1, i_inner:l.0")
+    shared = lk.buffer_array(knl, "c", "i_inner, j_inner")
+    own = lk.buffer_array(knl, "c", "j_inner", default_tag=None)
+    assert own.temporaries["c_buf"].shape == (8,)
+    assert "private" in str(lk.lower(own, stop="storage"))
+    for n, m in ((1, 1), (5, 11), (8, 16)):
+        assert_same(accumulation(), shared, n=n, m=m, l=3)
+        assert_same(accumulation(), own, n=n, m=m, l=3)
+
+
+def test_nothing_is_loaded_that_is_written_first() -> None:
+    knl = step(overwritten(), lk.buffer_array, "y", "j", default_tag=None)
+    assert "init_y" not in knl.statement_by_id
+    assert_same(overwritten(), knl, n=3)
+
+
+def test_a_write_under_a_condition_loads() -> None:
+    plain = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] {if=x[i] > 0}", arrays("x", "y"))
+    knl = step(lk.split_iname(plain, "i", 4), lk.buffer_array, "y", "i_inner", default_tag=None)
+    assert "init_y" in knl.statement_by_id
+    for n in (1, 4, 10):
+        assert_same(plain, knl, n=n)
+
+
+def test_only_what_is_written_is_stored() -> None:
+    plain = lk.make_kernel("{[i]: 0<=i<n}", "y[2*i] = y[2*i+1] + x[i]", arrays("x", "y"))
+    knl = step(lk.split_iname(plain, "i", 4), lk.buffer_array, "y", "i_inner", default_tag=None)
+    stored, loaded = knl.statement("store_y"), knl.statement("init_y")
+    assert stored.domain.where(("==", _even(stored.inames[-1]))).is_equal(stored.domain)
+    assert not loaded.domain.where(("==", _even(loaded.inames[-1]))).is_equal(loaded.domain)
+    for n in (1, 4, 10):
+        assert_same(plain, knl, n=n)
+    mapped = lk.tag_inames(knl, "i_outer:g.0, i_inner:l.0, y_init_0:l.auto, y_store_0:l.auto")
+    assert_same(plain, mapped, n=11)
+
+
+def _even(iname: str) -> p.Remainder:
+    return p.Remainder(p.Variable(iname), 2)
+
+
+def test_a_value_goes_from_one_buffer_to_the_next() -> None:
+    """A running sum: each tile's buffer is loaded with what the one before stored."""
+    plain = lk.make_kernel("{[i]: 1<=i<n}", "y[i] = y[i-1] + x[i]", arrays("x", "y"))
+    knl = step(sweep(), lk.buffer_array, "y", "i_inner", default_tag=None)
+    assert knl.temporaries["y_buf"].shape == (5,)
+    for n in (1, 2, 5, 14):
+        assert_same(plain, knl, n=n)
+    with pytest.raises(lk.IllegalTransformError):
+        lk.tag_inames(knl, "i_outer:g.0")
+
+
+def test_steps_after_it_are_bound() -> None:
+    knl = lk.buffer_array(sweep(), "y", "i_inner", default_tag=None)
+    with pytest.raises(lk.IllegalTransformError):
+        lk.tag_inames(knl, "i_inner:l.0")
+    mapped = lk.tag_inames(knl, "y_init_0:l.0, y_store_0:l.0")
+    assert_same(sweep(), mapped, n=14)
+
+
+def test_some_statements_only() -> None:
+    plain = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", """
+        for i
+            for j
+                y[i] = y[i] + x[i, j] {id=add}
+            end
+            z[i] = y[i] {id=after}
+        end
+        """, arrays("x", "y", "z"))
+    knl = step(plain, lk.buffer_array, "y", "", within="add", default_tag=None)
+    assert knl.temporaries["y_buf"].shape == ()
+    assert "z[i] = y[i]" in knl.statements_text
+    assert_same(plain, knl, n=5)
+
+
+def test_a_reduction_into_the_buffer() -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = y[i] + sum(k, a[i, k])"),
+                          {"a": F32, "y": F32})
+    knl = lk.buffer_array(lk.split_iname(plain, "i", 4, outer_tag="g.0", inner_tag="l.0"), "y", "i_inner")
+    for n in (1, 7, 8):
+        assert_same(plain, knl, n=n, m=3)
+
+
+def test_names_can_be_given() -> None:
+    knl = lk.buffer_array(sweep(), "y", "i_inner", temporary_name="tile", temporary_address_space="local",
+                          init_insn_id="fill", store_insn_id="spill")
+    assert knl.temporaries["tile"].address_space is lk.AddressSpace.LOCAL
+    assert {"fill", "spill"} <= set(knl.statement_by_id)
+    assert_same(sweep(), knl, n=9)
+
+# }}}
+
+
+# {{{ other values to begin with and to end with
+
+def test_an_increment_is_added_at_the_end() -> None:
+    plain, reason = accumulation(), "a sum may be added up apart"
+    knl = step(tiled_accumulation(), lk.buffer_array, "c", "i_inner, j_inner", "0", "base + buffer", assume=reason)
+    assert "c_buf[c_init_0, c_init_1] = 0" in knl.statements_text
+    assert "+ c_buf[c_store_0, c_store_1]" in knl.statements_text
+    assert [o.reason for o in knl.obligations] == [reason]
+    assert knl.history[-1].verdict == "assumed"
+    assert_same(plain, knl, n=5, m=11, l=3)
+    assert_same(plain, lk.tag_inames(knl, "i_outer:g.0, i_inner:l.0"), n=5, m=11, l=3)
+
+
+def test_the_storing_that_reads_is_bound_to_others() -> None:
+    """Each tile adds to what the one before it stored."""
+    plain = lk.make_kernel("{[t, i]: 0<=t<3 and 0<=i<8}", "for t, i\ny[i] = y[i] + x[t, i]\nend", arrays("x", "y"))
+    knl = lk.buffer_array(plain, "y", "i", "0", "base + buffer", within="insn", default_tag=None, unsafe=True)
+    assert knl.history[-1].verdict == "unsafe"
+    assert_same(plain, knl)
+    knl = lk.buffer_array(lk.split_iname(plain, "t", 2), "y", "i, t_inner", "0", "buffer + base", default_tag=None,
+                          assume="a sum")
+    assert_same(plain, knl)
+
+
+def test_nobody_answers_for_other_values() -> None:
+    with pytest.raises(lk.UndecidedError, match="same values"):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0", "base + buffer")
+    with pytest.raises(lk.PreconditionError, match="not of 'a'"):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "a + base", assume="it is")
+    with pytest.raises(lk.ParseError):
+        lk.buffer_array(tiled_accumulation(), "c", "i_inner, j_inner", "0 +", assume="it is")
+
+# }}}
+
+
+# {{{ what it refuses
+
+def between(second: str) -> lk.LoopKernel:
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", f"""
+        for i
+            for j
+                y[i, j] = y[i, j] + x[i, j] {{id=first}}
+            end
+            for j
+                {second}
+            end
+            for j
+                y[i, j] = y[i, j]*2 {{id=last}}
+            end
+        end
+        """, arrays("x", "y", "z"))
+
+
+@pytest.mark.parametrize("second", ["z[i, j] = y[i, j] {id=other}", "y[i, j] = z[i, j] {id=other}",
+                                    "y[i, 3-j] = z[i, j] {id=other}"])
+def test_another_statement_between_is_refused(second: str) -> None:
+    knl = between(second)
+    with pytest.raises(lk.IllegalTransformError) as err:
+        lk.buffer_array(knl, "y", "j", within="first,last", default_tag=None)
+    assert "other" in str(err.value.witness)
+    assert err.value.witness.array == "y"
+    forced = lk.buffer_array(knl, "y", "j", within="first,last", default_tag=None, unsafe=True)
+    assert forced.history[-1].verdict == "unsafe"
+    assert_same(knl, lk.buffer_array(knl, "y", "j", default_tag=None), n=3)
+
+
+def test_another_element_between_is_no_matter() -> None:
+    knl = between("z[i, j] = y[i+1, j] {id=other}")
+    assert_same(knl, lk.buffer_array(knl, "y", "j", within="first,last", default_tag=None), n=3)
+
+
+def test_an_unknown_element_between_is_undecided() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", """
+        for i
+            y[i] = y[i] + x[i] {id=first}
+            z[i] = y[p[i]] {id=other}
+            y[i] = y[i]*2 {id=last}
+        end
+        """, [lk.GlobalArg("p", np.int32), lk.GlobalArg("y", F32, ("n",)), *arrays("x", "z")])
+    with pytest.raises(lk.UndecidedError):
+        lk.buffer_array(knl, "y", "", within="first,last")
+    taken = lk.buffer_array(knl, "y", "", within="first,last", assume="p[i] is beyond i")
+    assert taken.history[-1].verdict == "assumed"
+
+
+@pytest.mark.parametrize(("call", "error", "fields"), [
+    (lambda: lk.buffer_array(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array argument", "name": "q"}),
+    (lambda: lk.buffer_array(twice(), "y", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
+    (lambda: lk.buffer_array(twice(), "x", "i"), lk.PreconditionError, {"subject": "x"}),
+    (lambda: lk.buffer_array(twice(), "y", "i"), lk.PreconditionError, {"subject": "i"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", within="q"), lk.UnknownNameError,
+     {"kind": "statement", "name": "q"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", temporary_name="x"), lk.NameConflictError, {"subject": "x"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="insn"), lk.NameConflictError, {"subject": "insn"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="io", store_insn_id="io"), lk.NameConflictError,
+     {"subject": "io"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[i]"), "y", "i"), lk.PreconditionError,
+     {"subject": "y"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", temporary_address_space="near"), lk.PreconditionError,
+     {"subject": "near"}),
+    (lambda: lk.buffer_array(sweep(), "y", "i_inner", default_tag="auto"), lk.PreconditionError, {"subject": "auto"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[p[i]] = x[i]"), "y", "i"), lk.PreconditionError,
+     {"subject": "y"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i,j<8}", "y[i] = x[i]\ny[j] = x[j]"), "y", ""),
+     lk.ScheduleError, {"subject": "y"}),
+])
+def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, object]) -> None:
+    with pytest.raises(lk.LoopkitError) as caught:
+        call()                                                     # type: ignore[operator]
+    assert type(caught.value) is error, caught.value
+    assert {f: getattr(caught.value, f) for f in fields} == fields
+
+# }}}

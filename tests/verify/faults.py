@@ -1,0 +1,159 @@
+"""Loop programs with one fault each: a guard, a bound, a box, an index or a barrier that is off by one."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.expr.mappers import children, map_children
+from loopkit.poly.affine import add
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A program with one fault; *kind* and *text* say what was done."""
+
+    kind: str
+    text: str
+    program: Program
+
+
+def faults(program: Program) -> Iterator[Fault]:
+    """Every program that is one fault away from *program*."""
+    for number, function in enumerate(program.functions):
+        for kind, text, wrong in _of_function(function):
+            functions = (*program.functions[:number], wrong, *program.functions[number + 1:])
+            yield Fault(kind, f"{function.name}: {text}", replace(program, functions=functions))
+
+
+Found = Iterator[tuple[str, str, Any]]
+
+
+def _of_function(function: Function) -> Found:
+    for kind, text, body in _of_block(function.body):
+        yield kind, text, replace(function, body=body)
+    for i, array in enumerate(function.arrays):
+        for axis in range(len(array.shape)):
+            shape = (*array.shape[:axis], array.shape[axis] - 1, *array.shape[axis + 1:])
+            arrays: tuple[Array, ...] = (*function.arrays[:i], replace(array, shape=shape), *function.arrays[i + 1:])
+            yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
+    for axis, extent in function.extents.items():
+        if axis.startswith("g"):
+            yield "grid shrunk", axis, replace(function, extents={**function.extents, axis: add(extent, -1)})
+
+
+def _of_block(block: Block) -> Found:
+    nodes = block.children
+    for i, node in enumerate(nodes):
+        for kind, text, wrong in _of_node(node):
+            yield kind, text, Block((*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, Sync):
+            served = "; ".join(node.serves)
+            yield "barrier deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
+            for where, before, after in _moved(nodes[:i], nodes[i + 1:]):
+                yield "barrier moved", f"{where}: {served}", Block((*before, node, *after))
+
+
+def _moved(before: tuple[Node, ...], after: tuple[Node, ...]
+           ) -> Iterator[tuple[str, tuple[Node, ...], tuple[Node, ...]]]:
+    """The neighbouring gaps of a barrier: a statement or, where a region does not come apart, a region further."""
+    if before:
+        first, second = _cut(before[-1], -1)
+        yield "up", (*before[:-1], *first), (*second, *after)
+    if after:
+        first, second = _cut(after[0], 1)
+        yield "down", (*before, *first), (*second, *after[1:])
+
+
+def _cut(node: Node, at: int) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """*node* before and behind a barrier that comes from below (*at* = -1) or from above."""
+    if isinstance(node, Region) and len(node.body.children) > 1 \
+            and not any(isinstance(c, Define) for c in node.body.children):
+        return (Region(Block(node.body.children[:at])),), (Region(Block(node.body.children[at:])),)
+    return ((), (node,)) if at == -1 else ((node,), ())
+
+
+def _of_node(node: Node) -> Found:
+    match node:
+        case For():
+            for kind, text, body in _of_block(node.body):
+                yield kind, text, replace(node, body=body)
+            name, step = node.iname, node.step
+            yield "bound weakened", f"start of {name}", replace(node, start=add(node.start, -step))
+            yield "bound weakened", f"stop of {name}", replace(node, stop=_plus(node.stop, 1))
+            yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
+            # the last iteration, where the step is more than one
+            yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
+        case If():
+            for kind, text, then in _of_block(node.then):
+                yield kind, text, replace(node, then=then)
+            if node.otherwise is not None:
+                for kind, text, otherwise in _of_block(node.otherwise):
+                    yield kind, text, replace(node, otherwise=otherwise)
+            for kind, change in (("guard weakened", _weaker), ("guard tightened", _tighter)):
+                for wrong in _changed(node.condition, change):
+                    yield kind, f"{node.condition} as {wrong}", replace(node, condition=wrong)
+        case Region():
+            for kind, text, body in _of_block(node.body):
+                yield kind, text, Region(body)
+        case Block():
+            yield from _of_block(node)
+        case Assign():
+            for target in _changed(node.target, _shifted):
+                yield "index shifted", f"{node.statement}: {target} = ...", replace(node, target=target)
+            for value in _changed(node.value, _shifted):
+                yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
+        case Define() | Sync():
+            pass
+
+
+def _changed(expr: Expression, change: Callable[[Expression], Iterator[Expression]]) -> Iterator[Expression]:
+    """*expr* with *change* done at one place in it, for every place and every change."""
+    yield from change(expr)
+    for i, child in enumerate(children(expr)):
+        for wrong in _changed(child, change):
+            count = iter(range(len(children(expr))))
+            yield map_children(expr, lambda c, wrong=wrong, i=i, count=count: wrong if next(count) == i else c)
+
+
+def _weaker(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Comparison):
+        left, op, right = expr.left, str(expr.operator), expr.right
+        match op:
+            case "<" | "<=":
+                yield p.Comparison(left, op, _plus(right, 1))
+            case ">" | ">=":
+                yield p.Comparison(left, op, _plus(right, -1))
+            case "==":
+                yield p.LogicalOr((expr, p.Comparison(left, "==", _plus(right, 1))))
+            case _:
+                yield p.Comparison(0, "==", 0)
+
+
+def _tighter(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Comparison):
+        left, op, right = expr.left, str(expr.operator), expr.right
+        match op:
+            case "<" | "<=":
+                yield p.Comparison(left, op, _plus(right, -1))
+            case ">" | ">=":
+                yield p.Comparison(left, op, _plus(right, 1))
+            case "==":
+                yield p.Comparison(0, "!=", 0)
+            case _:
+                yield p.LogicalAnd((expr, p.Comparison(left, "!=", _plus(right, 1))))
+
+
+def _shifted(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Subscript):
+        index = expr.index_tuple
+        for i in range(len(index)):
+            yield p.Subscript(expr.aggregate, (*index[:i], add(index[i], 1), *index[i + 1:]))
+
+
+def _plus(expr: Expression, constant: int) -> Expression:
+    return add(expr, constant) if not isinstance(expr, float) else expr + constant

@@ -1,0 +1,246 @@
+"""Translation validation: every real case is proven, and what it says of a wrong program is true and small."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.lowering.pipeline import Lowered
+from loopkit.verify.validation import validate
+from loopkit.verify.validation_findings import Finding
+from tests.cases import CASES, F32
+
+BY_NAME = {case.name: case for case in CASES}
+#: Written out, these two are hundreds of statements, which takes seconds to prove.
+LARGE = {"matmul_register_blocked", "matmul_large_tiles"}
+
+
+def lowered(knl: lk.LoopKernel) -> Lowered:
+    result = lk.lower(knl)
+    assert isinstance(result, Lowered)
+    return result
+
+
+def rewritten(block: Block, change: Callable[[Node], Node]) -> Block:
+    """*block* with *change* applied to every node, the innermost first."""
+    def walk(node: Node) -> Node:
+        match node:
+            case For() | Region():
+                node = replace(node, body=rewritten(node.body, change))
+            case If():
+                otherwise = None if node.otherwise is None else rewritten(node.otherwise, change)
+                node = replace(node, then=rewritten(node.then, change), otherwise=otherwise)
+            case Block():
+                node = rewritten(node, change)
+            case _:
+                pass
+        return change(node)
+    return Block(tuple(map(walk, block.children)))
+
+
+def changed(low: Lowered, change: Callable[[Node], Node]) -> Lowered:
+    """*low* with *change* applied to every node of its functions."""
+    functions = tuple(replace(f, body=rewritten(f.body, change)) for f in low.program.functions)
+    return replace(low, program=replace(low.program, functions=functions))
+
+
+def only(findings: tuple[Finding, ...]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+# {{{ no false alarms
+
+@pytest.mark.parametrize("options", [{}, {"full_tiles": False}, {"textual_unroll": True}], ids=str)
+@pytest.mark.parametrize("name", BY_NAME)
+def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:
+    if options.get("textual_unroll") and name in LARGE:
+        pytest.skip("hundreds of statements")
+    assert validate(lowered(lk.set_options(BY_NAME[name].make(), **options))) == ()
+
+
+def test_axis_shared_in_bounds_that_depend_on_sizes() -> None:
+    """The inames are no affine forms of the axis and stand for it."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="both")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"i": "g.0", "j": "g.0"})
+    low = lowered(knl)
+    assert validate(low) == ()
+    shifted = changed(low, lambda node: node if not isinstance(node, Assign) else replace(
+        node, target=p.Subscript(p.Variable("y"), (p.Variable("j"), p.Variable("i")))))
+    assert only(validate(shifted)).kind == "element"
+
+
+def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
+    """``let a_dim_0 = point // 8`` of the second round is not the first round's, though it reads the same."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<12}", "y[i, j] = x[i, 11-j] + x[i, j]", name="rounds")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": F32}), "i", 4, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.add_prefetch(knl, "x", ["i_inner", "j"])
+    knl = lk.set_options(knl, textual_unroll=True)
+    assert validate(lowered(knl)) == ()
+    lk.check_equivalent(lk.set_options(knl, textual_unroll=False), knl, {"n": 7}, target="c")
+
+# }}}
+
+
+# {{{ what it finds
+
+def test_missing() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i, j] = 1.0", name="triangle")
+    low = lowered(lk.add_dtypes(knl, {"y": F32}))
+    found = only(validate(changed(low, lambda node: replace(node, stop=p.Variable("i"))
+                                  if isinstance(node, For) and node.iname == "j" else node)))
+    assert (found.kind, found.parameters, found.instance) == ("missing", {"n": 1}, {"i": 0, "j": 0})
+    assert str(found) == "triangle: 'insn' leaves an instance out (with n = 1; instance insn[i = 0, j = 0])"
+
+
+def test_outside() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="scale")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": F32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    low = lowered(lk.set_options(knl, full_tiles=False))
+    found = only(validate(changed(low, lambda node: node.then if isinstance(node, If) else node)))
+    assert found.kind == "outside"
+    assert found.parameters == {"n": 1}
+    assert (found.instance, found.place) == ({"i_outer": 0, "i_inner": 1}, {"g.0": 0, "l.0": 1})
+
+
+def test_twice_in_a_loop() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="scale")
+    low = lowered(lk.add_dtypes(knl, {"x": F32}))
+    twice = changed(low, lambda node: For("again", 0, 2, 1, Block((node,))) if isinstance(node, Assign) else node)
+    found = only(validate(twice))
+    assert (found.kind, found.parameters) == ("twice", {"n": 1})
+
+
+def test_twice_at_two_places() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="scale")
+    low = lowered(lk.add_dtypes(knl, {"x": F32}))
+    found = only(validate(changed(low, lambda node: Block((node, node)) if isinstance(node, Assign) else node)))
+    assert (found.kind, found.instance) == ("twice", {"i": 0})
+
+
+def test_other_branch_of_a_tile() -> None:
+    """Both versions of a tile are looked at: the branches of the test may not be exchanged."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="scale")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": F32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    wrong = changed(lowered(knl), lambda node: replace(node, then=node.otherwise, otherwise=node.then)
+                    if isinstance(node, If) and node.otherwise is not None else node)
+    assert {f.kind for f in validate(wrong)} == {"outside"}
+
+
+def test_condition_on_data_is_the_statements_own() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", """
+        for i
+            <> t = x[i]
+            if t > 0.5
+                y[i] = 2*t
+            end
+        end
+        """, name="some")
+    low = lowered(lk.add_dtypes(knl, {"x": F32}))
+    assert validate(low) == ()
+    unconditional = changed(low, lambda node: node.then if isinstance(node, If) else node)
+    assert {f.kind for f in validate(unconditional)} == {"outside"}
+    other = changed(low, lambda node: replace(node, condition=p.LogicalNot(node.condition))
+                    if isinstance(node, If) else node)
+    assert {f.kind for f in validate(other)} == {"missing", "outside"}
+
+
+def test_order_on_one_thread() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", """
+        for i
+            <> t = 2*x[i]
+            y[i] = t
+        end
+        """, name="chain")
+    low = lowered(lk.add_dtypes(knl, {"x": F32}))
+    found = validate(changed(low, lambda node: replace(node, body=Block(node.body.children[::-1]))
+                             if isinstance(node, For) else node))
+    assert [f.kind for f in found] == ["order"]
+    assert found[0].parameters == {"n": 1}
+    assert "meets 'insn' on 't'" in found[0].text
+
+
+def test_order_of_a_loop() -> None:
+    """Two loops instead of one around both statements."""
+    knl = lk.make_kernel("{[i]: 1<=i<n}", """
+        for i
+            a[i] = 2*b[i-1] {id=first}
+            b[i] = a[i] {id=second}
+        end
+        """, name="both")
+    low = lowered(lk.add_dtypes(knl, {"a,b": F32}))
+    found = validate(changed(low, lambda node: Block(tuple(replace(node, body=Block((c,))) for c in node.body.children))
+                             if isinstance(node, For) else node))
+    assert [(f.kind, f.parameters) for f in found] == [("order", {"n": 3})]
+
+
+def test_value_of_another_thread() -> None:
+    """A private value that the first thread alone computes does not reach the others."""
+    low = lowered(BY_NAME["softmax_by_block"].make())
+    first = p.Comparison(p.Variable("l.0"), "==", 0)
+    alone = changed(low, lambda node: If(first, Block((node,)))
+                    if isinstance(node, Assign) and node.statement == "insn" else node)
+    assert {f.kind for f in validate(alone)} == {"missing"}
+    launch = low.launches[0]
+    statements = {**launch.statements, "insn": replace(launch.statements["insn"], alone_on=("l.0",))}
+    found = validate(replace(alone, launches=(replace(launch, statements=statements),)))
+    assert [(f.kind, f.statement, f.place["l.0"]) for f in found] == [("value", "insn", 1)]*2      # one for each reader
+
+
+def test_statement_without_its_instance() -> None:
+    low = lowered(BY_NAME["vector_add"].make())
+    silent = changed(low, lambda node: replace(node, instance=()) if isinstance(node, Assign) else node)
+    assert only(validate(silent)).kind == "undecided"
+
+
+def test_divergent_barrier() -> None:
+    low = lowered(BY_NAME["transpose"].make())
+    divergent = changed(low, lambda node: If(p.Comparison(p.Variable("l.0"), "<", 8), Block((node,)))
+                        if isinstance(node, Sync) else node)
+    assert "divergent" in {f.kind for f in validate(divergent)}
+
+
+def test_barrier_of_warps_where_blocks_have_to_wait() -> None:
+    low = lowered(BY_NAME["transpose"].make())
+    weak = changed(low, lambda node: replace(node, warp=True) if isinstance(node, Sync) else node)
+    assert {f.kind for f in validate(weak)} == {"barrier"}
+    assert validate(weak, warp=256) == ()
+
+
+@pytest.mark.parametrize("name", ["jacobi_over_blocks", "lu"])
+def test_host(name: str) -> None:
+    """The host's loops are part of the program: none may be cut short, and their launches stay in order."""
+    low = lowered(BY_NAME[name].make())
+
+    def kinds(change: Callable[[For], Node]) -> set[str]:
+        order = rewritten(low.program.order, lambda node: change(node) if isinstance(node, For) else node)
+        return {f.kind for f in validate(replace(low, program=replace(low.program, order=order)))}
+    assert kinds(lambda loop: loop) == set()
+    assert kinds(lambda loop: replace(loop, stop=p.Sum((loop.stop, -1)))) == {"missing"}
+    assert kinds(lambda loop: replace(loop, stop=p.Sum((loop.stop, 1)))) == {"outside"}
+    assert kinds(lambda loop: Block((loop, loop))) == {"outside", "order"}
+    assert kinds(lambda loop: replace(loop, body=Block(loop.body.children[::-1]))) == {"order"}
+    # a loop of its own for each launch
+    assert kinds(lambda loop: Block(tuple(replace(loop, body=Block((c,))) for c in loop.body.children))) == {"order"}
+
+
+def test_constant() -> None:
+    low = lowered(BY_NAME["stencil_2d"].make())
+    wrong = changed(low, lambda node: replace(node, value=p.Sum((node.value, 1)))
+                    if isinstance(node, Define) and node.name.endswith("_point") else node)
+    assert "missing" in {f.kind for f in validate(wrong)}
+
+
+def test_coordinates() -> None:
+    """What an iname is on its axis counts too."""
+    low = lowered(BY_NAME["scale_mapped"].make())
+    function = low.program.functions[0]
+    wrong = replace(function, coordinates={**function.coordinates, "i_inner": p.Sum((p.Variable("l.0"), 1))})
+    assert validate(replace(low, program=replace(low.program, functions=(wrong,))))
+
+# }}}
