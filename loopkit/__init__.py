@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from loopkit.errors import (
     ENTRY_POINTS,
+    AccessWitness,
     BoundsError,
     CallError,
     CompilerError,
@@ -22,6 +23,7 @@ from loopkit.errors import (
     TypeInferenceError,
     UndecidedError,
     UnknownNameError,
+    VerificationError,
     Witness,
 )
 from loopkit.expr.operations import ReductionOperation
@@ -32,7 +34,7 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
 from loopkit.lowering.pipeline import lower
-from loopkit.notebook.html import code_html, kernel_html
+from loopkit.notebook.html import code_html, kernel_html, report_html
 from loopkit.runtime.compiled import (
     CompiledKernel,
     call,
@@ -43,7 +45,6 @@ from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
 from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
-from loopkit.target.generate import generate_code
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.buffering import buffer_array
@@ -69,23 +70,28 @@ from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.reschedule import reschedule
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
+from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
+from loopkit.verify.code import generate_code
+from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "CompiledKernel", "CompilerError",
-    "CudaTarget", "DeviceError", "EquivalenceError", "GeneratedCode", "GlobalArg", "History",
-    "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
-    "UndecidedError", "UnknownNameError", "ValueArg", "Witness", "accumulate_in", "add_dtypes", "add_prefetch",
-    "affine_map_inames", "assume", "buffer_array", "check_equivalent", "chunk_iname", "compile", "contract",
-    "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst", "fix_parameters",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
+    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode",
+    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
+    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
+    "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness",
+    "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array", "check_barriers",
+    "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile",
+    "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst", "fix_parameters",
     "fuse_loops", "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel", "precompute",
     "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname", "replay",
     "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "hints": tried_hints, "replay": replay_refusal})
+                     "code_html": code_html, "hints": tried_hints, "replay": replay_refusal,
+                     "report_html": report_html})

@@ -236,6 +236,45 @@ class UndecidedError(LoopkitError):
         return (self.reason,)
 
 
+@dataclass(frozen=True)
+class AccessWitness:
+    """A concrete statement instance that reads what it should not.
+
+    :ivar parameters: values of the kernel's size parameters.
+    :ivar instance: id and iname values of the instance.
+    :ivar array: the array that it reads.
+    :ivar element: the subscripts.
+    """
+
+    parameters: Mapping[str, int]
+    instance: tuple[str, Mapping[str, int]]
+    array: str
+    element: tuple[int, ...]
+
+    def __str__(self) -> str:
+        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        subscripts = f"[{', '.join(map(str, self.element))}]" if self.element else ""
+        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} reads "
+                f"{self.array}{subscripts}")
+
+
+class VerificationError(LoopkitError):
+    """A kernel that a check refutes.
+
+    :ivar check: the check: ``"races"``, ``"barriers"``, ``"coverage"``, ...
+    :ivar witness: sizes, instances and the element; ``None`` where there is none.
+    """
+
+    def __init__(self, message: str, *, check: str, witness: Witness | AccessWitness | None = None,
+                 hint: str | None = None) -> None:
+        self.check = check
+        self.witness = witness
+        super().__init__(message, hint=hint)
+
+    def details(self) -> Sequence[str]:
+        return () if self.witness is None else (str(self.witness),)
+
+
 class BoundsError(LoopkitError):
     """An access outside its array.
 

@@ -8,14 +8,13 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.errors import BoundsError, ShapeError
+from loopkit.errors import ShapeError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, covered, leaves_a_margin, outside
-from loopkit.poly.relations import element_at
-from loopkit.poly.sets import InstanceSet, lexmin_point, range_from
+from loopkit.poly.sets import range_from
 
 Shape = tuple[Expression | None, ...]
 
@@ -141,39 +140,3 @@ def _filled(knl: LoopKernel, name: str) -> bool:
 
 def _iname_pattern(access: Access) -> tuple[frozenset[str], ...]:
     return tuple(variables(s) & set(access.domain.inames) for s in access.subscripts)
-
-
-# {{{ bounds
-
-def require_in_bounds(knl: LoopKernel) -> None:
-    """Refuse accesses outside their arrays, for some sizes that the assumptions allow.
-
-    Accesses under a condition or a bound that is read from memory are the user's own to keep inside.
-
-    :raises BoundsError: with the sizes, the instance and the element.
-    """
-    shapes = array_shapes(knl)
-    seen: set[object] = set()
-    for name, accesses in accesses_by_array(knl).items():
-        shape = shapes[name]
-        for a in accesses:
-            key = (shape, id(a.domain), a.subscripts)
-            if not a.affine or not a.certain or key in seen:
-                continue
-            seen.add(key)
-            bad = outside(a.relation, shape, knl.assumptions)
-            if bad is not None:
-                _raise_outside(a, a.domain.named(bad))
-
-
-def _raise_outside(access: Access, instances: InstanceSet) -> None:
-    point = lexmin_point(instances.set, instances.inames)
-    assert point is not None
-    params, values = point
-    element = element_at(access.subscript_relation, params, tuple(values.values()))
-    raise BoundsError(f"'{access.statement}' touches '{access.array}' outside its shape.", array=access.array,
-                      parameters=params, instance=(access.statement, values), element=element,
-                      hint="restrict the domain, guard the statement with if=, or declare a larger shape")
-
-# }}}
-

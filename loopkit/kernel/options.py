@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from loopkit.errors import PreconditionError
 
+#: How much may be checked before code is generated.
+VERIFY = ("off", "default", "full")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -15,15 +18,21 @@ class Options:
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
     :ivar min_blocks: how many blocks shall fit on a multiprocessor at once; the CUDA compiler keeps registers
         below what that leaves (``__launch_bounds__``). 0 leaves it to the compiler.
+    :ivar verify: how much is checked before there is a text (see :func:`loopkit.verify`): ``"off"``, ``"default"`` or
+        ``"full"``.
     """
 
     full_tiles: bool = True
     annotate: bool = True
     textual_unroll: bool = False
     min_blocks: int = 0
+    verify: str = "default"
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a number of blocks that cannot be."""
+        """:raises PreconditionError: a number of blocks that cannot be, or an unknown extent of checks."""
         if self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks}.", subject="min_blocks",
                                     hint="give the number of blocks that shall fit, or 0 for no wish")
+        if self.verify not in VERIFY:
+            raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
+                                    hint=f"it is one of {', '.join(VERIFY)}")

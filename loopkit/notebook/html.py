@@ -6,6 +6,7 @@ from html import escape
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.target.code import GeneratedCode
+from loopkit.verify.report import Report
 
 _PRE = '<pre style="line-height: 1.3; overflow-x: auto; white-space: pre">{0}</pre>'
 
@@ -13,6 +14,11 @@ _PRE = '<pre style="line-height: 1.3; overflow-x: auto; white-space: pre">{0}</p
 def kernel_html(knl: LoopKernel) -> str:
     """The printed kernel as HTML."""
     return _PRE.format(escape(kernel_text(knl), quote=False))
+
+
+def report_html(report: Report) -> str:
+    """A report of checks as HTML."""
+    return _PRE.format(escape(str(report), quote=False))
 
 
 def code_html(code: GeneratedCode) -> str:

@@ -58,13 +58,22 @@ def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptio
 
     :raises NotAffineError: an extent is no affine form.
     """
+    return missed(relations, shape, assumptions) is None
+
+
+def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> isl.Set | None:
+    """The elements of an array of *shape* that none of *relations* reaches; ``None`` if there are none.
+
+    :raises NotAffineError: an extent is no affine form.
+    """
     reached = relations[0].range()
     for relation in relations[1:]:
         reached = reached.union(relation.range())
     box = isl.Set.universe(reached.get_space())
     for axis, extent in enumerate(shape):
         box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
-    return bool(box.intersect_params(assumptions).is_subset(reached))
+    gaps = box.intersect_params(assumptions).subtract(reached)
+    return None if gaps.is_empty() else gaps
 
 
 def _at_least(box: isl.Set, axis: int) -> isl.Set:

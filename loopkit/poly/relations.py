@@ -107,6 +107,21 @@ def in_one_iteration(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map:
     return pairs
 
 
+def differing_first_at(pairs: isl.Map, shared: Sequence[SharedLoop], level: int) -> isl.Map:
+    """Those *pairs* that agree in the first *level* shared loops, and whose source is earlier in the next one."""
+    pairs = in_one_iteration(pairs, shared[:level])
+    return pairs if level == len(shared) else pairs.order_lt(DIM.in_, shared[level][0], DIM.out, shared[level][1])
+
+
+def neighbouring(pairs: isl.Map, loop: SharedLoop) -> isl.Map:
+    """Those *pairs* whose sink is one iteration of *loop* behind its source."""
+    space = pairs.get_space()
+    local = isl.LocalSpace.from_space(space)
+    step = isl.Constraint.equality_alloc(local).set_coefficient_val(DIM.out, loop[1], isl.Val.one(isl.DEFAULT_CONTEXT))
+    step = step.set_coefficient_val(DIM.in_, loop[0], isl.Val.negone(isl.DEFAULT_CONTEXT))
+    return pairs.add_constraint(step.set_constant_val(isl.Val.negone(isl.DEFAULT_CONTEXT)))
+
+
 def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[str]) -> isl.Map:
     """Those *pairs* that agree in the *shared* dimensions, which become parameters called *names*."""
     pairs = in_one_iteration(pairs, shared)
@@ -226,6 +241,12 @@ def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> 
 def other_instance(pairs: isl.Map) -> isl.Map:
     """Those *pairs* of instances of one statement that are two."""
     return pairs.subtract(isl.Map.identity(pairs.get_space()))
+
+
+def overlap(first: isl.Map, second: isl.Map, *, one: bool = False) -> bool:
+    """Have two access relations an element in common? Of *one* relation: do two instances share an element?"""
+    pairs = same_element(first, second)
+    return not (other_instance(pairs) if one else pairs).is_empty()
 
 
 def one_to_one(relation: isl.Map) -> bool:

@@ -19,8 +19,8 @@ from loopkit.poly.points import SizeForm
 from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
-from loopkit.target.generate import generate_code
 from loopkit.target.host import CTarget
+from loopkit.verify.code import generate_code
 
 __all__ = [
     "array_shapes",

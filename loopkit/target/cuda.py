@@ -1,7 +1,7 @@
 """The CUDA target: one ``__global__`` function a launch."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -103,8 +103,8 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
                                 hint=f"known are {', '.join(known)}")
 
 
-def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> GeneratedCode:
-    """The translation unit, and the launches."""
+def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str] = ()) -> GeneratedCode:
+    """The translation unit, with *head* as comments at its top, and the launches."""
     used: set[str] = set()
     functions: list[str] = []
     launches: list[CodeLaunch] = []
@@ -117,7 +117,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout) -> Generated
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
                                    shared.dynamic_bytes))
     preamble = CUDA.preamble(used)
-    parts = [*([preamble.rstrip()] if preamble else []), *functions]
+    comments = "\n".join(f"// {line}" for line in head)
+    parts = [*filter(None, (comments, preamble.rstrip())), *functions]
     host = host_text(lowered, launches, layout)
     return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host, layout, lowered.program.host_order)
 

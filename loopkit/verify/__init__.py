@@ -1,1 +1,1 @@
-"""Independent checks of what lowering made."""
+"""Checks of a kernel and of what it was lowered to, and the report of them."""

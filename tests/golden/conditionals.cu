@@ -1,3 +1,5 @@
+// proven: order (9 dependences), in bounds, no read before a write, no races
+
 extern "C" __global__ void __launch_bounds__(32)
 conditionals(const float *__restrict__ x, float *__restrict__ y, const int n)
 {

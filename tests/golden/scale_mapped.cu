@@ -1,3 +1,5 @@
+// proven: order (no dependences), in bounds, no races
+
 extern "C" __global__ void __launch_bounds__(128)
 scale(const float *__restrict__ a, float *__restrict__ out, const int n)
 {

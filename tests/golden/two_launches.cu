@@ -1,3 +1,5 @@
+// proven: order (2 dependences), in bounds, no read before a write, no races
+
 extern "C" __global__ void __launch_bounds__(64)
 two_launches_0(const float *__restrict__ x, float *__restrict__ t, const int n)
 {

@@ -141,10 +141,12 @@ class Trial:
     def lowered(self) -> Lowered | None:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
         try:
-            with mock.patch("loopkit.lowering.barriers.WARP", self.warp):
+            with mock.patch("loopkit.lowering.barriers.WARP", self.warp), \
+                    mock.patch("loopkit.verify.threads.WARP", self.warp):
                 result = lk.lower(self.knl)
+                report = lk.verify(self.knl)
             for target in ("c", "cuda"):
-                str(lk.generate_code(self.knl, target=target))
+                str(lk.generate_code(self.knl, target=target, verify=False))
         except lk.LoopkitError as error:
             if isinstance(error, InternalError) or not self.steps:
                 raise self.fail(f"lowering broke: {crash(error)}") from None
@@ -153,11 +155,23 @@ class Trial:
         except Exception as error:                    # noqa: BLE001 (anything else is a fault)
             raise self.fail(f"lowering broke: {crash(error)}") from None
         assert isinstance(result, Lowered)
+        COUNTS[f"verify: {report.verdict}"] += 1
+        if not report.ok:
+            self._require_true(report)
         self.validate(result)
         COUNTS[f"lower: accepted, {'threads' if thread_count(result) > 1 else 'one thread'}"] += 1
         if result.program.host_order is not None:
             COUNTS["lower: accepted, loops on the host"] += 1
         return result
+
+    def _require_true(self, report: lk.Report) -> None:
+        """What is refuted may only be a read of what nobody wrote, at sizes that are none of the program's."""
+        for finding in report.findings(lk.Verdict.REFUTED):
+            witness = getattr(finding.error, "witness", None)
+            if not isinstance(witness, lk.AccessWitness) or any(
+                    all(sizes.get(k) == v for k, v in witness.parameters.items()) for sizes in self.sizes):
+                raise self.fail(f"a false alarm, or worse: {report}")
+            COUNTS["verify: early read at other sizes"] += 1
 
     def validate(self, lowered: Lowered) -> None:
         """Prove the loop program, which must cause no alarm."""

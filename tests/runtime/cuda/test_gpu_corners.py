@@ -43,7 +43,7 @@ def test_a_gpu_beside_one_that_is_too_old(only_second: Lab) -> None:
     x = make(only_second, "torch", ONES, 1)
     knl = lk.compile(saxpy(), target="cuda", device=1)
     knl(x=x, y=x, alpha=2.0)
-    assert knl.source.startswith('extern "C"')
+    assert 'extern "C"' in knl.source
     assert lk.compile(saxpy()).target == "c"               # which takes the first
 
 

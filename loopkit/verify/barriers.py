@@ -1,0 +1,89 @@
+"""Barriers: what each one serves, which are missing, which nothing needs, which not all threads reach."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.errors import VerificationError
+from loopkit.expr.mappers import variables
+from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.verify.conflicts import Conflicts
+from loopkit.verify.races import missing_barriers
+from loopkit.verify.report import Check, Finding, refuted
+
+
+def barriers(launches: Sequence[Conflicts], functions: Sequence[Function], *, details: bool = True) -> Check:
+    """Is there a barrier wherever one is needed, does every thread of the block reach each, and what are they for?
+
+    :arg details: list all conflicts that each barrier separates; else only find out whether there are any.
+    """
+    findings = [f for conflicts in launches for f in missing_barriers(conflicts)]
+    notes: list[str] = []
+    count = idle = 0
+    for conflicts in launches:
+        for i, barrier in enumerate(conflicts.ways.barriers):
+            served = conflicts.served_by(i) if details else islice(conflicts.served_by(i), 1)
+            lines = [f"  {c.what}" for c in served]
+            count += 1
+            idle += not lines
+            if details:
+                notes += [f"{conflicts.launch.name}: {barrier}" + ("" if lines else ", which nothing needs"),
+                          *lines]
+    for conflicts, function in zip(launches, functions, strict=True):
+        findings += _divergent(conflicts.launch, function)
+    summary = _summary(count, idle)
+    return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
+
+
+def _summary(count: int, idle: int) -> str:
+    if not count:
+        return "none"
+    return f"{count}, each needed" if not idle else f"{count}, of which nothing needs {idle}"
+
+
+# {{{ divergence
+
+def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
+    """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
+    private = {a.name for a in function.arrays if not a.shared}
+    for sync, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+        what = "warp barrier" if sync.warp else "barrier"
+        yield refuted(VerificationError(
+            f"In '{function.name}' a {what} stands {why}, which may differ between the threads of a block.",
+            check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
+
+
+def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync, str]]:
+    """The barriers in *node* that not all threads reach equally often, each with what it stands under.
+
+    :arg divergent: names that may differ between threads; names defined by them do so too.
+    :arg why: what *node* stands under that differs between threads; ``""``: nothing.
+    """
+    match node:
+        case Sync():
+            if why:
+                yield node, why
+        case If():
+            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
+            for branch in (node.then, node.otherwise):
+                if branch is not None:
+                    yield from divergent_barriers(branch, divergent, inside)
+        case For():
+            differs = (variables(node.start) | variables(node.stop)) & divergent
+            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
+            names = divergent | {node.iname} if differs else divergent - {node.iname}
+            yield from divergent_barriers(node.body, names, inside)
+        case Region(body):
+            yield from divergent_barriers(body, divergent, why or "in a part that each thread runs on its own")
+        case Block(children):
+            for child in children:
+                if isinstance(child, Define):
+                    differs = variables(child.value) & divergent
+                    divergent = divergent | {child.name} if differs else divergent - {child.name}
+                else:
+                    yield from divergent_barriers(child, divergent, why)
+        case Assign() | Define() | Call():
+            pass
+
+# }}}

@@ -1,0 +1,87 @@
+"""Code generation as users call it: lowered once, checked, then written."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from textwrap import wrap
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.options import VERIFY
+from loopkit.lowering.pipeline import lower_fully
+from loopkit.poly.limits import bounded
+from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.cuda import CudaTarget
+from loopkit.target.generate import resolve_target, write_code
+from loopkit.target.host import CTarget
+from loopkit.verify.checks import Subject, report_of
+from loopkit.verify.report import Report, Verdict
+
+_WIDTH = 110
+
+
+def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", *, layout: Layout | None = None,
+                  verify: bool | str | None = None) -> GeneratedCode:
+    """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
+
+    :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
+    :arg layout: what of the arrays' memory layout the text is made for; default: C order, 32-bit indices.
+    :arg verify: ``False`` (or ``"off"``) checks nothing, ``"full"`` adds translation validation to ``True`` (``"default"``);
+        ``None`` does as the kernel's options say. What was proven, and what was not, stands at the top of a CUDA text.
+    :raises PreconditionError: there is no such target, or no such extent of checks.
+    :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
+    :raises BoundsError: an access lies outside its array for some sizes.
+    :raises VerificationError: another check refutes the kernel.
+    :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
+    >>> knl = lk.add_dtypes(knl, {"x": np.float32})
+    >>> print(lk.generate_code(knl, target="c"))  # doctest: +ELLIPSIS
+    #include <math.h>
+    ...
+    void twice(...
+    """
+    require_kernel(knl, "generate_code")
+    chosen, extent = resolve_target(target), _extent(knl, verify)
+    lowered = lower_fully(knl)
+    report = None
+    if extent != "off":
+        report = _report(knl, Subject(knl, lowered), full=extent == "full").raise_if_refuted()
+    head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
+    with bounded(f"generating code for kernel '{knl.name}'"):
+        return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
+
+
+def _extent(knl: LoopKernel, verify: bool | str | None) -> str:
+    if verify is None:
+        return knl.options.verify
+    extent = {True: "default", False: "off"}.get(verify, verify) if isinstance(verify, bool) else verify
+    if extent not in VERIFY:
+        raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
+                                hint=f"give True, False, or one of {', '.join(VERIFY)}")
+    return extent
+
+
+def _report(knl: LoopKernel, subject: Subject, *, full: bool) -> Report:
+    """The report of *subject*; texts of one kernel for several targets and layouts have one."""
+    key = f"report, full={full}"
+    found: Report | None = knl.memo.get(key)
+    if found is None:
+        found = knl.memo[key] = report_of(subject, full=full)
+    return found
+
+
+def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
+    """What a reader of a text is told of its checks: a line of what is proven, the rest one by one."""
+    proven = [c.claim for c in report.checks if c.verdict is Verdict.PROVEN and c.claim]
+    if proven:
+        yield from _wrapped(f"proven: {', '.join(proven).replace(', barriers:', '; barriers:')}")
+    for finding in report.findings(Verdict.UNDECIDED):
+        yield from _wrapped(f"undecided: {finding.text}")
+    for obligation in knl.obligations:
+        because = "" if obligation.reason is None else f" ({obligation.reason})"
+        yield from _wrapped(f"{obligation.verdict}: {obligation.step}: {obligation.claim}{because}")
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(" ".join(text.split()), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
+                break_on_hyphens=False)

@@ -1,0 +1,96 @@
+"""What runs between two instances: which barriers of a launch's tree separate them."""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from loopkit.analysis.order import loops_of
+from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
+
+
+@dataclass(frozen=True)
+class Side:
+    """How a statement stands to a barrier.
+
+    :ivar loops: how many loops they share.
+    :ivar first: in one iteration of those, the statement comes before the barrier.
+    """
+
+    loops: int
+    first: bool
+
+
+@dataclass(frozen=True)
+class PlacedBarrier:
+    """A barrier of a tree.
+
+    :ivar way: the way to it from the root.
+    :ivar loops: how many loops stand around it.
+    :ivar beside: the statements in the innermost loop around it: it runs wherever one of them does, for some thread.
+    :ivar sides: how each statement of the tree stands to it.
+    """
+
+    barrier: Barrier
+    way: Path
+    loops: int
+    beside: tuple[str, ...]
+    sides: Mapping[str, Side]
+
+    def surely_separates(self, source: str, sink: str, level: int) -> bool:
+        """Does it run between any two instances of which the loop *level* carries the pair?
+
+        Loops count from the outermost, from 0; the number of shared loops stands for one iteration of all of them.
+        Looked at are the barrier behind the source in its iteration, and the one before the sink in its own: that such
+        a one runs is sure, since the source, or the sink, is in the same body.
+        """
+        a, b = self.sides[source], self.sides[sink]
+        if self.loops == a.loops and a.first and (level < b.loops or not b.first):
+            return True
+        return self.loops == b.loops and not b.first and (level < a.loops or a.first)
+
+    def may_separate(self, source: str, sink: str, level: int) -> bool:
+        """Could it run between some of these pairs, in whatever iteration?"""
+        a, b = self.sides[source], self.sides[sink]
+        return (level < a.loops or a.first) and (level < b.loops or not b.first)
+
+    def runs_only_between(self, source: str, sink: str, level: int) -> bool:
+        """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""
+        a, b = self.sides[source], self.sides[sink]
+        return a.loops == b.loops == level + 1 and not a.first and b.first
+
+    def __str__(self) -> str:
+        return self.barrier.title + (f" in the loop over '{loops_of(self.way)[-1]}'" if self.loops else "")
+
+
+@dataclass(frozen=True)
+class Ways:
+    """The ways from the root of a tree to its statements, and its barriers."""
+
+    statements: Mapping[str, Path]
+    barriers: tuple[PlacedBarrier, ...]
+
+
+def ways_of(tree: Tree) -> Ways:
+    """The statements and the barriers of *tree*, each with its way from the root."""
+    statements: dict[str, Path] = {}
+    barriers: list[tuple[Barrier, Path, Tree]] = []
+
+    def walk(node: Tree, way: Path, body: Tree) -> None:
+        match node:
+            case Leaf(statement):
+                statements[statement] = way
+            case Barrier():
+                barriers.append((node, way, body))
+            case Loop(iname, inner):
+                walk(inner, (*way, Step(0, iname)), inner)
+            case Seq(children):
+                for i, child in enumerate(children):
+                    walk(child, (*way, Step(i, None)), body)
+    walk(tree, (), tree)
+    return Ways(statements, tuple(_placed(node, way, body, statements) for node, way, body in barriers))
+
+
+def _placed(barrier: Barrier, way: Path, body: Tree, statements: Mapping[str, Path]) -> PlacedBarrier:
+    met = {s: meeting(other, way) for s, other in statements.items()}
+    return PlacedBarrier(barrier, way, len(loops_of(way)), tuple(leaves(body)),
+                         {s: Side(len(where.loops), where.before) for s, where in met.items()})

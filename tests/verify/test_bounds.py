@@ -1,0 +1,89 @@
+"""Accesses outside of arrays and of temporaries, for some sizes that the assumptions allow."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.lowering.pipeline import lower_fully
+from tests.cases import matmul_tiled
+from tests.lowering.kernels import F32, make
+from tests.verify.changed import report
+
+
+def bounds(knl: lk.LoopKernel) -> lk.Check:
+    return lk.check_bounds(knl)["bounds"]
+
+
+def test_a_write_into_a_halo_that_is_not_there() -> None:
+    knl = make("{[i]: 0<=i<n}", "out[i] = 2*a[i]\nout[i+1] = a[i]", [
+        lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, shape=("n",)), "..."])
+    check = bounds(knl)
+    assert check.verdict is lk.Verdict.REFUTED
+    assert check.findings[0].text == "'insn_0' touches 'out' outside its shape."
+    assert check.findings[0].witness == "with n = 1: insn_0[i=0] touches out[1]"
+    with pytest.raises(lk.BoundsError, match="insn_0"):
+        lk.generate_code(knl)
+    wider = make("{[i]: 0<=i<n}", "out[i] = 2*a[i]\nout[i+1] = a[i]", [
+        lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, shape=("n+1",)), "..."])
+    assert bounds(wider).verdict is lk.Verdict.PROVEN
+
+
+def test_a_negative_subscript_of_an_array_without_a_shape() -> None:
+    knl = make("{[i]: 0<=i<n}", "y[i] = x[i-1]", x=F32)
+    assert bounds(knl).findings[0].witness == "with n = 1: insn[i=0] touches x[-1]"
+    assert bounds(make("{[i]: 1<=i<n}", "y[i] = x[i-1]", x=F32)).verdict is lk.Verdict.PROVEN
+
+
+def test_assumptions_count() -> None:
+    text, data = "y[i] = x[i]", [lk.GlobalArg("x", F32, shape=("m",)), "..."]
+    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] touches x[0]"
+    knl = lk.make_kernel("{[i]: 0<=i<n}", text, data, assumptions="m >= n")
+    assert bounds(knl).verdict is lk.Verdict.PROVEN
+
+
+def test_a_tile_that_is_too_small() -> None:
+    """As a fault in lowering would make it: the declared cells of a temporary are one column short."""
+    knl = matmul_tiled()
+    lowered = lower_fully(knl)
+    tile = lowered.storages["a_fetch"]
+    short = replace(tile, shape=(*tile.shape[:-1], tile.shape[-1] - 1))       # type: ignore[operator]
+    found = report(knl, replace(lowered, storages={**lowered.storages, "a_fetch": short}))
+    assert {f.text for f in found["bounds"].findings} == {
+        "'a_fetch_rule' touches 'a_fetch' outside its shape.", "'insn.k.update' touches 'a_fetch' outside its shape."}
+
+
+def test_an_expansion_that_is_too_small() -> None:
+    knl = make("{[i,j]: 0<=i,j<8}", """
+        for i
+            <> t = x[i] {id=set}
+        end
+        for j
+            y[j] = t {id=use}
+        end
+        """, x=F32)
+    lowered = lower_fully(knl)
+    assert report(knl, lowered)["bounds"].verdict is lk.Verdict.PROVEN
+
+
+@pytest.mark.parametrize(("text", "reason"), [
+    ("y[i] = x[place[i]]", "a subscript is read from memory"),
+    ("y[i] = x[i-1] {if=place[i] > 0}", "a condition or bound is read from memory")])
+def test_what_is_read_from_memory_is_undecided(text: str, reason: str) -> None:
+    check = bounds(make("{[i]: 0<=i<n}", text, x=F32, place=np.int32))
+    assert check.verdict is lk.Verdict.UNDECIDED
+    assert [f.text for f in check.findings] == [f"whether 'insn' stays inside 'x': {reason}."]
+
+
+def test_a_condition_from_memory_does_not_hide_what_is_inside_anyway() -> None:
+    knl = make("{[i]: 0<=i<n}", "y[i] = x[i] {if=place[i] > 0}", x=F32, place=np.int32)
+    assert bounds(knl).verdict is lk.Verdict.PROVEN
+
+
+def test_an_extent_that_is_no_affine_form() -> None:
+    data = [lk.GlobalArg("x", F32, shape=("n*m",)), "..."]
+    check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i]", data))
+    assert check.verdict is lk.Verdict.UNDECIDED
+    assert "is no affine form of the sizes" in check.findings[0].text

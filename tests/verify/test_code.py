@@ -1,0 +1,123 @@
+"""Code generation checks first, says so in the text, and can be told not to."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.obligation import Obligation
+from tests.cases import csr_matvec, matmul_tiled
+from tests.lowering.kernels import F32, exchange, make
+
+
+def early() -> lk.LoopKernel:
+    """Reads what nobody wrote where n is 0."""
+    return make("{[i]: 0<=i<n}", """
+        for i
+            <> t = x[i]
+        end
+        y[0] = t
+        """, x=F32)
+
+
+def head(text: object) -> list[str]:
+    lines = str(text).split("\n")
+    return lines[:lines.index("")] if lines[0].startswith("//") else []
+
+
+def test_the_head_of_a_text() -> None:
+    assert head(lk.generate_code(matmul_tiled())) == [
+        "// proven: order (6 dependences), in bounds, no read before a write, no races; barriers: 2, each needed"]
+
+
+def test_the_head_says_what_is_not_proven() -> None:
+    lines = head(lk.generate_code(csr_matvec()))
+    assert lines[0] == "// proven: order (6 dependences), no read before a write, no races"
+    assert lines[1:] == [
+        "// undecided: whether 'insn_1.jj.update' stays inside 'val': a condition or bound is read from memory.",
+        "// undecided: whether 'insn_1.jj.update' stays inside 'col': a condition or bound is read from memory.",
+        "// undecided: whether 'insn_1.jj.update' stays inside 'x': a subscript is read from memory."]
+
+
+def test_the_head_lists_obligations() -> None:
+    knl = matmul_tiled().copy(obligations=(
+        Obligation("tag_inames(i)", "rows never meet", "they are " + "long and "*12 + "sorted"),
+        Obligation("tag_inames(j)", "columns never meet")))
+    lines = head(lk.generate_code(knl))
+    assert lines[1].startswith("// assumed: tag_inames(i): rows never meet (they are long and long")
+    assert lines[2].startswith("//   long and")
+    assert lines[3] == "// unsafe: tag_inames(j): columns never meet"
+    assert max(map(len, lines)) <= 110
+
+
+def test_without_comments_there_is_no_head() -> None:
+    assert head(lk.generate_code(lk.set_options(matmul_tiled(), annotate=False))) == []
+
+
+def test_refuted_kernels_have_no_text() -> None:
+    with pytest.raises(lk.VerificationError, match="before anything is written"):
+        lk.generate_code(early())
+    with pytest.raises(lk.VerificationError, match="before anything is written"):
+        lk.compile(early(), target="c")(x=np.ones(3, F32))
+
+
+@pytest.mark.parametrize("off", [False, "off"])
+def test_checks_can_be_left_out(off: bool | str) -> None:
+    code = lk.generate_code(early(), verify=off)
+    assert head(code) == []
+    assert code == lk.generate_code(lk.set_options(early(), verify="off"))
+    y, = lk.compile(lk.set_options(early(), verify="off"), target="c")(x=np.ones(3, F32))
+    assert y == 1
+
+
+def test_an_argument_outweighs_the_option() -> None:
+    knl = lk.set_options(early(), verify="off")
+    with pytest.raises(lk.VerificationError):
+        lk.generate_code(knl, verify=True)
+
+
+@pytest.mark.parametrize("extent", [True, "default"])
+def test_the_default(extent: bool | str) -> None:
+    assert lk.generate_code(matmul_tiled(), verify=extent) == lk.generate_code(matmul_tiled())
+
+
+def test_full_checks_validate_the_program() -> None:
+    assert head(lk.generate_code(exchange(), verify="full")) == [
+        "// proven: order (1 dependence), in bounds, no read before a write, no races, program"]
+    assert lk.verify(exchange(), full=True)["program"].verdict is lk.Verdict.PROVEN
+
+
+@pytest.mark.parametrize("wrong", ["all", "", 2])
+def test_wrong_extents(wrong: object) -> None:
+    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+        lk.generate_code(matmul_tiled(), verify=wrong)              # type: ignore[arg-type]
+    if isinstance(wrong, str):
+        with pytest.raises(lk.PreconditionError, match="option 'verify'"):
+            lk.set_options(matmul_tiled(), verify=wrong)
+
+
+def test_a_report_prints_and_compares() -> None:
+    knl = lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0")
+    report = lk.verify(knl)
+    assert report == lk.verify(knl)
+    assert report.raise_if_refuted() is report
+    assert str(report).splitlines() == [
+        "kernel 'kernel': proven",
+        "  order     proven     1 dependence",
+        "  bounds    proven     4 accesses",
+        "  coverage  proven     t: written before read",
+        "      y: every element is written once",
+        "  races     proven     t, y: written and seen by several threads",
+        "  barriers  proven     1, each needed",
+        "      kernel: barrier",
+        "        t: write writes, read reads"]
+    assert "<pre" in report._repr_html_()
+    assert [c.name for c in report.checks] == ["order", "bounds", "coverage", "races", "barriers"]
+    with pytest.raises(KeyError):
+        report["weather"]
+
+
+def test_kernels_only() -> None:
+    for check in (lk.verify, lk.check_legal, lk.check_races, lk.check_bounds, lk.check_coverage, lk.check_barriers):
+        with pytest.raises(lk.PreconditionError, match="takes a kernel"):
+            check("y[i] = x[i]")                                    # type: ignore[arg-type]
