@@ -28,7 +28,7 @@ import loopkit as lk
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
 from loopkit.lowering.pipeline import Lowered
-from loopkit.target import generate
+from loopkit.verify import code
 from tests.cases import CASES, Case
 from tests.verify.faults import Fault, faults
 
@@ -126,20 +126,20 @@ def mutants(tool: str, most: int) -> list[Mutant]:
 
 def compiled(case: Case, name: str, change: Callable[[Lowered], Program]) -> lk.CompiledKernel:
     """The case's kernel, called *name*, with a *change* of its loop program."""
-    original = case.make()
+    original = lk.set_options(case.make(), verify="off")
     knl = original.copy(name=name, carried=unchanged_from(original))
-    honest = generate.lower_fully
+    honest = code.lower_fully
 
     def lower_wrongly(typed: lk.LoopKernel) -> Lowered:
         lowered = honest(typed)
         return replace(lowered, program=change(lowered))
-    generate.lower_fully = lower_wrongly
+    code.lower_fully = lower_wrongly
     try:
         result = lk.compile(knl, target="cuda")
         run(result, case)                              # texts are made when a call needs them
         return result
     finally:
-        generate.lower_fully = honest
+        code.lower_fully = honest
 
 
 def run(knl: lk.CompiledKernel, case: Case) -> bool:

@@ -46,7 +46,7 @@ class Nvrtc:
 
     def _compiled(self, source: str, kernel: str, target: CudaTarget, options: Sequence[str], form: str
                   ) -> tuple[bytes, str]:
-        content, log = _compile(source, [*options, *_include_options(source)], form)
+        content, log = _compile(source, [*options, *_include_options(source), *_no_cache(self.version)], form)
         if content is None:
             raise refused(f"{self.name} {self.version}", kernel, source, log, target, self.supported)
         return content, log
@@ -83,6 +83,12 @@ def expected_nvrtc() -> tuple[str, str] | None:
         if bindings.partition(".")[0] == library.partition(".")[0]:         # no other is taken
             return Nvrtc.name, library
     return None
+
+
+def _no_cache(version: str) -> tuple[str, ...]:
+    """From 12.9 on, NVRTC may take machine code from a cache of the driver's; then it says nothing of registers."""
+    numbers = tuple(int(x) for x in version.split(".")[:2] if x.isdigit())
+    return ("--no-cache",) if numbers >= (12, 9) else ()
 
 
 def _include_options(source: str) -> tuple[str, ...]:
