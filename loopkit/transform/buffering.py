@@ -21,6 +21,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
+from loopkit.poly.affine import NotAffineError, to_aff
 from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, with_dim_names
 from loopkit.transform.box import Box, Sweep, box_of
@@ -172,10 +173,19 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
             raise PreconditionError(f"{step}: a bound of '{s.id}' is read from memory.", subject=s.id,
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
-            if a.array == name and not a.affine:
+            if a.array == name and not _affine(kernel, s, a.subscripts):
                 at = ", ".join(map(str, a.subscripts))
                 raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
+
+
+def _affine(kernel: LoopKernel, s: Statement, subscripts: Sequence[Expression]) -> bool:
+    try:
+        for e in subscripts:
+            to_aff(e, s.inames, kernel.value_params)
+    except NotAffineError:
+        return False
+    return True
 
 
 def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement, Sequence[tuple[Expression, ...]]]],

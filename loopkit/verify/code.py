@@ -25,9 +25,9 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
 
     :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
     :arg layout: what of the arrays' memory layout the text is made for; default: C order, 32-bit indices.
-    :arg verify: ``False`` (or ``"off"``) checks nothing, ``"full"`` adds translation validation to what ``True`` (or
-        ``"default"``) checks; ``None`` does as the kernel's options say. What was proven, and what was not, stands at
-        the top of a CUDA text.
+    :arg verify: ``False`` (or ``"off"``) checks nothing, ``"full"`` adds translation validation to ``True``
+        (``"default"``); ``None`` does as the kernel's options say. What was proven, and what was not, stands at the top
+        of a CUDA text.
     :raises PreconditionError: there is no such target, or no such extent of checks.
     :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
     :raises BoundsError: an access lies outside its array for some sizes.

@@ -8,10 +8,12 @@ import pytest
 
 import loopkit as lk
 from loopkit.errors import Witness
+from loopkit.expr.evaluate import evaluate
 from tests.golden_files import GoldenFiles
 from tests.legality.pairs import LOOPS, LOWERED, UNDECIDED, Nest, Step, Twins
 from tests.legality.reshaped import RESHAPED
-from tests.legality.trace import Judged, require_smallest, require_smallest_loss
+from tests.legality.stored import BOUNDS, STORED
+from tests.legality.trace import Judged, require_smallest, require_smallest_loss, smaller
 from tests.transform.same import assert_same
 
 TWINS = {**LOOPS, **RESHAPED}
@@ -46,9 +48,9 @@ def test_illegal(name: str) -> None:
         require_smallest([*kernels, forced], error.witness, twins.reach)
 
 
-@pytest.mark.parametrize("name", [*TWINS, *UNDECIDED])
+@pytest.mark.parametrize("name", [*TWINS, *STORED, *UNDECIDED])
 def test_legal(name: str) -> None:
-    twins = {**TWINS, **UNDECIDED}[name]
+    twins = {**TWINS, **STORED, **UNDECIDED}[name]
     require_proven_and_right(twins.twin, twins.legal)
 
 
@@ -59,6 +61,22 @@ def require_proven_and_right(nest: Nest, steps: tuple[Step, ...]) -> None:
     assert not result.obligations
     for given in nest.sizes:
         assert_same(knl, result, **given)
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_illegal_storage(name: str) -> None:
+    """What the two instances touch is looked up; the copies that a step would make are not there yet."""
+    kernels, error = refusal(STORED[name])
+    witness = error.witness
+    judged = Judged((kernels[0], *kernels[1:]), witness.parameters)
+    kinds = {"flow": (True, False), "anti": (False, True), "output": (True, True)}[witness.kind]
+    found = 0
+    for (statement, point), is_write in zip((witness.source, witness.sink), kinds, strict=True):
+        if statement in kernels[0].statement_by_id:
+            found += 1
+            assert any(t.instance.point == point and t.instance.statement == statement and t.is_write == is_write
+                       and t.element == (witness.element or ()) for t in judged.touches[witness.array])
+    assert found
 
 
 def test_refusals_read_well(golden: GoldenFiles) -> None:
@@ -94,6 +112,29 @@ def test_illegal_when_lowered(name: str) -> None:
     assert_same(twins.legal.kernel(), steps_of(twins.legal.kernel(), twins.steps)[-1])
 
 
+@pytest.mark.parametrize("name", BOUNDS)
+def test_out_of_bounds(name: str) -> None:
+    """Refused with the smallest sizes, and at these the first instance of the statement."""
+    illegal, legal = BOUNDS[name]
+    knl = illegal.kernel()
+    with pytest.raises(lk.BoundsError) as caught:
+        lk.generate_code(knl)
+    error = caught.value
+    values = [error.parameters[a.name] for a in knl.arguments if a.name in error.parameters]
+    for sizes in [*smaller(values, 1), tuple(values)]:
+        at = dict(zip((a.name for a in knl.arguments if a.name in error.parameters), sizes, strict=True))
+        shape = [evaluate(e, at) for e in knl.array_args[error.array].shape or ()]
+        outside = [t for t in Judged((knl,), at).touches.get(error.array, ())
+                   if not all(0 <= k < extent for k, extent in zip(t.element, shape, strict=True))]
+        if sizes == tuple(values):
+            first = min(outside, key=lambda t: t.instance.values)
+            assert (first.instance.statement, first.instance.point) == error.instance
+            assert error.element in [t.element for t in outside if t.instance == first.instance]
+        else:
+            assert not outside, f"{outside[0]} with {at} is smaller than {error}"
+    require_proven_and_right(legal, ())
+
+
 def test_there_are_enough() -> None:
     assert len(TWINS) == len(LOOPS) + len(RESHAPED)
-    assert len(TWINS) + len(UNDECIDED) + len(LOWERED) >= 60
+    assert len(TWINS) + len(STORED) + len(UNDECIDED) + len(LOWERED) >= 60

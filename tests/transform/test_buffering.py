@@ -266,6 +266,8 @@ def test_an_unknown_element_between_is_undecided() -> None:
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", default_tag="auto"), lk.PreconditionError, {"subject": "auto"}),
     (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[p[i]] = x[i]"), "y", "i"), lk.PreconditionError,
      {"subject": "y"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i,j<8}", "y[i*j] = y[i*j] + 1"), "y", "j"),
+     lk.PreconditionError, {"subject": "y"}),
     (lambda: lk.buffer_array(lk.make_kernel("{[i, j]: 0<=i,j<8}", "y[i] = x[i]\ny[j] = x[j]"), "y", ""),
      lk.ScheduleError, {"subject": "y"}),
 ])
