@@ -165,13 +165,14 @@ class Trial:
         return result
 
     def _require_true(self, report: lk.Report) -> None:
-        """What is refuted may only be a read of what nobody wrote, at sizes that are none of the program's."""
+        """What is refuted may only be a stray access or an early read, at sizes that are none of the program's."""
         for finding in report.findings(lk.Verdict.REFUTED):
-            witness = getattr(finding.error, "witness", None)
-            if not isinstance(witness, lk.AccessWitness) or any(
+            error = finding.error
+            witness = error if isinstance(error, lk.BoundsError) else getattr(error, "witness", None)
+            if not isinstance(witness, lk.BoundsError | lk.AccessWitness) or any(
                     all(sizes.get(k) == v for k, v in witness.parameters.items()) for sizes in self.sizes):
                 raise self.fail(f"a false alarm, or worse: {report}")
-            COUNTS["verify: early read at other sizes"] += 1
+            COUNTS["verify: refuted at other sizes"] += 1
 
     def validate(self, lowered: Lowered) -> None:
         """Prove the loop program, which must cause no alarm."""
@@ -207,7 +208,7 @@ class Trial:
                 arrays = {k: v.copy() for k, v in inputs.items() if k in self.knl.argument_by_name}
                 self.spoil(arrays, values)
                 try:
-                    self.knl(**arrays, **given)
+                    lk.set_options(self.knl, verify="off")(**arrays, **given)
                 except Exception as error:                    # noqa: BLE001 (anything else is a fault)
                     raise self.fail(f"with {values}: {crash(error)}") from None
                 self.compare("the host", values, arrays, wanted)
