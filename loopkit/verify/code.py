@@ -84,5 +84,7 @@ def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    return wrap(" ".join(text.split()), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
+    # a backslash at the end of a comment would take the next line into it
+    words = text.replace("\\", "/").split()
+    return wrap(" ".join(words), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
                 break_on_hyphens=False)

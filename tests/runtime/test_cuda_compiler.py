@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.cuda import compiler as compiler_module
+from loopkit.runtime.cuda import nvrtc as nvrtc_module
 from loopkit.runtime.cuda.binary import Binary, PtxasUsage, parse_ptxas_log
 from loopkit.runtime.cuda.compiler import (
     CudaCompiler,
@@ -164,6 +165,19 @@ def test_options_reach_the_compiler(compiler: CudaCompiler) -> None:
     assert ".loc" in compiler.ptx(SOURCE, "reverse", lk.CudaTarget(line_info=True))
     source = f"#if WITH == 3\n{SOURCE}#endif\n"
     assert ".entry zero(" in compiler.ptx(source, "reverse", lk.CudaTarget(options=("-DWITH=3",)))
+
+
+@pytest.mark.parametrize(("version", "refused"), [("12.8.93", False), ("12.9.86", True), ("13.0", True)])
+def test_no_cache_but_ours(monkeypatch: pytest.MonkeyPatch, version: str, refused: bool) -> None:
+    """Machine code from NVRTC's own cache comes without what ptxas says of registers."""
+    given: list[str] = []
+
+    def compiled(_source: str, options: Sequence[str], _form: str) -> tuple[bytes, str]:
+        given.extend(options)
+        return b"", ""
+    monkeypatch.setattr(nvrtc_module, "_compile", compiled)
+    Nvrtc(version, ("sm_90",)).cubin(SOURCE, "reverse", SM_90)
+    assert ("--no-cache" in given) == refused
 
 
 def test_fewer_registers(compiler: CudaCompiler) -> None:
