@@ -103,7 +103,33 @@ class InstanceCheck:
             yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
 
     def _domain(self, s: Statement) -> Set:
-        return as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+        """The instances, without those that an affine condition of the statement's leaves out."""
+        if s.id not in self._domains:
+            points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+            for condition in self._own_conditions(s)[0]:
+                points = points.intersect(as_points(points_where(condition, s.inames)))
+            self._domains[s.id] = points
+        return self._domains[s.id]
+
+    @cached_property
+    def _domains(self) -> dict[str, Set]:
+        return {}
+
+    def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
+        """What must hold for an instance of *s* to run: in affine forms of inames and sizes, and on data."""
+        affine: list[Expression] = []
+        others: list[Expression] = []
+        for predicate in s.predicates:
+            for condition in _conjuncts(expand_rules(predicate, self.kernel.substitutions)):
+                try:
+                    if not variables(condition) <= self.kernel.value_params.union(s.inames):
+                        raise NotAffineError(str(condition))
+                    points_where(condition, s.inames)
+                except NotAffineError:
+                    others.append(condition)
+                else:
+                    affine.append(condition)
+        return affine, others
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
         """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
@@ -203,8 +229,7 @@ class InstanceCheck:
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [_positive(self._own(execution, expand_rules(c, self.kernel.substitutions)), True)
-               for c in s.predicates]
+        own = [_positive(self._own(execution, c), True) for c in self._own_conditions(s)[1]]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
@@ -286,6 +311,14 @@ def _own_name(iname: str) -> str:
 def _says(execution: Execution, statement: Statement) -> bool:
     """Does an assignment say what the inames of its statement are?"""
     return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
+
+
+def _conjuncts(condition: Expression) -> Iterator[Expression]:
+    if isinstance(condition, p.LogicalAnd):
+        for child in condition.children:
+            yield from _conjuncts(child)
+    else:
+        yield condition
 
 
 def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:

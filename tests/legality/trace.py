@@ -121,8 +121,10 @@ def matched(before: lk.LoopKernel, after: lk.LoopKernel, params: Values) -> Undo
 
     def along_lines(statement: str) -> dict[Instance, Instance]:
         old, new = lines(before, statement), lines(after, statement)
-        turn = -1 if step.name == "reverse" and before.statement_by_id[statement] != after.statement_by_id[statement] \
-            else 1
+        # a statement that does not mention the iname may look the same from both ends
+        changed = before.statement_by_id[statement] != after.statement_by_id[statement]
+        turned = changed or "within" not in dict(step.kwargs)
+        turn = -1 if step.name == "reverse" and turned else 1
         return {i: was for rest, line in new.items() for i, was in zip(line, old[rest][::turn], strict=True)}
 
     def signatures(knl: lk.LoopKernel, statement: str) -> tuple[dict[object, Instance], bool]:

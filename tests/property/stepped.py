@@ -11,7 +11,7 @@ from tests.property.pipelines import Step
 #: Where a loop over space may begin and end: as a domain, as Python, and whether it depends on the step.
 SPACES = (("0<={x}<m", "range(m)", False), ("0<={x}<m", "range(m)", False), ("1<={x}<m-1", "range(1, m - 1)", False),
           ("0<={x}<m-t", "range(m - t)", True), ("t<{x}<m", "range(t + 1, m)", True),
-          ("0<={x}<=t", "range(t + 1)", True))
+          ("0<={x}<=t and {x}<m", "range(min(t + 1, m))", True))
 TARGETS = ("a[{x}]", "a[m-1-{x}]", "b[{x}+1]", "c[t+1,{x}]", "c[t,{x}]", "u[{x}]", "v[{x}]", "u[{x}+1]")
 READS = ("a[{x}]", "a[{x}+1]", "a[m-1-{x}]", "b[{x}]", "c[t,{x}]", "c[t,{x}+1]", "c[{x},t]", "x[{x}]", "x[t]", "u[{x}]",
          "u[{x}+1]", "v[{x}]", "v[m-1-{x}]", "w[0]", "{x}", "t")
