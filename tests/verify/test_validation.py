@@ -251,6 +251,6 @@ def test_coordinates() -> None:
 def test_conditions_on_sizes_whose_dtype_is_open(condition: str) -> None:
     """They stay with the statement, and in the program they are guards like others."""
     knl = lk.make_kernel("{[j]: 0<=j<5}", f"a[j] = x[j] {{if={condition}}}", assumptions="n >= 0")
-    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float64}), "j:l.0")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "j:l.0")
     assert knl.statements[0].predicates
     assert validate(lowered(knl)) == ()
