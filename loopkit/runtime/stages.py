@@ -10,6 +10,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
+from loopkit.ast.reach import Reach, reaches
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +21,7 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
-from loopkit.verify.code import generate_code
+from loopkit.verify.code import generate_code, lowered_once
 
 __all__ = [
     "array_shapes",
@@ -56,11 +57,12 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
                      if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
 
 
-def size_forms(knl: LoopKernel) -> tuple[SizeForm, ...]:
-    """How large loops, guards and grids of a text become, in the kernel's sizes."""
-    found: dict[SizeForm, None] = {}
+def size_forms(knl: LoopKernel) -> tuple[SizeForm | Reach, ...]:
+    """How large loops, guards and grids of a text become, in the kernel's sizes: their values, and all on the way."""
+    found: dict[SizeForm | Reach, None] = {}
     for domain in {id(s.domain): s.domain for s in knl.statements}.values():
         found.update(dict.fromkeys(points.size_forms(domain.set)))
+    found.update(dict.fromkeys(reaches(lowered_once(knl).program, knl.value_params)))
     return tuple(found)
 
 
