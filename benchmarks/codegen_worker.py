@@ -68,6 +68,13 @@ class Loopkit(Clock):
         """Seconds of each step whose legality was looked at, its application included."""
         return [step.seconds for step in knl.history if step.verdict == "proven"]
 
+    def verify(self, knl: Any) -> float:
+        """Seconds of all checks of the lowered kernel."""
+        self.lk.generate_code(knl, target="cuda", verify=False)
+        start = time.perf_counter()
+        self.lk.verify(knl)
+        return time.perf_counter() - start
+
     def lower(self, knl: Any) -> int:
         """Up to the last form before the text; gives the number of statements."""
         self.lk.lower(knl)
@@ -126,6 +133,9 @@ class Loopy(Clock):
     def steps(self, knl: Any) -> list[float]:
         return []                            # it looks at the legality of none
 
+    def verify(self, knl: Any) -> float:
+        return 0.0                           # nor at the result
+
     def lower(self, knl: Any) -> int:
         knl = self.lp.linearize(self.lp.preprocess_program(knl))
         return len(knl.default_entrypoint.instructions)
@@ -159,13 +169,14 @@ def sample(api: Loopkit | Loopy, name: str) -> dict[str, Any]:
     try:
         (_, _, lower), statements = _timed(api, case.build, api.lower)
         empty_caches()
-        steps = api.steps(case.build(api))
+        built = case.build(api)
+        steps, verify = api.steps(built), api.verify(built)
         (make, transform, generate), text = _timed(api, case.build, api.text)
     except Exception as err:  # noqa: BLE001  # whatever a package raises is its result for this case
         return {"error": f"{type(err).__name__}: {err}".strip().splitlines()[0]}
     return {"make": make, "transform": transform, "lower": min(lower, generate), "print": max(generate - lower, 0.0),
             "total": make + transform + generate, "statements": statements, "characters": len(text),
-            "step": statistics.median(steps) if steps else 0.0}
+            "step": statistics.median(steps) if steps else 0.0, "verify": verify}
 
 
 def main() -> None:

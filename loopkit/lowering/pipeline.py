@@ -133,6 +133,14 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
         apart |= crossing
 
 
+def lowered_once(knl: LoopKernel) -> Lowered:
+    """*knl* through all stages; its checks, and its texts for several targets and layouts, have this in common."""
+    found: Lowered | None = knl.memo.get("lowered")
+    if found is None:
+        found = knl.memo["lowered"] = lower_fully(knl)
+    return found
+
+
 def lower_fully(knl: LoopKernel) -> Lowered:
     """:func:`lower` through all stages."""
     result = lower(knl)

@@ -14,6 +14,7 @@ from loopkit.ast.reach import Reach, reaches
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.poly import points
 from loopkit.poly.points import SizeForm
@@ -21,7 +22,7 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
-from loopkit.verify.code import generate_code, lowered_once
+from loopkit.verify.code import generate_code
 
 __all__ = [
     "array_shapes",

@@ -67,7 +67,8 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
         return
     loops = loops_of(kernel.paths[ids[-1]])
     shared = [x for x in loops if all(x in kernel.statement_by_id[s].inames for s in ids)]
-    if witness.array in kernel.temporaries:
+    # steps that give or take cells themselves would only be undone
+    if witness.array in kernel.temporaries and name not in ("contract", "expand", "privatize"):
         yield (Way(f"privatize(knl, '{x}', '{witness.array}')", _call(privatize, x, witness.array)) for x in shared)
     if name == "fuse_loops":
         yield _shifts(kernel, ids, loops)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 from loopkit.errors import UndecidedError, VerificationError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.pipeline import Lowered, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.verify.barriers import barriers
 from loopkit.verify.bounds import bounds
@@ -100,7 +100,7 @@ def _one(knl: object, what: str, name: str) -> Report:
 def _subject(knl: LoopKernel) -> Subject:
     found: Subject | None = knl.memo.get("verified subject")
     if found is None:
-        found = knl.memo["verified subject"] = Subject(knl, lower_fully(knl))
+        found = knl.memo["verified subject"] = Subject(knl, lowered_once(knl))
     return found
 
 

@@ -7,7 +7,7 @@ from textwrap import wrap
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.kernel.options import VERIFY
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
@@ -50,14 +50,6 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
         return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
-
-
-def lowered_once(knl: LoopKernel) -> Lowered:
-    """*knl* through all stages; texts of one kernel for several targets and layouts have this in common."""
-    found: Lowered | None = knl.memo.get("lowered")
-    if found is None:
-        found = knl.memo["lowered"] = lower_fully(knl)
-    return found
 
 
 def _extent(knl: LoopKernel, verify: bool | str | None) -> str:

@@ -27,8 +27,8 @@ import pymbolic.primitives as p
 import loopkit as lk
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
+from loopkit.lowering import pipeline
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify import code
 from tests.cases import CASES, Case
 from tests.verify.faults import Fault, faults
 
@@ -128,24 +128,25 @@ def compiled(case: Case, name: str, change: Callable[[Lowered], Program]) -> lk.
     """The case's kernel, called *name*, with a *change* of its loop program."""
     original = lk.set_options(case.make(), verify="off")
     knl = original.copy(name=name, carried=unchanged_from(original))
-    honest = code.lower_fully
+    honest = pipeline.lower_fully
 
     def lower_wrongly(typed: lk.LoopKernel) -> Lowered:
         lowered = honest(typed)
         return replace(lowered, program=change(lowered))
-    code.lower_fully = lower_wrongly
+    pipeline.lower_fully = lower_wrongly
     try:
         result = lk.compile(knl, target="cuda")
         run(result, case)                              # texts are made when a call needs them
         return result
     finally:
-        code.lower_fully = honest
+        pipeline.lower_fully = honest
 
 
 def run(knl: lk.CompiledKernel, case: Case) -> bool:
     """Is what *knl* computes right, on tensors of exactly the size they need?"""
     import torch
-    arguments = case.data(np.random.default_rng(7), *case.sizes[0])
+    sizes = max(case.sizes, key=np.prod)              # many blocks, and a ragged last one
+    arguments = case.data(np.random.default_rng(7), *sizes)
     expected = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
     given = {k: torch.from_numpy(v).cuda() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
     found = knl(**given).asdict()
