@@ -17,8 +17,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, an
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
-from loopkit.expr.mappers import children
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.mappers import children, head_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
@@ -196,7 +195,7 @@ def _align(new: Expression, old: Expression, ours: frozenset[str], theirs: froze
             parts = (children(new), children(old))
             if not parts[0]:
                 return new == old
-            if _head(new) != _head(old):
+            if head_of(new) != head_of(old):
                 return False
     return len(parts[0]) == len(parts[1]) and all(
         _align(a, b, ours, theirs, knl, alike) for a, b in zip(*parts, strict=True))
@@ -210,19 +209,6 @@ def _affine(expr: Expression, allowed: frozenset[str]) -> bool:
     except NotAffineError:
         return False
     return True
-
-
-def _head(expr: Expression) -> object:
-    """What of a node is not among its children."""
-    match expr:
-        case p.Comparison():
-            return expr.operator
-        case p.Call():
-            return expr.function
-        case TypeCast():
-            return expr.dtype_name
-        case _:
-            return None
 
 # }}}
 

@@ -120,6 +120,19 @@ def _map_index(index: Expression, f: Callable[[Expression], Expression]) -> Expr
     return f(index)
 
 
+def head_of(expr: Expression) -> object:
+    """What of a node is not among its children."""
+    match expr:
+        case p.Comparison():
+            return expr.operator
+        case p.Call():
+            return expr.function
+        case TypeCast():
+            return expr.dtype_name
+        case _:
+            return None
+
+
 def subexpressions(expr: Expression) -> Iterator[Expression]:
     """*expr* and everything in it, each node before its children, from left to right."""
     stack: list[Expression] = [expr]

@@ -17,6 +17,7 @@ from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
     matching_statements,
+    outer_and_inner,
     require_fresh,
     require_iname,
     require_positive,
@@ -53,12 +54,7 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     require_iname(kernel, split_iname)
     length = require_positive(inner_length, "inner_length")
     require_untagged(kernel, split_iname, "split")
-    outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
-    inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
-    for name in (outer, inner):
-        require_fresh(kernel, name)
-    if outer == inner:
-        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
+    outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
     at = p.Variable(inner)
     step = Reindexing((split_iname,), (outer, inner),

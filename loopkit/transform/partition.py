@@ -19,6 +19,7 @@ from loopkit.transform.reindex import Case, Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
     matching_statements,
     name_list,
+    outer_and_inner,
     require_fresh,
     require_iname,
     require_positive,
@@ -118,12 +119,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
     count = require_positive(num_chunks, "num_chunks")
     if do_tagged_check:
         require_untagged(kernel, split_iname, "chunked")
-    outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{split_iname}_outer")
-    inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{split_iname}_inner")
-    for name in (outer, inner):
-        require_fresh(kernel, name)
-    if outer == inner:
-        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
+    outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
     ends = affine_ends(iname_points(kernel, split_iname), kernel.assumptions)
     if ends is None:

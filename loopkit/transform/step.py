@@ -113,6 +113,20 @@ def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> Non
                                 hint="choose another id")
 
 
+def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None, inner: str | None) -> tuple[str, str]:
+    """The names of the parts of *iname*, which are ``i_outer`` and ``i_inner`` unless others are given.
+
+    :raises NameConflictError: one is taken; :raises PreconditionError: both are one.
+    """
+    outer = outer if outer is not None else kernel.fresh_name(f"{iname}_outer")
+    inner = inner if inner is not None else kernel.fresh_name(f"{iname}_inner")
+    for name in (outer, inner):
+        require_fresh(kernel, name)
+    if outer == inner:
+        raise PreconditionError("The outer and the inner iname need two names.", subject=outer)
+    return outer, inner
+
+
 def require_positive(value: object, what: str) -> int:
     """:raises PreconditionError: *value* is no positive integer."""
     if isinstance(value, bool) or not hasattr(value, "__index__") or int(value) < 1:

@@ -10,8 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import children, map_children, variables
-from loopkit.expr.nodes import TypeCast
+from loopkit.expr.mappers import children, head_of, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -112,7 +111,7 @@ def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found:
     ours, theirs = _parts(pattern), _parts(expr)
     if not ours:
         return pattern == expr
-    return len(ours) == len(theirs) and _head(pattern) == _head(expr) and all(
+    return len(ours) == len(theirs) and head_of(pattern) == head_of(expr) and all(
         _matches(a, b, wild, found) for a, b in zip(ours, theirs, strict=True))
 
 
@@ -120,16 +119,3 @@ def _parts(expr: Expression) -> Sequence[Expression]:
     if isinstance(expr, p.Subscript):
         return (expr.aggregate, *expr.index_tuple)
     return children(expr)
-
-
-def _head(expr: Expression) -> object:
-    """What of a node is not among its children."""
-    match expr:
-        case p.Comparison():
-            return expr.operator
-        case p.Call():
-            return expr.function
-        case TypeCast():
-            return expr.dtype
-        case _:
-            return None
