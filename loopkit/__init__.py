@@ -47,6 +47,7 @@ from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
@@ -80,14 +81,15 @@ __all__ = [
     "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
     "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
     "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness",
-    "accumulate_in", "add_dtypes", "add_prefetch", "affine_map_inames", "assume", "buffer_array", "check_barriers",
-    "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname", "compile",
-    "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst", "fix_parameters",
-    "fuse_loops", "generate_code", "interchange", "join_inames", "lower", "make_kernel", "peel", "precompute",
-    "prioritize_loops", "privatize", "remove_unused_inames", "rename_argument", "rename_iname", "replay",
-    "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError",
+    "Witness", "accumulate_in", "add_barrier", "add_dtypes", "add_prefetch", "affine_map_inames", "assume",
+    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
+    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam",
+    "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

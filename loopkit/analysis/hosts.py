@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, shared_loops
-from loopkit.analysis.order import execution_paths, loops_of
+from loopkit.analysis.order import execution_paths, loops_of, meeting_of
+from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import ForTag
 from loopkit.kernel.tree import Meeting, Path
@@ -32,6 +33,28 @@ def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | Non
     """Why the host cannot run *loops*, the outermost ones around *statement*; ``None``: it can."""
     reasons = (why_not_on_host(knl, loop) for loop in _loops(knl, statement, loops))
     return next((why for why in reasons if why is not None), None)
+
+
+def require_barriers_in_place(knl: LoopKernel) -> None:
+    """Are the barriers that were asked for still between their statements, and can launches end where they should?
+
+    :raises ScheduleError: they are not, or cannot.
+    """
+    for barrier in knl.barriers:
+        for s in (barrier.first, barrier.second):
+            if s not in knl.statement_by_id:
+                raise ScheduleError(f"'{s}', next to which a barrier was asked for, is no statement any more.",
+                                    subject=s, hint="add the barrier after the steps that give statements new names")
+        where = meeting_of(execution_paths(knl), barrier.first, barrier.second)
+        if not where.before:
+            raise ScheduleError(f"'{barrier.second}' does not stand behind '{barrier.first}', so no barrier can stand "
+                                "between the two.", subject=barrier.second, hint="name the two in their order")
+        why = obstacle(knl, barrier.first, where.loops) if barrier.kind == "global" else None
+        if why is not None:
+            raise ScheduleError(
+                f"No launch can end between '{barrier.first}' and '{barrier.second}': the host would have to run the "
+                f"loops around both, but {why}.", subject=barrier.first,
+                hint="synchronization_kind='local' lets the threads of a block wait, or distribute_loop first")
 
 
 def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:

@@ -16,7 +16,7 @@ from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, Temporary
 from loopkit.kernel.history import History
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Path, Tree, paths
 from loopkit.poly.sets import Set, universe_params
@@ -44,6 +44,7 @@ class LoopKernel:
     :ivar reductions: the reduction nodes by name.
     :ivar tags: iname tags by iname.
     :ivar operations: the reduction operations of the user's own, by name.
+    :ivar barriers: those that were asked for, beside the ones that lowering finds.
     :ivar substitutions: substitution rules by name.
     :ivar assumptions: what is known about the parameters.
     :ivar options: choices of code generation.
@@ -62,6 +63,7 @@ class LoopKernel:
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
     operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
+    barriers: tuple[RequestedBarrier, ...] = ()
     substitutions: Mapping[str, SubstitutionRule] = field(default_factory=dict)
     assumptions: Set = field(default_factory=universe_params)
     options: Options = field(default_factory=Options)
@@ -148,7 +150,8 @@ class LoopKernel:
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
                 tuple(self.reductions.items()), tuple(sorted((k, str(v)) for k, v in self.tags.items())),
-                tuple(self.operations.items()), tuple(self.substitutions.items()), self.options, self.obligations)
+                self.barriers, tuple(self.operations.items()), tuple(self.substitutions.items()), self.options,
+                self.obligations)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):

@@ -52,6 +52,7 @@ def kernel_text(knl: LoopKernel) -> str:
              *_section("REDUCTIONS", map(_operation, knl.operations.values())),
              *_section("RULES", map(_rule, knl.substitutions.values())),
              *_section("STATEMENTS", statement_lines(knl, folded, domains)),
+             *_section("BARRIERS", map(str, knl.barriers)),
              *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
 

@@ -50,6 +50,22 @@ class Statement:
 
 
 @dataclass(frozen=True)
+class RequestedBarrier:
+    """A barrier between two statements that a user asked for.
+
+    :ivar first: id of the statement before it; *second*: of the one behind it.
+    :ivar kind: ``"local"`` (the threads of a block wait) or ``"global"`` (a launch ends).
+    """
+
+    first: str
+    second: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.kind} barrier between {self.first} and {self.second}"
+
+
+@dataclass(frozen=True)
 class ReductionNode:
     """``accumulator = operation(inames, operand)`` as three statements.
 

@@ -70,6 +70,8 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     for hazard in _hazards(knl, launch, storages, ways):
         for where, want in _wants(knl, hazard, ways):
             wants.setdefault(where, []).append(want)
+    for where, want in _asked_for(knl, launch, ways):
+        wants.setdefault(where, []).append(want)
     return replace(launch, tree=_with_barriers(launch.tree, (), wants)) if wants else launch
 
 
@@ -248,7 +250,8 @@ class _Want:
     @property
     def rank(self) -> int:
         """Flow tells most within an iteration, anti between iterations, output least."""
-        order = ("anti", "flow", "output", "cell") if self.cyclic else ("flow", "anti", "output", "cell")
+        order = ("anti", "flow", "output", "cell", "asked") if self.cyclic else \
+            ("flow", "anti", "output", "cell", "asked")
         return order.index(self.kind)
 
 
@@ -271,6 +274,16 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
         if common >= len(a) or a[common].position >= b[common].position:
             raise InternalError(f"no place for the barrier between {h.source} and {h.sink} on '{h.array}'")
         yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp)
+
+
+def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
+    """The places of the barriers that a user wants between statements of this launch."""
+    for barrier in knl.barriers:
+        if barrier.kind == "local" and {barrier.first, barrier.second} <= launch.statements.keys():
+            a, b = ways[barrier.first], ways[barrier.second]
+            common = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+            yield a[:common], _Want(a[common].position, b[common].position - 1, False, "asked",
+                                    f"asked for between {barrier.first} and {barrier.second}", False)
 
 
 def _position(way: Path, level: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
@@ -93,6 +94,7 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
 
 
 def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
+    require_barriers_in_place(knl)
     shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
     knl = infer_types(knl)
     if stop == "types":
@@ -116,7 +118,8 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
 
 def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch, ...]]:
     """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
-    apart: frozenset[tuple[str, str]] = frozenset()
+    apart = frozenset((b.first, b.second) for b in knl.barriers
+                      if b.kind == "global" and {b.first, b.second} <= knl.statement_by_id.keys())
     while True:
         ordered = schedule(knl, apart)
         scattered = pairs_through_memory(ordered)

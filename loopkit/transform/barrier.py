@@ -1,0 +1,59 @@
+"""Barriers that a user asks for, beside those that lowering finds to be needed."""
+from __future__ import annotations
+
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.hosts import require_barriers_in_place
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import RequestedBarrier
+from loopkit.transform.step import transform
+
+_KINDS = ("local", "global")
+
+
+@transform
+def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchronization_kind: str = "global"
+                ) -> LoopKernel:
+    """Put a barrier between two statements.
+
+    No kernel needs it to be right: where threads or blocks meet, lowering places barriers and ends launches by itself.
+    It may serve speed, or a reader.
+
+    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one behind it. The barrier stands
+        in the innermost loop around both.
+    :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the loops around both statements
+        become the host's. ``"local"``: the threads of a block wait.
+    :raises UnknownNameError: there is no such statement.
+    :raises PreconditionError: another kind of barrier.
+    :raises ScheduleError: *insn_after* does not stand behind *insn_before*, or the host cannot run a loop around both.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", '''
+    ...     a[i] = 2*x[i]  {id=first}
+    ...     b[j] = 3*x[j]  {id=second}
+    ...     ''')
+    >>> print(lk.lower(lk.add_dtypes(knl, {"x": np.float32}), stop="schedule"))
+    launch 0:
+      for i
+        first
+      for j
+        second
+    >>> knl = lk.add_barrier(knl, "first", "second")
+    >>> print(lk.lower(lk.add_dtypes(knl, {"x": np.float32}), stop="schedule"))
+    launch 0:
+      for i
+        first
+    launch 1:
+      for j
+        second
+    """
+    for s in (insn_before, insn_after):
+        kernel.statement(s)
+    if synchronization_kind not in _KINDS:
+        raise PreconditionError(f"There is no barrier of the kind {synchronization_kind!r}.",
+                                subject="synchronization_kind", hint=f"the kinds are {' and '.join(_KINDS)}")
+    barrier = RequestedBarrier(insn_before, insn_after, synchronization_kind)
+    if barrier in kernel.barriers:
+        return kernel.copy(carried=unchanged_from(kernel))
+    result = kernel.copy(barriers=(*kernel.barriers, barrier), carried=unchanged_from(kernel))
+    require_barriers_in_place(result)
+    return result

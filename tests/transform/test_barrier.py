@@ -1,0 +1,151 @@
+"""Barriers that a user asks for: they stand where they were asked for, change no result, and survive other steps."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.statement import RequestedBarrier
+from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
+from loopkit.lowering.pipeline import Bound
+from tests.lowering.kernels import F32, make
+
+
+def barriers(knl: lk.LoopKernel) -> list[tuple[int, Barrier]]:
+    """Those of the lowered kernel, with the number of their launch."""
+    bound = lk.lower(knl, stop="barriers")
+    assert isinstance(bound, Bound)
+
+    def inside(tree: Tree) -> list[Barrier]:
+        match tree:
+            case Barrier():
+                return [tree]
+            case Loop(_, body):
+                return inside(body)
+            case Seq(children):
+                return [b for c in children for b in inside(c)]
+            case _:
+                return []
+    return [(i, b) for i, launch in enumerate(bound.launches) for b in inside(launch.tree)]
+
+
+def two_parts() -> lk.LoopKernel:
+    """Each thread for itself: nothing needs a barrier."""
+    return lk.tag_inames(make("{[b, i]: 0<=b<n and 0<=i<64}", """
+        for b, i
+            y[b, i] = 2*x[b, i] {id=first}
+            z[b, i] = 3*x[b, i] {id=second}
+        end
+        """, x=F32), "b:g.0, i:l.0")
+
+
+def steps() -> lk.LoopKernel:
+    return lk.tag_inames(make("{[t, b, i]: 0<=t<T and 0<=b<n and 0<=i<64}", """
+        for t, b, i
+            y[b, i] = y[b, i] + x[b, i] {id=first}
+            z[b, i] = z[b, i] + y[b, i] {id=second}
+        end
+        """, x=F32, y=F32, z=F32), "b:g.0, i:l.0")
+
+
+def test_a_barrier_of_the_block() -> None:
+    assert barriers(two_parts()) == []
+    knl = lk.add_barrier(two_parts(), "first", "second", synchronization_kind="local")
+    (launch, barrier), = barriers(knl)
+    assert launch == 0
+    assert barrier.serves == ("asked for between first and second",)
+    assert not barrier.warp
+    text = str(lk.generate_code(knl))
+    assert text.index("// first") < text.index("// asked for between first and second") < text.index("__syncthreads")
+    assert "barriers: 1, of which nothing needs 1" in text
+    assert lk.verify(knl, full=True).proven
+
+
+def test_one_that_is_needed_anyhow_stands_once() -> None:
+    knl = lk.tag_inames(make("{[b, i, j]: 0<=b<n and 0<=i,j<64}", """
+        for b
+            for i
+                <> t[i] = x[b, i] {id=first}
+            end
+            for j
+                y[b, j] = t[63 - j] {id=second}
+            end
+        end
+        """, x=F32), "b:g.0, i:l.0, j:l.0")
+    (_, before), = barriers(knl)
+    (_, after), = barriers(lk.add_barrier(knl, "first", "second", synchronization_kind="local"))
+    assert after.serves == before.serves                 # what a value needs tells more
+
+
+def test_the_end_of_a_launch() -> None:
+    knl = lk.add_barrier(two_parts(), "first", "second")
+    assert len(lk.generate_code(two_parts()).kernels) == 1
+    assert len(lk.generate_code(knl).kernels) == 2
+    assert barriers(knl) == []
+
+
+def test_the_loops_around_it_are_the_hosts() -> None:
+    knl = lk.add_barrier(steps(), "first", "second")
+    assert str(lk.lower(knl, stop="schedule")).splitlines() == [
+        "on the host, for t:", "  launch 0:", "    first", "  launch 1:", "    second"]
+
+
+@pytest.mark.parametrize("kind", ["local", "global"])
+@pytest.mark.parametrize("make_kernel", [two_parts, steps])
+def test_results_stay(make_kernel: object, kind: str) -> None:
+    assert callable(make_kernel)
+    knl = make_kernel()
+    rng = np.random.default_rng(1)
+    arrays = {a: rng.uniform(-1, 1, (3, 64)).astype(F32) for a in knl.array_args}
+    sizes = {"T": 4} if "T" in knl.argument_by_name else {}
+    expected = lk.compile(knl, target="c")(**{k: v.copy() for k, v in arrays.items()}, **sizes)
+    found = lk.compile(lk.add_barrier(knl, "first", "second", synchronization_kind=kind), target="c")(
+        **{k: v.copy() for k, v in arrays.items()}, **sizes)
+    for a, b in zip(expected, found, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_it_stays_through_other_steps() -> None:
+    knl = lk.add_barrier(two_parts(), "first", "second", synchronization_kind="local")
+    knl = lk.rename_iname(knl, "b", "block")
+    assert knl.barriers == (RequestedBarrier("first", "second", "local"),)
+    assert len(barriers(knl)) == 1
+    assert "local barrier between first and second" in str(knl)
+    assert lk.add_barrier(knl, "first", "second", synchronization_kind="local") == knl
+
+
+def test_kernels_with_and_without_differ() -> None:
+    assert lk.add_barrier(two_parts(), "first", "second") != two_parts()
+
+
+def test_a_statement_that_is_gone() -> None:
+    knl = make("{[i]: 0<=i<64}", "for i\n y[i] = 2*x[i] {id=first}\n z[i] = 3*x[i] {id=second}\nend", x=F32)
+    knl = lk.peel(lk.add_barrier(knl, "first", "second", synchronization_kind="local"), "i", first=64)
+    if "first" not in knl.statement_by_id:
+        with pytest.raises(lk.ScheduleError, match="is no statement any more"):
+            lk.lower(knl)
+
+
+def test_refusals() -> None:
+    with pytest.raises(lk.UnknownNameError):
+        lk.add_barrier(two_parts(), "first", "third")
+    with pytest.raises(lk.PreconditionError, match="no barrier of the kind"):
+        lk.add_barrier(two_parts(), "first", "second", synchronization_kind="warp")
+    with pytest.raises(lk.ScheduleError, match="does not stand behind"):
+        lk.add_barrier(two_parts(), "second", "first")
+    with pytest.raises(lk.ScheduleError, match="does not stand behind"):
+        lk.add_barrier(two_parts(), "first", "first")
+
+
+def test_no_launch_ends_in_a_loop_whose_bounds_are_read() -> None:
+    knl = make(["{[b]: 0<=b<n}", "[count] -> {[k]: 0<=k<count}"], """
+        for b
+            <int32> count = length[b]
+            for k
+                y[b, k] = 2*x[b, k] {id=first}
+                z[b, k] = 3*x[b, k] {id=second}
+            end
+        end
+        """, x=F32, length=np.int32)
+    with pytest.raises(lk.ScheduleError, match="read from memory"):
+        lk.add_barrier(knl, "first", "second")
