@@ -69,7 +69,8 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     yield refuted(BoundsError(
         f"'{a.statement}' touches '{a.array}' outside its shape.", array=a.array, parameters=params,
         instance=(a.statement, values), element=element,
-        hint="restrict the domain, guard the statement with if=, or declare a larger shape"))
+        hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
+            ", or assume sizes at which it stays inside" if params else "")))
 
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> InstanceSet | None:
