@@ -8,11 +8,12 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, names_in, subtract
+from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.domains import constrained, is_affine_condition
 from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.relations import any_element, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
@@ -97,6 +98,14 @@ def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
     return tuple(x for x in domain.params if x in knl.temporaries)
 
 
+def unknown_subscript(knl: LoopKernel, access: Access) -> str:
+    """Why it is not known which elements *access* touches, its subscripts not being affine: what a subscript is."""
+    allowed = knl.value_params | set(access.domain.inames)
+    if all(variables(s) <= allowed for s in access.subscripts):
+        return "no affine form"
+    return "read from memory"
+
+
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     """The instances with everything forgotten that depends on data, under the kernel's assumptions."""
     memo: dict[int, tuple[InstanceSet, InstanceSet]] = knl.memo.setdefault("analysis_domain", {})
@@ -134,9 +143,16 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
                     yield access(name, (), where, sure, is_write=False)
             case p.If(condition=condition, then=then, else_=else_):
                 yield from walk(condition, where, sure)
-                yes, no = _branches(condition, where, allowed)
-                yield from walk(then, yes or where, sure and yes is not None)
-                yield from walk(else_, no or where, sure and no is not None)
+                taken = _branches(condition, where, allowed)
+                yield from walk(then, taken.yes, sure and taken.exact)
+                yield from walk(else_, taken.no, sure and taken.exact)
+            case p.LogicalAnd() | p.LogicalOr():
+                # an operand is evaluated where those before it leave the value open
+                for child in expr.children:
+                    yield from walk(child, where, sure)
+                    taken = _branches(child, where, allowed)
+                    where = taken.yes if isinstance(expr, p.LogicalAnd) else taken.no
+                    sure = sure and taken.exact
             case p.Call(parameters=parameters):
                 for arg in parameters:
                     yield from walk(arg, where, sure)
@@ -177,14 +193,36 @@ def _convertible(subscript: Expression) -> bool:
     return True
 
 
-def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]
-              ) -> tuple[InstanceSet | None, InstanceSet | None]:
-    """The instances that take each branch of an affine condition; ``None`` where it is not affine."""
-    if not isinstance(condition, p.Comparison):
-        return None, None
-    if not _affine((condition.left, condition.right), allowed):
-        return None, None
-    difference = subtract(condition.left, condition.right)
-    negated = {"<": ">=", ">=": "<", ">": "<=", "<=": ">", "==": "!=", "!=": "=="}
-    op = str(condition.operator)
-    return where.where((op, difference)), where.where((negated[op], difference))
+@dataclass(frozen=True)
+class _Branches:
+    """The instances at which a condition may hold, and may fail.
+
+    :ivar exact: it is known of each instance which of the two.
+    """
+
+    yes: InstanceSet
+    no: InstanceSet
+    exact: bool
+
+
+def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]) -> _Branches:
+    """What is known of *condition* at the instances *where*: affine parts narrow them, others may hold and fail."""
+    if is_affine_condition(condition, allowed):
+        yes = constrained(where, (condition,))
+        return _Branches(yes, where.subtract(yes), exact=True)
+    match condition:
+        case p.LogicalNot(child=child):
+            found = _branches(child, where, allowed)
+            return _Branches(found.no, found.yes, found.exact)
+        case p.LogicalAnd(children=parts):
+            yes = where
+            for part in parts:
+                yes = _branches(part, yes, allowed).yes
+            return _Branches(yes, where, exact=False)
+        case p.LogicalOr(children=parts):
+            no = where
+            for part in parts:
+                no = _branches(part, no, allowed).no
+            return _Branches(where, no, exact=False)
+        case _:
+            return _Branches(where, where, exact=False)

@@ -39,10 +39,11 @@ def _implied(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int
     """A write that happens in the same iterations as a read: both are under its flags."""
     for i, flags in uncertain.items():
         writer = knl.statement_by_id[accesses[i].statement]
-        shared = [x for x in writer.inames if any(x in _set_in(knl, flag) for flag in flags)]
+        shared = [x for x in writer.inames if any(x in _set_in(knl, flag, writer) for flag in flags)]
         for j, read in enumerate(accesses):
             reader = knl.statement_by_id[read.statement]
-            if not read.is_write and _under(knl, reader, flags):
+            if not read.is_write and _under(knl, reader, flags) \
+                    and all(_writer(knl, flag, writer) is _writer(knl, flag, reader) for flag in flags):
                 yield OneOf((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
 
 
@@ -104,7 +105,7 @@ def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
         if condition in found:
             continue
         found[condition] = None
-        writer = _writer(knl, condition)
+        writer = _writer(knl, condition, user)
         if writer is not None and isinstance(condition, p.Variable) and _is_flag(knl, condition, user):
             waiting += [c for c in _conjuncts(writer.expression) if _is_flag(knl, c, writer)]
     return frozenset(found)
@@ -118,7 +119,7 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
     """Is *condition* a temporary, or its opposite, that one statement sets before *user* in the same iteration?"""
-    writer = _writer(knl, condition)
+    writer = _writer(knl, condition, user)
     if writer is None or data_params(knl, writer.domain) or not set(writer.predicates) <= set(user.predicates):
         return False
     where = meeting(knl.paths[writer.id], knl.paths[user.id])
@@ -126,19 +127,30 @@ def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
         and (user.domain is writer.domain or user.domain.onto(writer.inames).is_subset(writer.domain))
 
 
-def _writer(knl: LoopKernel, condition: Expression) -> Statement | None:
-    """The one statement that sets the scalar temporary which *condition* is, or negates."""
+def _writer(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
+    """The one statement that sets the scalar temporary which *condition* is, or negates, in the loops around *user*."""
     if isinstance(condition, p.LogicalNot):
         condition = condition.child
     if not isinstance(condition, p.Variable) or condition.name not in knl.temporaries:
         return None
     writers = [s for s in knl.statements if s.written == condition.name]
-    return writers[0] if len(writers) == 1 else None
+    if len(writers) == 1:
+        return writers[0]
+    around = [w for w in writers if set(w.inames) <= _shared_loops(knl, w, user)]
+    # peeling makes several, each in a loop of its own: in an iteration of the one's loops the others do not run
+    if len(around) == 1 and all(w is around[0] or not set(around[0].inames) <= _shared_loops(knl, around[0], w)
+                                for w in writers):
+        return around[0]
+    return None
 
 
-def _set_in(knl: LoopKernel, flag: Expression) -> tuple[str, ...]:
-    """The inames of the loops in each iteration of which *flag* is set."""
-    writer = _writer(knl, flag)
+def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:
+    return set(meeting(knl.paths[a.id], knl.paths[b.id]).loops)
+
+
+def _set_in(knl: LoopKernel, flag: Expression, user: Statement) -> tuple[str, ...]:
+    """The inames of the loops in each iteration of which the *flag* of *user* is set."""
+    writer = _writer(knl, flag, user)
     return () if writer is None else writer.inames
 
 

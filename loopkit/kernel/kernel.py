@@ -200,6 +200,6 @@ def require_kernel(value: object, what: str) -> LoopKernel:
     return value
 
 
-def unknown(kind: str, name: str, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name*, with the known names that look like it."""
-    return UnknownNameError(kind, name, difflib.get_close_matches(name, list(known), n=2), where=where)
+def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
+    """The error for an unknown *name*, which may be no text at all, with the known names that look like it."""
+    return UnknownNameError(kind, str(name), difflib.get_close_matches(str(name), list(known), n=2), where=where)

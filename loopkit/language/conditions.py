@@ -29,8 +29,8 @@ def split(condition: Expression, names: Collection[str]) -> tuple[tuple[Expressi
     return affine, tuple(c for c in conjuncts(condition) if c not in affine)
 
 
-def opposite(condition: Expression) -> Expression:
-    """``not condition``; comparisons of integers turn around."""
-    if isinstance(condition, p.Comparison):
+def opposite(condition: Expression, names: Collection[str]) -> Expression:
+    """``not condition``; comparisons that are affine in *names* turn around. Others may compare a NaN."""
+    if isinstance(condition, p.Comparison) and is_affine_condition(condition, names):
         return p.Comparison(condition.left, _NEGATED[condition.operator], condition.right)
     return condition.child if isinstance(condition, p.LogicalNot) else p.LogicalNot(condition)

@@ -1,6 +1,7 @@
 """Reductions become statements: init, update, and the statement that uses the result."""
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -41,6 +42,10 @@ class Place:
         affine, others = split(condition, affine_names)
         return replace(self, conditions=self.conditions + affine, predicates=self.predicates + others)
 
+    def under_affine(self, condition: Expression, affine_names: frozenset[str]) -> Place:
+        """This place where the affine part of *condition* holds too."""
+        return replace(self, conditions=self.conditions + split(condition, affine_names)[0])
+
 
 @dataclass
 class Hoister:
@@ -67,6 +72,7 @@ class Hoister:
         """
         statements: list[Statement] = []
         trees: list[Tree] = []
+        names = self.affine_names
 
         def walk(e: Expression, here: Place) -> Expression:
             if isinstance(e, Reduction):
@@ -77,10 +83,17 @@ class Hoister:
             if isinstance(e, p.If):
                 condition = walk(e.condition, here)
                 # what stands in a branch is evaluated where its condition holds: its subscripts may rely on that
-                then = walk(e.then, here.under(condition, self.affine_names))
-                otherwise = walk(e.else_, here.under(opposite(condition), self.affine_names))
+                then = walk(e.then, here.under(condition, names))
+                otherwise = walk(e.else_, here.under(opposite(condition, names), names))
                 same = condition is e.condition and then is e.then and otherwise is e.else_
                 return e if same else p.If(condition, then, otherwise)
+            if isinstance(e, p.LogicalAnd | p.LogicalOr):
+                parts = []
+                for child in e.children:
+                    parts.append(part := walk(child, here))
+                    # the operands behind it are evaluated where it leaves the value open
+                    here = here.under_affine(part if isinstance(e, p.LogicalAnd) else opposite(part, names), names)
+                return e if all(map(operator.is_, parts, e.children)) else type(e)(tuple(parts))
             return map_children(e, lambda child: walk(child, here))
         return walk(expr, place), statements, trees
 

@@ -158,7 +158,7 @@ class StatementMaker:
         context = replace(context, mentions=context.mentions | self.mentions.free(condition))
         if not others:
             then = replace(context, conditions=context.conditions + affine)
-            otherwise = replace(context, conditions=(*context.conditions, opposite(condition)))
+            otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
             return self._items(node.then, then) + self._items(node.otherwise, otherwise)
         if node.otherwise:
             affine, others = (), (condition,)           # the else needs the whole condition's value

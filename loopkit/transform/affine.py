@@ -282,6 +282,8 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
     sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
         if isinstance(equation, str) else equation
+    if not isinstance(equation, str | Sequence):
+        raise PreconditionError(f"{equation!r} is no equation of two sides.", hint='"i = j + 2*k"')
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
     if len(sides) != 2:
         raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown, hint='"i = j + 2*k"')

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, unknown_subscript
 from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.kernel.kernel import LoopKernel
@@ -51,7 +51,8 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
 def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
               cache: dict[object, InstanceSet | None]) -> Iterator[Finding]:
     if not a.affine:
-        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a subscript is read from memory.")
+        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a subscript is "
+                        f"{unknown_subscript(knl, a)}.")
         return
     lead = () if storage is None else (storage.lead, storage.lows)
     key = (shape, lead, id(a.domain), a.subscripts)
@@ -68,7 +69,8 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     yield refuted(BoundsError(
         f"'{a.statement}' touches '{a.array}' outside its shape.", array=a.array, parameters=params,
         instance=(a.statement, values), element=element,
-        hint="restrict the domain, guard the statement with if=, or declare a larger shape"))
+        hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
+            ", or assume sizes at which it stays inside" if params else "")))
 
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> InstanceSet | None:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loopkit.analysis.accesses import Access
+from loopkit.analysis.accesses import Access, unknown_subscript
 from loopkit.analysis.dependences import dependences
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
@@ -72,9 +72,10 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
                                         f"{b.statement}) is an obligation of the kernel.")
     if not exact:
         inexact = a if not (a.affine and a.certain) else b
-        why = "a subscript of" if not inexact.affine else "a condition or bound of"
+        what, why = ("a subscript", unknown_subscript(knl, inexact)) if not inexact.affine else (
+            "a condition or bound", "read from memory")
         return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
-                         f"{b.statement}): {why} '{inexact.statement}' is read from memory.")
+                         f"{b.statement}): {what} of '{inexact.statement}' is {why}.")
     witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
     return refuted(VerificationError(f"Two threads touch one element of '{a.array}' {how}.", check="races",

@@ -67,6 +67,32 @@ def test_no_old_value_lives_on(body: str) -> None:
     assert_same(knl, mapped, n=11)
 
 
+@pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
+def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
+    """Peeling makes a statement that sets the flag for each loop that it makes."""
+    knl = kernel(body)
+    peeled = lk.peel(knl, "i", first=2, last=1)
+    assert not lives_on(peeled)
+    mapped = lk.split_iname(peeled, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    assert lk.verify(lk.lower(mapped, stop="types")).ok
+    for n in (0, 1, 2, 3, 9):
+        assert_same(knl, mapped, n=n)
+
+
+@pytest.mark.parametrize("again", [
+    "for k\n  flag = z[k] > 1\n end", "for k\n  flag = z[k] > 1\n  w[k] = t {if=flag}\n end"])
+def test_a_flag_that_changes_in_a_loop_between(again: str) -> None:
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<2}", f"""
+for i
+ <> flag = x[i] > 0
+ <> t = 2*x[i] {{if=flag}}
+ {again}
+ y[i] = t {{if=flag}}
+end
+""", [lk.GlobalArg("x", np.float64), lk.GlobalArg("y", np.float64), lk.GlobalArg("z", np.float64), "..."])
+    assert lives_on(knl)
+
+
 @pytest.mark.parametrize("body", LIVING.values(), ids=LIVING.keys())
 def test_an_old_value_may_live_on(body: str) -> None:
     assert lives_on(kernel(body))

@@ -1,6 +1,7 @@
 """Reductions are statements from the start: init, update, final."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from loopkit.expr.nodes import Neutral
@@ -142,6 +143,25 @@ def test_a_branch_narrows_the_update_only() -> None:
     by_id = {s.id: s.domain.text for s in knl.statements}
     assert by_id["insn.k.init"] == "[n] -> { [i] : 0 <= i < n }"
     assert by_id["insn.k.update"] == "[l, n] -> { [i, k] : 0 < i < n and 0 <= k < l }"
+
+
+def test_operands_of_and_and_or_narrow_the_update_behind_them() -> None:
+    for condition in ("i > 0 and sum(j, a[i-1,j]) > 3", "i == 0 or sum(j, a[i-1,j]) > 3"):
+        knl = make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", f"y[i] = if({condition}, a[i,0], 0)")
+        assert knl.statement("insn.j.init").domain.text == "[n] -> { [i] : 0 <= i < n }"
+        assert knl.statement("insn.j.update").domain.text == "[m, n] -> { [i, j] : 0 < i < n and 0 <= j < m }"
+        ones = np.ones((3, 4))
+        np.testing.assert_array_equal(knl(a=ones, m=4).y, [0, 1, 1] if "and" in condition else [1, 1, 1])
+
+
+@pytest.mark.parametrize(("comparison", "holds"), [
+    ("x[i] < 2", [1, 0, 0, 0]), ("x[i] >= 2", [0, 1, 1, 0]), ("x[i] == 2", [0, 1, 0, 0]), ("x[i] != 2", [1, 0, 1, 1]),
+    ("not x[i] < 2", [0, 1, 1, 1])])
+def test_a_nan_takes_the_other_branch(comparison: str, holds: list[int]) -> None:
+    """The opposite of ``x < 2`` is not ``x >= 2``."""
+    knl = make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", f"y[i] = if({comparison}, sum(j, a[i,j]), -sum(j, a[i,j]))")
+    x = np.array([1, 2, 3, np.nan])
+    np.testing.assert_array_equal(knl(x=x, a=np.ones((4, 5))).y, np.where(holds, 5, -5))
 
 
 def test_dependences_hold_for_all_three() -> None:

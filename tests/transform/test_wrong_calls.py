@@ -177,3 +177,15 @@ def test_sizes_of_zero_are_no_mistake() -> None:
     assert twice()(x=zeros(0)).y.shape == (0,)
     assert scaled_matrix()(x=zeros(0, 4)).y.shape == (0, 4)
     assert np.all(matvec()(a=zeros(3, 0), x=zeros(0)).y == 0)
+
+
+@pytest.mark.parametrize("call", [
+    lambda knl, x: lk.distribute_loop(knl, "i", x), lambda knl, x: lk.buffer_array(knl, x, "i"),
+    lambda knl, x: lk.add_prefetch(knl, x, "i"), lambda knl, x: lk.precompute(knl, x, "i"),
+    lambda knl, x: lk.expand(knl, x, "i"), lambda knl, x: lk.contract(knl, x, "i"),
+    lambda knl, x: lk.rename_argument(knl, x, "u"), lambda knl, x: lk.rename_iname(knl, x, "u"),
+    lambda knl, x: lk.affine_map_inames(knl, "i", "u", [x])])
+@pytest.mark.parametrize("name", [None, 3])
+def test_what_is_no_name_is_no_name_of_the_kernel(call: Callable[[lk.LoopKernel, Any], object], name: object) -> None:
+    with pytest.raises((lk.UnknownNameError, lk.PreconditionError), match=str(name)):
+        call(twice(), name)

@@ -70,6 +70,7 @@ def test_an_expansion_that_is_too_small() -> None:
 
 @pytest.mark.parametrize(("text", "reason"), [
     ("y[i] = x[place[i]]", "a subscript is read from memory"),
+    ("y[i] = x[i*n] + place[i]", "a subscript is no affine form"),
     ("y[i] = x[i-1] {if=place[i] > 0}", "a condition or bound is read from memory")])
 def test_what_is_read_from_memory_is_undecided(text: str, reason: str) -> None:
     check = bounds(make("{[i]: 0<=i<n}", text, x=F32, place=np.int32))
@@ -87,3 +88,30 @@ def test_an_extent_that_is_no_affine_form() -> None:
     check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i]", data))
     assert check.verdict is lk.Verdict.UNDECIDED
     assert "is no affine form of the sizes" in check.findings[0].text
+
+
+@pytest.mark.parametrize("text", [
+    "y[i] = if(i == 0 or x[i-1] > 3, x[i], 0)",
+    "y[i] = if(i > 0 and x[i-1] > 3, x[i], 0)",
+    "y[i] = if(not i > 0, 0, x[i-1])",
+    "y[i] = if(i == 0 or i == n-1, 0, x[i-1] + x[i+1])",
+    "y[i] = if(x[i] > 0 and 1 <= i, x[i-1], 0)",
+    "y[i] = if(x[i] > 0 or i == 0, 0, x[i-1])",
+    "y[i] = if(not (x[i] > 0 or i == 0) and x[i-1] > 0, x[i-1], 0)",
+    "y[i] = x[i] {if=x[i] > 0 and i > 0 and x[i-1] > 0}",
+    """if i == 0 or x[i-1] > 3
+           y[i] = x[i]
+       end"""])
+def test_what_a_condition_leaves_out_is_not_touched(text: str) -> None:
+    """Operands of ``and`` and ``or`` are evaluated where those before them leave the value open."""
+    assert bounds(make("{[i]: 0<=i<n}", text, x=F32)).verdict is lk.Verdict.PROVEN
+
+
+@pytest.mark.parametrize(("text", "verdict"), [
+    ("y[i] = if(x[i-1] > 3 and i > 0, x[i], 0)", lk.Verdict.REFUTED),
+    ("y[i] = if(i > 0 or x[i-1] > 3, x[i], 0)", lk.Verdict.REFUTED),
+    ("y[i] = if(i == 0 and x[i-1] > 3, x[i], 0)", lk.Verdict.REFUTED),
+    ("y[i] = if(x[i] > 3 and x[i-1] > 3, x[i], 0)", lk.Verdict.UNDECIDED),
+    ("y[i] = if(x[i] > 3 and i > 0, 0, x[i-1])", lk.Verdict.UNDECIDED)])
+def test_what_a_condition_does_not_leave_out(text: str, verdict: lk.Verdict) -> None:
+    assert bounds(make("{[i]: 0<=i<n}", text, x=F32)).verdict is verdict
