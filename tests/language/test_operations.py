@@ -96,13 +96,25 @@ def test_two_kernels_of_two_operations_differ() -> None:
     (("f", "a + c"), "'c' is neither"),
     (("f", "a", "0"), "starts from a number"),
     ((3, "a"), "as texts"),
-    (("f", "a - b", 0, True), r"f\(-2, 0\) is -2, but f\(0, -2\) is 2"),
+    (("f", "a - b", 0, True), r"f\(-3, -2\) is -1, but f\(-2, -3\) is 1"),
     (("f", "a*b*b", 1, True), "not reorderable"),
     (("f", "2*a*b", 0, True), "part starts from 0"),
-    (("f", "(a + b)//2", 0, True), "not reorderable")])
+    (("f", "(a + b)//2", 0, True), "not reorderable"),
+    (("f", "a + b", 1.0, True), "each part starts from 1.0"),
+    (("f", "a + b", np.float32(1), True), "each part starts from 1.0"),
+    (("f", "max(a, b)", -2.5, True), r"f\(-2.5, -3\) is -2.5"),
+    (("f", "a % b", 0, True), "not reorderable"),
+    (("f", "if(b*b > a*a, b, a)", 0, True), r"f\(-3, 3\) is -3, but f\(3, -3\) is 3")])
 def test_refused_operations(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(lk.PreconditionError, match=message):
         lk.ReductionOperation(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("combine", "neutral"), [
+    ("a + b", 0.0), ("a*b", 1 + 0j), ("max(a, b)", float("-inf")), ("min(a, b)", np.inf), ("a + b + a*b", 0),
+    ("max(a, b)", -1e30)])
+def test_claims_that_hold(combine: str, neutral: complex) -> None:
+    assert lk.ReductionOperation("f", combine, neutral, reorderable=True).in_any_order
 
 
 def test_text_that_is_no_expression() -> None:
