@@ -2,17 +2,19 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, resolve, type_of
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
 
@@ -36,8 +38,8 @@ class ReductionOperation(Operation):
     :arg neutral: the number that a reduction starts from.
     :arg reorderable: operands may be combined in any order and grouping. The kernel carries it as an obligation.
     :raises ParseError: *combine* is no expression.
-    :raises PreconditionError: *combine* names something else, *neutral* is no number, or small integers show that the
-        operation is not reorderable.
+    :raises PreconditionError: *combine* names something else or subscripts, *neutral* is no number, or small integers
+        show that the operation is not reorderable.
     """
 
     name: str
@@ -54,6 +56,9 @@ class ReductionOperation(Operation):
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
                 subject=self.name, hint="write what varies into the operand: f(k, w[k]*x[k])")
+        if any(isinstance(part, p.Subscript) for part in subexpressions(self.expression)):
+            raise PreconditionError(f"The reduction '{self.name}' combines two numbers, and '{self.combine}' takes one "
+                                    "of them for an array.", subject=self.name)
         if not isinstance(self.neutral, int | float | complex | np.number):
             raise PreconditionError(f"The reduction '{self.name}' starts from a number, not from {self.neutral!r}.",
                                     subject=self.name)
@@ -69,7 +74,22 @@ class ReductionOperation(Operation):
         return _parsed(self.name, self.combine)
 
     def neutral_of(self, dtype: np.dtype) -> object:
-        return dtype.type(self.neutral)
+        """:raises PreconditionError: *dtype* has no such number."""
+        fits = False
+        # each number says in its own way that it has no place in a dtype
+        with suppress(TypeError, ValueError, OverflowError), np.errstate(over="ignore"):
+            whole = complex(self.neutral)
+            if dtype.kind == "c" or not whole.imag:
+                start = self.neutral if dtype.kind == "c" else self.neutral.real
+                value = dtype.type(start)
+                fits = bool(value == start) if dtype.kind in "biu" \
+                    else bool(np.isfinite(complex(value)) == np.isfinite(whole))
+        if not fits:
+            raise PreconditionError(
+                f"The reduction '{self.name}' starts from {self.neutral}, which is no number of its dtype {dtype}.",
+                subject=self.name, hint=f"another neutral=, or operands of another dtype: "
+                                        f"{self.name}(k, cast(float64, x[k]))")
+        return value
 
     def apply(self, a: Expression, b: Expression) -> Expression:
         return substitute(self.expression, {"a": a, "b": b})
