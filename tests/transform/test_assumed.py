@@ -63,6 +63,14 @@ def test_an_assumption_gives_a_reason(reason: object) -> None:
         lk.tag_inames(scatter(), "i_outer:g.0", assume=reason)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("unsafe", ["no", "False", 1, None])
+def test_unsafe_is_said_in_so_many_words(unsafe: object) -> None:
+    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+        lk.tag_inames(recurrence(), "i:l.0", unsafe=unsafe)  # type: ignore[arg-type]
+    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+        lk.reverse(recurrence(), "i", unsafe=unsafe)  # type: ignore[arg-type]
+
+
 def test_nothing_is_owed_for_what_is_proven() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = 2*x[i]"), {"x": F32})
     mapped = lk.tag_inames(knl, "i:l.0", unsafe=True)
