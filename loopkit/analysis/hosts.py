@@ -21,6 +21,8 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
         iterations, and within an iteration a launch can end between two parts of a body.
     """
     for loop in _loops(knl, d.source, where.loops):
+        if pairs.is_empty():
+            return None                     # the loops further in are not asked for
         if why_not_on_host(knl, loop) is not None:
             return pairs
         iname = loop[-1].iname

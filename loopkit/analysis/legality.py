@@ -200,11 +200,16 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
     """
+    require_reason(step, assume)
+    found = list(violations(knl))
+    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+
+
+def require_reason(step: str, assume: str | None) -> None:
+    """:raises PreconditionError: *assume* gives no reason."""
     if assume is not None and not (isinstance(assume, str) and assume.strip()):
         raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
-    found = list(violations(knl))
-    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
 
 
 def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],

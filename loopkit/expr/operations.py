@@ -2,21 +2,24 @@
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, resolve, type_of
 from loopkit.expr.evaluate import evaluate
-from loopkit.expr.mappers import substitute, variables
+from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
 
 #: What the claim of a free order is tried on.
-_SAMPLES = (-2, 0, 1, 3)
+_SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,7 @@ class ReductionOperation(Operation):
     Its reductions run upwards, as a loop would, unless it is *reorderable*: only then may a reduction iname be spread
     over threads, or its loops change their order.
 
-    >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0, reorderable=True)
+    >>> largest = ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", neutral=0)
     >>> largest.expression == largest.apply(*map(parse_expression, "ab"))
     True
 
@@ -35,8 +38,8 @@ class ReductionOperation(Operation):
     :arg neutral: the number that a reduction starts from.
     :arg reorderable: operands may be combined in any order and grouping. The kernel carries it as an obligation.
     :raises ParseError: *combine* is no expression.
-    :raises PreconditionError: *combine* names something else, *neutral* is no number, or small integers show that the
-        operation is not reorderable.
+    :raises PreconditionError: *combine* names something else or subscripts, *neutral* is no number, or small integers
+        show that the operation is not reorderable.
     """
 
     name: str
@@ -53,6 +56,9 @@ class ReductionOperation(Operation):
             raise PreconditionError(
                 f"The reduction '{self.name}' combines the operands a and b; '{min(strangers)}' is neither.",
                 subject=self.name, hint="write what varies into the operand: f(k, w[k]*x[k])")
+        if any(isinstance(part, p.Subscript) for part in subexpressions(self.expression)):
+            raise PreconditionError(f"The reduction '{self.name}' combines two numbers, and '{self.combine}' takes one "
+                                    "of them for an array.", subject=self.name)
         if not isinstance(self.neutral, int | float | complex | np.number):
             raise PreconditionError(f"The reduction '{self.name}' starts from a number, not from {self.neutral!r}.",
                                     subject=self.name)
@@ -68,7 +74,22 @@ class ReductionOperation(Operation):
         return _parsed(self.name, self.combine)
 
     def neutral_of(self, dtype: np.dtype) -> object:
-        return dtype.type(self.neutral)
+        """:raises PreconditionError: *dtype* has no such number."""
+        fits = False
+        # each number says in its own way that it has no place in a dtype
+        with suppress(TypeError, ValueError, OverflowError), np.errstate(over="ignore"):
+            whole = complex(self.neutral)
+            if dtype.kind == "c" or not whole.imag:
+                start = self.neutral if dtype.kind == "c" else self.neutral.real
+                value = dtype.type(start)
+                fits = bool(value == start) if dtype.kind in "biu" \
+                    else bool(np.isfinite(complex(value)) == np.isfinite(whole))
+        if not fits:
+            raise PreconditionError(
+                f"The reduction '{self.name}' starts from {self.neutral}, which is no number of its dtype {dtype}.",
+                subject=self.name, hint=f"another neutral=, or operands of another dtype: "
+                                        f"{self.name}(k, cast(float64, x[k]))")
+        return value
 
     def apply(self, a: Expression, b: Expression) -> Expression:
         return substitute(self.expression, {"a": a, "b": b})
@@ -93,26 +114,28 @@ def _parsed(name: str, combine: str) -> Expression:
 
 def _require_reorderable(operation: ReductionOperation) -> None:
     """:raises PreconditionError: small integers contradict the claim; what they cannot compute stands on its own."""
-    def combined(x: int, y: int) -> int:
-        return evaluate(operation.expression, {"a": x, "b": y})
+    name, start = operation.name, operation.neutral
+    for x, y in itertools.product(_SAMPLES, repeat=2):
+        _require_equal(operation, ((x, y), f"{name}({x}, {y})"), ((y, x), f"{name}({y}, {x})"))
+    for x, y, z in itertools.product(_SAMPLES, repeat=3):
+        _require_equal(operation, (((x, y), z), f"{name}({name}({x}, {y}), {z})"),
+                       ((x, (y, z)), f"{name}({x}, {name}({y}, {z}))"))
+    for x in _SAMPLES:
+        _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"), (x, str(x)))
 
-    def refused(left: str, right: str) -> PreconditionError:
-        return PreconditionError(f"The reduction '{operation.name}' is not reorderable: {left}, but {right}.",
-                                 subject=operation.name, hint="leave reorderable=True out; its loops keep their order")
-    name = operation.name
+
+def _require_equal(operation: ReductionOperation, first: tuple[Any, str], second: tuple[Any, str]) -> None:
+    """:raises PreconditionError: two nests of pairs, each with its text, are combined to different values."""
+    def combined(nest: Any) -> Any:
+        if not isinstance(nest, tuple):
+            return nest
+        return evaluate(operation.expression, dict(zip("ab", map(combined, nest), strict=True)))
     try:
-        for x, y in itertools.product(_SAMPLES, repeat=2):
-            if combined(x, y) != combined(y, x):
-                raise refused(f"{name}({x}, {y}) is {combined(x, y)}", f"{name}({y}, {x}) is {combined(y, x)}")
-        for x, y, z in itertools.product(_SAMPLES, repeat=3):
-            left, right = combined(combined(x, y), z), combined(x, combined(y, z))
-            if left != right:
-                raise refused(f"{name}({name}({x}, {y}), {z}) is {left}", f"{name}({x}, {name}({y}, {z})) is {right}")
-        start = operation.neutral
-        if not isinstance(start, int):
-            return
-        for x in _SAMPLES:
-            if combined(start, x) != x:
-                raise refused(f"each part starts from {start}", f"{name}({start}, {x}) is {combined(start, x)}")
-    except (TypeError, ZeroDivisionError):
-        return
+        left, right = combined(first[0]), combined(second[0])
+    except (TypeError, ValueError, ArithmeticError):
+        return                              # infinity's remainder, say
+    if left != right:
+        but = f", but {second[1]} is {right}" if isinstance(second[0], tuple) else ""
+        raise PreconditionError(
+            f"The reduction '{operation.name}' is not reorderable: {first[1]} is {left}{but}.", subject=operation.name,
+            hint="leave reorderable=True out; its loops keep their order")

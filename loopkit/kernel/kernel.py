@@ -142,7 +142,7 @@ class LoopKernel:
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
-        carried = None if self.carried is None else Settled(self.carried())
+        carried = None if self.carried is None else Settled(tuple(self.carried()))
         return {**state, "carried": carried, "memo": {}}
 
     # {{{ equality: what the kernel means, not how it came to be

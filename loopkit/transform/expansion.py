@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
-from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range
+from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.values import Misread, misreads
 from loopkit.errors import (
@@ -186,6 +186,7 @@ def _require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None
 
 def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
                          assume: str | None, unsafe: bool) -> LoopKernel:
+    require_reason(step, assume)
     lost = []
     for d in dependences(kernel):
         if d.array not in names:

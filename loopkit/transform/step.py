@@ -33,6 +33,10 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     @functools.wraps(function)
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
         require_kernel(kernel, function.__name__)
+        unsafe = kwargs.get("unsafe", False)
+        if not isinstance(unsafe, bool):
+            raise PreconditionError(f"{function.__name__}: unsafe= is True or False, not {unsafe!r}.", subject="unsafe",
+                                    hint='unsafe=True, or assume="why" for what cannot be decided')
         start = time.perf_counter()
         given, named = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
         try:

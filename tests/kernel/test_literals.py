@@ -33,7 +33,7 @@ def again(value: object) -> Any:
     frozenset(), frozenset({"x"}), range(3), range(1, 9, 2), lk.AddressSpace.LOCAL,
     lk.GlobalArg("x"), lk.GlobalArg("x", np.dtype("float64"), shape=(4, p.Variable("n") + 1)),
     lk.ValueArg("s", np.dtype("float32")), lk.TemporaryVariable("t", shape=(), address_space=lk.AddressSpace.PRIVATE),
-    lk.ReductionOperation("f", "if(abs(b) > abs(a), b, a)", neutral=0, reorderable=True),
+    lk.ReductionOperation("f", "if(b > a, b, a)", neutral=-9, reorderable=True),
     lk.Options(full_tiles=False, min_blocks=2), lk.SubstitutionRule("f", ("x",), 2*p.Variable("x")),
     p.Comparison(p.Variable("n"), "<", 3), p.Min((p.Variable("n"), 4)), p.Variable("a")[p.Variable("i"), 1] // 2,
 ], ids=repr)

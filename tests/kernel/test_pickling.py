@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import pickle
 
+import numpy as np
 import pytest
 
 import loopkit as lk
@@ -33,3 +34,17 @@ def test_dependences_are_those_that_were_carried() -> None:
         assert a.relation.is_equal(b.relation)
     with pytest.raises(lk.IllegalTransformError):
         lk.tag_inames(again, {"j_inner": "l.0"})
+
+
+def test_what_was_accepted_on_trust_stays_so() -> None:
+    """The pairs in question bind no later step there either, and the others do."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "out[index[i]] = x[i]", [
+        lk.GlobalArg("index", np.int32, ("n",)), lk.GlobalArg("x,out", np.float32, ("n",)), "..."])
+    knl = lk.tag_inames(lk.split_iname(knl, "i", 4), "i_inner:l.0", assume="index is a permutation")
+    again = pickle.loads(pickle.dumps(knl))
+    assert again == knl
+    assert again.obligations == knl.obligations
+    assert str(lk.verify(again)) == str(lk.verify(knl))
+    assert lk.untag_inames(again, "i_inner").history[-1].verdict == "proven"
+    with pytest.raises(lk.UndecidedError):
+        lk.tag_inames(again, "i_outer:g.0")

@@ -87,6 +87,30 @@ def test_neutral() -> None:
     assert y == 5
 
 
+def summed(neutral: complex, dtype: object) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[k]: 0<=k<n}", "y = f(k, x[k])", reductions=[lk.ReductionOperation("f", "a + b", neutral)])
+    return lk.add_dtypes(knl, {"x": dtype})
+
+
+@pytest.mark.parametrize(("neutral", "dtype"), [
+    (-1000, np.int8), (-1, np.uint8), (0.5, np.int32), (np.inf, np.int64), (np.nan, np.int32), (2**63, np.int64),
+    (1j, F32), (np.complex64(1j), np.float64), (1j, np.int32), (1e30, np.float16), (1e39, F32), (10**400, np.float64),
+    (2, np.bool_)])
+def test_the_dtype_has_the_neutral_element(neutral: complex, dtype: type) -> None:
+    with pytest.raises(lk.PreconditionError, match="is no number of its dtype") as caught:
+        lk.lower(summed(neutral, dtype))
+    assert caught.value.hint is not None
+
+
+@pytest.mark.parametrize(("neutral", "dtype"), [
+    (-128, np.int8), (255, np.uint8), (3.0, np.int32), (2 + 0j, F32), (1j, np.complex64), (np.inf, F32),
+    (-np.inf, np.float16), (0.1, F32), (2**62, np.float64), (np.float32(2), np.int64), (2**63 - 1, np.int64),
+    (2**64 - 1, np.uint64)])
+def test_it_starts_from_the_neutral_element(neutral: complex, dtype: type) -> None:
+    y, = lk.compile(summed(neutral, dtype), target="c")(x=np.zeros(0, dtype))
+    assert y == np.dtype(dtype).type(neutral if np.dtype(dtype).kind == "c" else neutral.real)
+
+
 def test_two_kernels_of_two_operations_differ() -> None:
     assert over_rows(lk.ReductionOperation("f", "2*a + b")) != over_rows(lk.ReductionOperation("f", "3*a + b"))
     assert over_rows(HORNER) == over_rows(HORNER)
@@ -94,15 +118,29 @@ def test_two_kernels_of_two_operations_differ() -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (("f", "a + c"), "'c' is neither"),
+    (("f", "a[b]"), "takes one of them for an array"),
+    (("f", "a + b[0]"), "takes one of them for an array"),
     (("f", "a", "0"), "starts from a number"),
     ((3, "a"), "as texts"),
-    (("f", "a - b", 0, True), r"f\(-2, 0\) is -2, but f\(0, -2\) is 2"),
+    (("f", "a - b", 0, True), r"f\(-3, -2\) is -1, but f\(-2, -3\) is 1"),
     (("f", "a*b*b", 1, True), "not reorderable"),
     (("f", "2*a*b", 0, True), "part starts from 0"),
-    (("f", "(a + b)//2", 0, True), "not reorderable")])
+    (("f", "(a + b)//2", 0, True), "not reorderable"),
+    (("f", "a + b", 1.0, True), "each part starts from 1.0"),
+    (("f", "a + b", np.float32(1), True), "each part starts from 1.0"),
+    (("f", "max(a, b)", -2.5, True), r"f\(-2.5, -3\) is -2.5"),
+    (("f", "a % b", 0, True), "not reorderable"),
+    (("f", "if(b*b > a*a, b, a)", 0, True), r"f\(-3, 3\) is -3, but f\(3, -3\) is 3")])
 def test_refused_operations(arguments: tuple[object, ...], message: str) -> None:
     with pytest.raises(lk.PreconditionError, match=message):
         lk.ReductionOperation(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("combine", "neutral"), [
+    ("a + b", 0.0), ("a*b", 1 + 0j), ("max(a, b)", float("-inf")), ("min(a, b)", np.inf), ("a + b + a*b", 0),
+    ("max(a, b)", -1e30)])
+def test_claims_that_hold(combine: str, neutral: complex) -> None:
+    assert lk.ReductionOperation("f", combine, neutral, reorderable=True).in_any_order
 
 
 def test_text_that_is_no_expression() -> None:

@@ -121,6 +121,15 @@ def one_block_only() -> lk.LoopKernel:
         """, y=F32, c=F32)
 
 
+def in_lanes() -> lk.LoopKernel:
+    """A loop inside the host's whose order each thread keeps."""
+    return make("{[t,i,j]: 0<=t<T and 0<=i<n and 0<=j<3}", """
+        for t, i, j
+            u[t+1,i,j] = u[t,n-1-i,2-j] + t {id=step}
+        end
+        """, u=F32)
+
+
 HOSTED = {
     "Jacobi in two loops": Hosted(time_loop, over_blocks("i", "j"), STEPS, """\
 on the host, for t:
@@ -186,4 +195,15 @@ on the host, for t:
     count
   launch 1:
     use"""),
+    "ilp in each launch": Hosted(in_lanes, lambda k: lk.tag_inames(over_blocks("i")(k), "j:ilp"), STEPS, """\
+on the host, for t:
+  launch 0:
+    for j
+      step"""),
+    "an unrolled loop in each launch": Hosted(
+        in_lanes, lambda k: lk.tag_inames(lk.prioritize_loops(over_blocks("i")(k), "t, j"), "j:unr"), STEPS, """\
+on the host, for t:
+  launch 0:
+    for j
+      step"""),
 }

@@ -61,6 +61,20 @@ def test_an_assumption_does_not_overrule_a_refutation() -> None:
 def test_an_assumption_gives_a_reason(reason: object) -> None:
     with pytest.raises(lk.PreconditionError, match="the reason why"):
         lk.tag_inames(scatter(), "i_outer:g.0", assume=reason)  # type: ignore[arg-type]
+    carried = lk.make_kernel("{[i]: 0<=i<8}", "for i\n t[p[i]] = b[i]\n a[i] = t[p[7-i]]\nend", [
+        lk.TemporaryVariable("t", F32, (8,)), lk.GlobalArg("p", np.int32, (8,)), "..."])
+    with pytest.raises(lk.PreconditionError, match="the reason why"):
+        lk.privatize(carried, "i", "t", assume=reason)  # type: ignore[arg-type]
+    with pytest.raises(lk.PreconditionError, match="the reason why"):
+        lk.expand(carried, "t", "i", assume=reason)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("unsafe", ["no", "False", 1, None])
+def test_unsafe_is_said_in_so_many_words(unsafe: object) -> None:
+    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+        lk.tag_inames(recurrence(), "i:l.0", unsafe=unsafe)  # type: ignore[arg-type]
+    with pytest.raises(lk.PreconditionError, match="unsafe= is True or False"):
+        lk.reverse(recurrence(), "i", unsafe=unsafe)  # type: ignore[arg-type]
 
 
 def test_nothing_is_owed_for_what_is_proven() -> None:

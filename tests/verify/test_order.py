@@ -79,3 +79,15 @@ def test_what_is_read_from_memory_is_undecided() -> None:
     assert launch.tree == Loop("i", Leaf("insn"))
     found = report(knl, with_tree(lowered, 0, Leaf("insn")))["order"]
     assert found.verdict is lk.Verdict.UNDECIDED
+
+
+def test_what_a_step_took_on_trust_is_assumed() -> None:
+    """The order that was forced is not called proven, whatever the dependences that are left say."""
+    knl = lk.interchange(skewed(), "i", "j", unsafe=True)
+    owed, = knl.obligations
+    for found in (lk.check_legal(knl), lk.verify(knl), lk.verify(lk.fix_parameters(knl, n=4))):
+        assert found.verdict is lk.Verdict.ASSUMED
+        assert found["order"].findings[0].text == str(owed)
+    head = str(lk.generate_code(knl)).split("\n\n")[0]
+    assert "proven: order" not in head
+    assert "unsafe: interchange(i, j)" in head
