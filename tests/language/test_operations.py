@@ -8,7 +8,7 @@ import loopkit as lk
 
 F32 = np.float32
 HORNER = lk.ReductionOperation("horner", "2*a + b")
-LARGEST = lk.ReductionOperation("largest", "if(abs(b) > abs(a), b, a)", reorderable=True)
+LARGEST = lk.ReductionOperation("largest", "max(abs(a), abs(b))", reorderable=True)
 
 
 def over_rows(operation: lk.ReductionOperation) -> lk.LoopKernel:
@@ -58,7 +58,7 @@ def test_a_reorderable_one_goes_over_threads() -> None:
     mapped = lk.tag_inames(over_rows(LARGEST), "i:g.0, k:l.0")
     x = rows()
     y, = lk.compile(mapped, target="c")(x=x)
-    assert (y == 1 + x[np.arange(7), np.abs(x).argmax(axis=1)]).all()
+    assert (y == 1 + np.abs(x).max(axis=1)).all()
     owed, = mapped.obligations
     assert "largest" in owed.claim
 
