@@ -1,7 +1,6 @@
 """make_kernel: text to a :class:`~loopkit.kernel.kernel.LoopKernel`."""
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,11 +12,11 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
 from loopkit.kernel.history import History, HistoryStep
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
-from loopkit.language.domain_check import KEYWORDS, find_condition_fault
+from loopkit.language.assumptions import read_assumptions
 from loopkit.language.domains import Domains, read_domains
 from loopkit.language.ids import number_statements
 from loopkit.language.inames import Mentions
@@ -26,9 +25,7 @@ from loopkit.language.program import Program
 from loopkit.language.rules import split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
-from loopkit.poly.sets import Set, parse_assumptions, universe_params
-
-_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
+from loopkit.poly.sets import Set, universe_params
 
 
 def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
@@ -155,15 +152,4 @@ def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -
         return assumptions.params()
     if not assumptions:
         return universe_params()
-    names = [match for match in _NAME.findall(assumptions) if match and match not in KEYWORDS]
-    values = {a.name for a in arguments if isinstance(a, ValueArg)}
-    try:
-        result = parse_assumptions(assumptions, names)
-    except ValueError:
-        raise find_condition_fault(Source(assumptions, "the assumptions")) from None
-    for parameter in names:
-        if parameter not in values:
-            raise unknown("parameter", parameter, values)
-    if result.is_empty():
-        raise PreconditionError("The assumptions contradict each other.", subject=assumptions)
-    return result
+    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)})

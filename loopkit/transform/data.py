@@ -17,8 +17,9 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
+from loopkit.language.assumptions import read_assumptions
 from loopkit.poly.affine import add
-from loopkit.poly.sets import InstanceSet, fix_params, parse_assumptions, rename_param
+from loopkit.poly.sets import InstanceSet, fix_params, rename_param
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
 
@@ -170,7 +171,9 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
 
     They are checked at each call and may drop guards from the code.
 
-    :raises PreconditionError: the text cannot be read, or contradicts what was assumed.
+    :raises ParseError: the text is no condition.
+    :raises UnknownNameError: it names something that is no value argument.
+    :raises PreconditionError: it contradicts itself, or what was assumed.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1")
     >>> print(lk.assume(knl, "n mod 4 = 0"))  # doctest: +ELLIPSIS
@@ -179,11 +182,10 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
       (n) mod 4 = 0 and n > 0
     ...
     """
-    try:
-        new = parse_assumptions(assumptions, kernel.value_params)
-    except ValueError as err:
-        raise PreconditionError(f"The assumption '{assumptions}' cannot be read: {err}.", subject=assumptions,
-                                hint="write conditions on value arguments, as in 'n >= 1 and n mod 16 = 0'") from None
+    if not isinstance(assumptions, str):
+        raise PreconditionError(f"assume takes a condition as a text, not {assumptions!r}.", subject="assumptions",
+                                hint="write conditions on value arguments, as in 'n >= 1 and n mod 16 = 0'")
+    new = read_assumptions(assumptions, kernel.value_params)
     both = kernel.assumptions.intersect(new)
     if both.is_empty():
         raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)

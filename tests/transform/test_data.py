@@ -231,8 +231,9 @@ def test_set_options() -> None:
     (lambda: lk.fix_parameters(twice(), x=4), lk.UnknownNameError, {"kind": "value argument", "name": "x"}),
     (lambda: lk.fix_parameters(twice(), n=4.5), lk.PreconditionError, {"subject": "n"}),       # type: ignore[arg-type]
     (lambda: lk.fix_parameters(lk.assume(twice(), "n >= 8"), n=4), lk.PreconditionError, {"subject": "n"}),
-    (lambda: lk.assume(twice(), "n >="), lk.PreconditionError, {"subject": "n >="}),
-    (lambda: lk.assume(twice(), "q >= 1"), lk.PreconditionError, {"subject": "q >= 1"}),
+    (lambda: lk.assume(twice(), "n >="), lk.ParseError, {"line": 1, "column": 5}),
+    (lambda: lk.assume(twice(), "q >= 1"), lk.UnknownNameError, {"kind": "parameter", "name": "q"}),
+    (lambda: lk.assume(twice(), 3), lk.PreconditionError, {"subject": "assumptions"}),
     (lambda: lk.assume(lk.assume(twice(), "n >= 8"), "n <= 4"), lk.PreconditionError, {"subject": "n <= 4"}),
     (lambda: lk.set_options(twice(), fulltiles=False), lk.UnknownNameError,
      {"kind": "option", "name": "fulltiles", "close": ("full_tiles",)}),
