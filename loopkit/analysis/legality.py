@@ -35,8 +35,8 @@ class Violation:
     """Pairs of a dependence that the order breaks.
 
     :ivar pairs: the broken pairs, source inames to sink inames.
-    :ivar reason: ``"order"`` (the sink may run first) or ``"blocks"`` (they run in different blocks of one launch, and
-        no launch can end between them).
+    :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
+        no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
     """
 
     dependence: Dependence

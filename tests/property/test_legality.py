@@ -8,12 +8,8 @@ other way round, or at once. Where sizes are small, enumeration finds no smaller
 """
 from __future__ import annotations
 
-import json
-import os
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
@@ -25,16 +21,12 @@ import loopkit as lk
 from loopkit.errors import InternalError, Witness
 from tests.legality.trace import Instance, Judged, Pair, require_smallest
 from tests.property.affine import AffineWriter, Reshaper
-from tests.property.checks import crash
+from tests.property.checks import COUNTS, crash
 from tests.property.kernels import Draw, Program
 from tests.property.pipelines import NothingToDoError, Step
 from tests.property.reference import Event, events
+from tests.property.test_programs import EXAMPLES, FIRST_SEED, PARTS
 from tests.property.writer import programs
-
-EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))
-FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
-PARTS = range(8)
-COUNTS: Counter[str] = Counter()
 
 #: Enumeration looks for smaller witnesses below this many sizes times instances.
 MOST_WORK = 3000
@@ -163,23 +155,6 @@ class Trial:
 
 
 # {{{ the test
-
-@pytest.fixture(autouse=True)
-def _counted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Counts of each part into the file that the environment names."""
-    COUNTS.clear()
-    yield
-    if "LOOPKIT_PROPERTY_COUNTS" in os.environ:
-        with Path(os.environ["LOOPKIT_PROPERTY_COUNTS"]).open("a") as file:
-            file.write(json.dumps({"test": request.node.name, **COUNTS}) + "\n")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOOPKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
-
 
 def examples(part: int) -> Any:
     fixed = settings(max_examples=max(1, EXAMPLES // len(PARTS)), database=None, deadline=None, print_blob=False,

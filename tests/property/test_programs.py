@@ -5,17 +5,14 @@
 """
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from tests.property.checks import COUNTS, Trial
+from tests.property.checks import Trial
 from tests.property.kernels import Program
 from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
@@ -24,23 +21,6 @@ from tests.property.writer import programs
 EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))
 FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
 PARTS = range(8)
-
-
-@pytest.fixture(autouse=True)
-def _counted(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Counts of each part into the file that the environment names."""
-    COUNTS.clear()
-    yield
-    if "LOOPKIT_PROPERTY_COUNTS" in os.environ:
-        with Path(os.environ["LOOPKIT_PROPERTY_COUNTS"]).open("a") as file:
-            file.write(json.dumps({"test": request.node.name, **COUNTS}) + "\n")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LOOPKIT_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 def examples(part: int, count: int) -> Any:

@@ -119,11 +119,9 @@ def test_kernels_with_and_without_differ() -> None:
 
 
 def test_a_statement_that_is_gone() -> None:
-    knl = make("{[i]: 0<=i<64}", "for i\n y[i] = 2*x[i] {id=first}\n z[i] = 3*x[i] {id=second}\nend", x=F32)
-    knl = lk.peel(lk.add_barrier(knl, "first", "second", synchronization_kind="local"), "i", first=64)
-    if "first" not in knl.statement_by_id:
-        with pytest.raises(lk.ScheduleError, match="is no statement any more"):
-            lk.lower(knl)
+    knl = two_parts().copy(barriers=(RequestedBarrier("first", "third", "local"),))
+    with pytest.raises(lk.ScheduleError, match=r"'third', next to which .* is no statement any more"):
+        lk.lower(knl)
 
 
 def test_refusals() -> None:
