@@ -15,7 +15,7 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, buffering
+from loopkit.transform import box, fillings
 from tests.transform.kernels import F32
 
 
@@ -133,7 +133,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, step, load: right(self, step, load=False)
+    return lambda self, step, points: right(self, step, fillings.Points(None, points.store))
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -149,12 +149,12 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "an element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
     "a short box": (box, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
-    "short copies": (buffering._Buffer, "_copy", short_copies),
-    "no load": (buffering._Buffer, "put_in", one_load_less),
-    "no flow": (buffering, "values_in", without("y_buf", "flow")),
-    "no anti": (buffering._Moved, "dependences", without("y", "anti")),
-    "no flow between fillings": (buffering._Moved, "dependences", without("y", "flow")),
-    "no output": (buffering._Moved, "dependences", without("y", "output")),
+    "short copies": (fillings.Buffer, "_copy", short_copies),
+    "no load": (fillings.Buffer, "put_in", one_load_less),
+    "no flow": (fillings, "values_in", without("y_buf", "flow")),
+    "no anti": (fillings._Moved, "dependences", without("y", "anti")),
+    "no flow between fillings": (fillings._Moved, "dependences", without("y", "flow")),
+    "no output": (fillings._Moved, "dependences", without("y", "output")),
 }
 
 #: What harms no one: each element of the accumulation is of one filling.

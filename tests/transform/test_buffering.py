@@ -249,7 +249,7 @@ def test_an_unknown_element_between_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(("call", "error", "fields"), [
-    (lambda: lk.buffer_array(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array argument", "name": "q"}),
+    (lambda: lk.buffer_array(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array", "name": "q"}),
     (lambda: lk.buffer_array(twice(), "y", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
     (lambda: lk.buffer_array(twice(), "x", "i"), lk.PreconditionError, {"subject": "x"}),
     (lambda: lk.buffer_array(twice(), "y", "i"), lk.PreconditionError, {"subject": "i"}),
