@@ -6,7 +6,10 @@ reaches its reader as before, or through the cells of the buffer: by way of the 
 from __future__ import annotations
 
 from loopkit.analysis.buffer_proof import refuse_flow, relations_of, require_inside
+from loopkit.analysis.legality import witness_at
+from loopkit.errors import IllegalTransformError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import Map
 
 
@@ -21,12 +24,17 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
     steps = [*relations_of(after, temporary, "flow").items(), *relations_of(after, buffer, "flow").items()]
     wanted = relations_of(before, temporary, "flow")
     found = _arrived(steps, copies)
-    for pair in {**wanted, **found}:
-        if pair not in found or not wanted.get(pair, found[pair]).is_subset(found[pair]):
-            lost = wanted[pair].subtract(found[pair]) if pair in found else wanted[pair]
-            refuse_flow(after, temporary, step, pair, lost, "lose")
-        if pair not in wanted or not found[pair].is_subset(wanted[pair]):
-            wrong = found[pair].subtract(wanted[pair]) if pair in wanted else found[pair]
+    for pair, relation in wanted.items():
+        lost = relation.subtract(found[pair]) if pair in found else relation
+        if not lost.is_empty():
+            writer, reader = (before.statement_by_id[s] for s in pair)
+            params, at_write, at_read = smallest_pair(lost, writer.inames, reader.inames)
+            raise IllegalTransformError(
+                f"{step} would lose a value of '{temporary}' on its way through the buffer.",
+                witness_at(before, temporary, "flow", params, (writer.id, at_write), (reader.id, at_read)), after=after)
+    for pair, relation in found.items():
+        wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
+        if not wrong.is_empty():
             refuse_flow(after, temporary, step, pair, wrong, "mistake")
 
 

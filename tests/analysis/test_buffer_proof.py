@@ -48,10 +48,17 @@ def two_writes() -> lk.LoopKernel:
         """, [lk.GlobalArg("x", F32), lk.GlobalArg("y", F32), lk.GlobalArg("z", F32), "..."])
 
 
+def overlapping() -> lk.LoopKernel:
+    """Two elements of each box are worked on, the last one inside the next box."""
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", "y[4*i + 5*j] = y[4*i + 5*j] + 1",
+                          [lk.GlobalArg("y", F32), "..."])
+
+
 KERNELS: dict[str, tuple[Callable[[], lk.LoopKernel], Callable[[lk.LoopKernel], lk.LoopKernel]]] = {
     "accumulation": (accumulation, lambda k: lk.buffer_array(k, "y", "i_inner")),
     "running sum": (running_sum, lambda k: lk.buffer_array(k, "y", "i_inner", default_tag=None)),
     "two writes": (two_writes, lambda k: lk.buffer_array(k, "y", "j", within="set,use")),
+    "whole boxes": (overlapping, lambda k: lk.buffer_array(k, "y", "j", default_tag=None, fetch_bounding_box=True)),
 }
 
 
@@ -123,6 +130,17 @@ def test_an_order_of_others_that_is_not_known() -> None:
     err = refused(before, forgetful)
     assert (err.witness.source[0], err.witness.sink[0], err.witness.kind) == ("set", "other", "flow")
 
+
+def test_loading_what_others_write_in_no_order() -> None:
+    make, step = KERNELS["whole boxes"]
+    before = make()
+    after = step(before)
+    known = dependences(after)
+    for pair in (("init_y", "store_y"), ("store_y", "init_y")):
+        forgetful = after.copy(carried=lambda pair=pair: tuple(d for d in known if (d.source, d.sink) != pair))
+        err = refused(before, forgetful)
+        assert {err.witness.source[0], err.witness.sink[0]} == {"init_y", "store_y"}
+
 # }}}
 
 
@@ -159,7 +177,8 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
 
 #: What harms no one: each element of the accumulation is of one filling.
 HARMLESS = {("accumulation", "no flow between fillings"), ("accumulation", "no output"), ("two writes", "no load"),
-            ("two writes", "no anti"), ("two writes", "no output"), ("running sum", "no output")}
+            ("two writes", "no anti"), ("two writes", "no output"), ("running sum", "no output"),
+            ("whole boxes", "no output")}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
