@@ -82,42 +82,42 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
-        raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
-    if not isinstance(fetch_bounding_box, bool):
-        raise PreconditionError(f"fetch_bounding_box is True or False, not {fetch_bounding_box!r}.",
-                                subject="fetch_bounding_box")
+    _require_array(kernel, var_name, fetch_bounding_box)
     sweep = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(sweep)})"
     users = _users_of(kernel, var_name, within)
     _require_usable(kernel, step, var_name, users)
     if var_name in kernel.temporaries:
         _require_values(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression)
-    for x in sweep:
-        if not any(x in s.inames for s in users):
-            raise unknown("iname", x, {y for s in users for y in s.inames}, where=f"the users of '{var_name}'")
+    known = {x for s in users for x in s.inames}
+    if strange := [x for x in sweep if x not in known]:
+        raise unknown("iname", strange[0], known, where=f"the users of '{var_name}'")
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
     uses = [(s, _subscripts_of(kernel, var_name, s)) for s in users]
     outer = _outer_inames(kernel, var_name, uses, sweep)
     box = box_of(kernel, Sweep(step, var_name, sweep, None), uses, outer)
     ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
-    space = None if temporary_address_space is None else as_address_space(temporary_address_space)
-    init = _template(kernel, "init_expression", init_expression, "base")
-    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
     buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
-                    None if default_tag is None else as_tag(default_tag), space, *ids, init, store, fetch_bounding_box)
-    if buffer.of_value:
-        return _of_values(buffer, step, assume, unsafe)
+                    None if default_tag is None else as_tag(default_tag),
+                    None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
+                    _template(kernel, "init_expression", init_expression, "base"),
+                    _template(kernel, "store_expression", store_expression, "base", "buffer"), fetch_bounding_box)
+    return (_of_values if buffer.of_value else _of_elements)(buffer, step, assume, unsafe)
+
+
+def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+    """The buffer of an argument."""
+    kernel, name, own = buffer.kernel, buffer.name, buffer.temporary
     points = buffer.points()
     result = buffer.put_in(step, points)
-    if init is not None or store is not None:
-        _require_dtype(kernel, step, var_name)
-        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, var_name, assume, unsafe)
-    if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
-        _require_dtype(kernel, step, var_name)
+    if buffer.init is not None or buffer.store is not None:
+        _require_dtype(kernel, step, name)
+        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
+    if not any(d.source == buffer.load_id for d in dependences(result) if d.array == own and d.kind == "flow"):
+        _require_dtype(kernel, step, name)
         result = buffer.put_in(step, Points(None, points.store))
-    require_buffered(kernel, result, var_name, name, step)
+    require_buffered(kernel, result, name, own, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
@@ -138,6 +138,14 @@ def _of_values(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> L
 
 
 # {{{ preconditions
+
+def _require_array(kernel: LoopKernel, name: str, whole_box: bool) -> None:
+    if name not in kernel.array_args and name not in kernel.temporaries:
+        raise unknown("array", str(name), [*kernel.array_args, *kernel.temporaries])
+    if not isinstance(whole_box, bool):
+        raise PreconditionError(f"fetch_bounding_box is True or False, not {whole_box!r}.",
+                                subject="fetch_bounding_box", hint="fetch_bounding_box=True loads all of the box")
+
 
 def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
     chosen = matching_statements(kernel, within)
