@@ -21,6 +21,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -129,37 +130,45 @@ def mutants(tool: str, most: int) -> list[Mutant]:
     return result if len(result) <= most else random.Random(1).sample(result, most)
 
 
-def compiled(case: Case, name: str, change: Callable[[Lowered], Program]) -> lk.CompiledKernel:
-    """The case's kernel, called *name*, with a *change* of its loop program."""
-    original = lk.set_options(case.make(), verify="off")
-    knl = original.copy(name=name, carried=unchanged_from(original))
+@contextmanager
+def lowered_wrongly(change: Callable[[Lowered], Program]) -> Iterator[None]:
+    """Texts that are made meanwhile have a *change* of their loop programs."""
     honest = pipeline.lower_fully
 
-    def lower_wrongly(typed: lk.LoopKernel) -> Lowered:
+    def lower_fully(typed: lk.LoopKernel) -> Lowered:
         lowered = honest(typed)
         return replace(lowered, program=change(lowered))
-    pipeline.lower_fully = lower_wrongly
+    pipeline.lower_fully = lower_fully
     try:
-        result = lk.compile(knl, target="cuda")
-        run(result, case)                              # texts are made when a call needs them
-        return result
+        yield
     finally:
         pipeline.lower_fully = honest
 
 
-def run(knl: lk.CompiledKernel, case: Case) -> bool:
-    """Is what *knl* computes right, on arrays of exactly the size they need?
+def run_wrongly(mutant: Mutant) -> bool:
+    """Is what the case's kernel computes right in spite of the fault?"""
+    original = lk.set_options(mutant.case.make(), verify="off")
+    knl = original.copy(name=mutant.name, carried=unchanged_from(original))
+    with lowered_wrongly(lambda lowered: all_faults(mutant.case, lowered)[mutant.number].program):
+        return run(lk.compile(knl, target="cuda"), mutant.case)
 
-    Each has an allocation of its own, so that memcheck sees an access to the element after the last.
+
+def run(knl: lk.CompiledKernel, case: Case) -> bool:
+    """Is what *knl* computes right, at all the case's sizes, as each version of the text runs at some of them only?
+
+    Each array has an allocation of its own, so that memcheck sees an access to the element after its last.
     """
     from pycuda import autoprimaryctx, gpuarray
     assert autoprimaryctx.context                     # importing it makes the primary context current
-    sizes = max(case.sizes, key=np.prod)              # many blocks, and a ragged last one
-    arguments = case.data(np.random.default_rng(7), *sizes)
-    expected = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
-    given = {k: gpuarray.to_gpu(v) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
-    found = knl(**given).asdict()
-    return all(np.allclose(found[k].get().astype(np.float64), v, rtol=1e-2, atol=1e-2) for k, v in expected.items())
+    right = True
+    for sizes in case.sizes:
+        arguments = case.data(np.random.default_rng(7), *sizes)
+        expected = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
+        given = {k: gpuarray.to_gpu(v) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        found = knl(**given).asdict()
+        right &= all(np.allclose(found[k].get().astype(np.float64), v, rtol=1e-2, atol=1e-2)
+                     for k, v in expected.items())
+    return right
 
 
 def watched(tool: str, most: int, first: int) -> None:
@@ -172,8 +181,7 @@ def watched(tool: str, most: int, first: int) -> None:
         print("faulty", number, mutant.name, mutant.kind.replace(" ", "-"), flush=True)
         right: object
         try:
-            knl = compiled(mutant.case, mutant.name, lambda low, m=mutant: all_faults(m.case, low)[m.number].program)
-            right = run(knl, mutant.case)
+            right = run_wrongly(mutant)
         except lk.LoopkitError as err:
             right = f"{type(err).__name__}"
         print("found", number, right, flush=True)
