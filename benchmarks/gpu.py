@@ -188,7 +188,8 @@ def shown(case: Case, result: dict[str, Any]) -> Iterator[str]:
         yield f"{line}  error {c['error']:.0e}  ready {c['ready']:.1f} s"
     ours = of_kind(result, "ours")
     for goal in case.row.goals:
-        yield "  -> " + (verdict(goal, reached(goal, result, ours[0])) if ours else f"{goal}: ours has no figure")
+        yield "  -> " + (verdict(goal, reached(goal, result, ours[0])) if ours else
+                       f"{goal}: " + ("ours has no figure" if case.row.ours else "there is no pipeline yet"))
 
 
 def summary(results: Sequence[tuple[Case, dict[str, Any]]]) -> Iterator[str]:
@@ -198,10 +199,16 @@ def summary(results: Sequence[tuple[Case, dict[str, Any]]]) -> Iterator[str]:
         label = f"{case.row.name} {'x'.join(map(str, result.get('size', ())))}"
         ours = of_kind(result, "ours")
         if not ours:
-            yield f"{label:28}{'-':>10}{'':7}   {result.get('failed', 'no figure')[:80]}"
+            yield f"{label:28}{'-':>10}{'':7}   {result.get('failed') or no_figure(case, result)}"
             continue
         goals = "; ".join(verdict(g, reached(g, result, ours[0])) for g in case.row.goals)
         yield f"{label:28}{1e3*ours[0]['seconds']:10.4f}{result['calls']:7}   {goals}"
+
+
+def no_figure(case: Case, result: dict[str, Any]) -> str:
+    """Why ours has none."""
+    ours = [c["reason"] for c in result["contestants"] if c["kind"] == "ours"]
+    return ours[0][:90] if ours else "there is no pipeline yet"
 
 
 # }}}

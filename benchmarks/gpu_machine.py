@@ -1,6 +1,7 @@
 """Where things run: a GPU through torch, or the host with numpy, which takes the GPU's place in a dry run."""
 from __future__ import annotations
 
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -45,7 +46,7 @@ class Machine(Protocol):
         """*array*, of whatever library, as one of this machine's."""
 
     def wide(self, array: Any) -> Any:
-        """*array* in float64."""
+        """*array* in float64; integers stay."""
 
     def error(self, found: Any, expected: Any) -> float:
         """The norm of the difference over that of *expected*; NaN if there is one in *found*."""
@@ -91,7 +92,7 @@ class Host:
         return np.asarray(array)
 
     def wide(self, array: Any) -> Any:
-        return array.astype(np.float64)
+        return array.astype(np.float64) if array.dtype.kind == "f" else array
 
     def error(self, found: Any, expected: Any) -> float:
         return float(np.linalg.norm((found - expected).ravel())/max(np.linalg.norm(expected.ravel()), 1e-300))
@@ -112,6 +113,15 @@ class Host:
         pass
 
 
+def _highest_clock() -> float | None:
+    """Of the first GPU, in Hz, as the driver's tool says it."""
+    query = ["nvidia-smi", "--query-gpu=clocks.max.sm", "--format=csv,noheader,nounits", "--id=0"]
+    try:
+        return float(subprocess.run(query, check=True, text=True, capture_output=True).stdout)*1e6
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return None
+
+
 class Gpu:
     """The first GPU, by torch, whose stream all libraries here launch on."""
 
@@ -126,9 +136,9 @@ class Gpu:
         properties = torch.cuda.get_device_properties(0)
         self.name = torch.cuda.get_device_name(0)
         self.cache = int(getattr(properties, "L2_cache_size", 0)) or 64 << 20
-        # four parts of 32 multiplications with an addition each; the clock is in kHz
-        rate = getattr(properties, "clock_rate", 0) or 0
-        self.peak = properties.multi_processor_count*128*2*rate*1e3 if rate else None
+        # four parts of 32 multiplications with an addition each
+        rate = _highest_clock()
+        self.peak = properties.multi_processor_count*128*2*rate if rate else None
 
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         return self.xp.empty(tuple(shape), dtype=getattr(self.xp, dtype), device="cuda").uniform_(low, 1)
@@ -146,7 +156,7 @@ class Gpu:
         return self.xp.as_tensor(array, device="cuda")
 
     def wide(self, array: Any) -> Any:
-        return array.double()
+        return array.double() if array.is_floating_point() else array
 
     def error(self, found: Any, expected: Any) -> float:
         # piece by piece: the whole in float64 may be larger than what is left of the memory

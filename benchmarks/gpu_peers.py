@@ -108,6 +108,17 @@ def _stencil_3d(a: Any, out: Any) -> None:
                              + a[1:-1, 1:-1, :-2] + a[1:-1, 1:-1, 2:] - 6*a[1:-1, 1:-1, 1:-1])
 
 
+def _nbody(x: Any, y: Any, z: Any, q: Any) -> Any:
+    import torch
+    distance = (x[None] - x[:, None])**2 + (y[None] - y[:, None])**2 + (z[None] - z[:, None])**2
+    return (q[None]*torch.rsqrt(distance + 0.01)).sum(1)
+
+
+def inductor_nbody(p: Any) -> Run:
+    f = _compiled(_nbody)
+    return lambda: f(p.x, p.y, p.z, p.q)
+
+
 def inductor_softmax(p: Any) -> Run:
     f = _compiled(_softmax)
     return lambda: f(p.x)

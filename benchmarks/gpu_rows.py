@@ -4,6 +4,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import gpu_peers as peers
@@ -141,6 +142,18 @@ def of_width(size: Size, width: int = 4) -> float:
     return float(np.prod(size, dtype=np.float64))*width
 
 
+def _batches(r: random.Random) -> Size:
+    return (r.randrange(50_000, 150_000), 64)
+
+
+def _sparse(r: random.Random) -> Size:
+    return (r.randrange(1 << 19, 1 << 21), r.randrange(1 << 19, 1 << 21))
+
+
+def _bodies(r: random.Random) -> Size:
+    return (r.randrange(50_000, 150_000),)
+
+
 # }}}
 
 # {{{ references
@@ -170,7 +183,58 @@ def layer_norm(xp: Any, p: Any) -> Any:
     return d/xp.sqrt((d*d).mean(1) + 1e-5)[:, None]*p.weight + p.bias
 
 
+def potential(xp: Any, p: Any) -> Any:
+    """At the first bodies, which are enough to compare."""
+    distance = sum((c[None, :] - c[:CHECKED_BODIES, None])**2 for c in (p.x, p.y, p.z))
+    return (p.q/xp.sqrt(distance + 0.01)).sum(1)
+
+
+CHECKED_BODIES = 256
+
+
+def sparse_product(xp: Any, p: Any) -> Any:
+    lengths = p.rowptr[1:] - p.rowptr[:-1]
+    terms = p.val*p.x[p.col]
+    if xp is np:
+        return np.bincount(np.repeat(np.arange(len(lengths)), lengths), terms, len(lengths))
+    places = xp.repeat_interleave(xp.arange(len(lengths), device=terms.device), lengths.long())
+    return xp.zeros(len(lengths), dtype=terms.dtype, device=terms.device).index_add_(0, places, terms)
+
+
+def histogram(xp: Any, p: Any) -> Any:
+    bins = p.size[1]
+    return np.histogram(p.x, bins, (-1, 1))[0] if xp is np else xp.histc(p.x.float(), bins, -1, 1).double()
+
+
 # }}}
+
+# {{{ sparse matrices: how many elements each row has, and in which columns
+
+
+@lru_cache(maxsize=4)
+def pattern(name: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """``rowptr`` and ``col`` of a matrix of *n* rows and *m* columns."""
+    rng = np.random.default_rng([n, m])
+    match name:
+        case "band":                                      # five diagonals, as of a grid
+            lengths = np.full(n, 5)
+        case "random":
+            lengths = rng.integers(16, 48, n)
+        case _:                                           # few rows have most elements
+            lengths = np.minimum(2 + rng.pareto(1.2, n)*6, 20_000).astype(np.int64)
+    rowptr = np.concatenate([[0], np.cumsum(lengths)])
+    if name == "band":
+        width = max(int(n**0.5), 1)
+        offsets = np.array([-width, -1, 0, 1, width])
+        col = np.clip(np.arange(n)[:, None]*m//n + offsets, 0, m - 1).reshape(-1)
+    else:
+        col = rng.integers(0, m, rowptr[-1])
+    return rowptr.astype(np.int32), col.astype(np.int32)
+
+
+# }}}
+
+# {{{ rows of one kind
 
 COPY = Goal("peer", 0.98, 1.0, ("torch", "Triton"))
 
@@ -210,6 +274,48 @@ def _by_rows(name: str, inputs: Callable[[Size], Mapping[str, Size]], reference:
         [Goal("peer", 1.0, 1.02, ("Triton", "torch.compile")), Goal("copy", 0.96, 0.99)],
         {"loopkit": fixed(None), "any length": lambda s: make(np.float32), "threads=128": fixed(128),
          "threads=256": fixed(256), "threads=512": fixed(512), "threads=1024": fixed(1024)})
+
+
+def _batched(dtype: str) -> Row:
+    import loopkit as lk
+    width = np.dtype(dtype).itemsize
+
+    def of(**options: Any) -> Callable[[Size], Any]:
+        return lambda s: lk.library.batched_matmul(dtype, size=s[1], **options)
+    return Row(
+        f"batched_{dtype}", [(100_000, 64)], (99_991, 64), _batches, [(7, 64)],
+        lambda s: {"a": (*s, s[1]), "b": (*s, s[1])}, lambda s: {"c": (*s, s[1])}, lambda xp, p: p.a @ p.b,
+        lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
+        [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
+        {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
+         "16x8": of(threads=(16, 8))}, dtype=dtype)
+
+
+def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
+    import loopkit as lk
+
+    def of(lanes: int | None = None) -> Callable[[Size], Any]:
+        return lambda s: lk.library.csr_matvec(lanes=lanes or lanes_for(s))
+
+    def lanes_for(s: Size) -> int:
+        """A power of two, about half as many as a row has elements."""
+        return min(max(1 << (round(elements(s)/s[0]).bit_length() - 2), 1), 32)
+
+    def elements(s: Size) -> int:
+        return int(pattern(name, *s)[0][-1])
+
+    def inputs(s: Size) -> Mapping[str, Any]:
+        rowptr, col = pattern(name, *s)
+        return {"rowptr": lambda machine: machine.integers(rowptr), "col": lambda machine: machine.integers(col),
+                "val": (len(col),), "x": (s[1],)}
+    return Row(
+        f"csr_{name}", [size], (size[0] - 4099, size[1] - 77), draw, [(300, 200)], inputs, lambda s: {"y": s[:1]},
+        sparse_product, lambda s: 8.0*elements(s) + 8.0*s[0] + 4.0*s[1], lambda s: 2.0*elements(s),
+        {"cuSPARSE": peers.cupy_csr, "torch": peers.torch_csr}, [Goal("peer", 0.9, 1.1, ("cuSPARSE",))],
+        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
+
+
+# }}}
 
 
 def rows() -> tuple[Row, ...]:
@@ -274,4 +380,24 @@ def rows() -> tuple[Row, ...]:
              "128x128x16": loopkit(lib.matmul, tile=(128, 128, 16)),
              "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), min_blocks=1),
              "64x128x16": loopkit(lib.matmul, tile=(64, 128, 16), threads=(16, 8))}, tolerance=5e-6),
+        _batched("float32"),
+        _batched("float64"),
+        Row("nbody", [(100_000,)], (99_991,), _bodies, [(300,)],
+            lambda s: dict.fromkeys("xyzq", s), lambda s: {"phi": s}, potential, lambda s: 20.0*s[0],
+            lambda s: 12.0*s[0]**2, {"torch.compile": peers.inductor_nbody, "Triton": peers.triton_peer("nbody")},
+            [Goal("peak", 0.70, 0.80)],
+            {"loopkit": loopkit(lib.nbody), "unroll=32": loopkit(lib.nbody, unroll=32),
+             "threads=128": loopkit(lib.nbody, threads=128)},
+            compared=lambda phi: phi[:CHECKED_BODIES], tolerance=1e-5),
+        _csr("band", (1 << 23, 1 << 23), lambda r: (r.randrange(1 << 22, 1 << 23),)*2),
+        _csr("random", (1 << 21, 1 << 21), _sparse),
+        _csr("skewed", (1 << 21, 1 << 21), _sparse),
+        Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
+            lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
+            lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
+            [Goal("peer", 0.75, 1.0, ("CuPy",))], low=0.0, tolerance=1e-4),
+        Row("histogram", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 1024)),
+            [(5000, 32)], lambda s: {"x": s[:1]}, lambda s: {"counts": s[1:]}, histogram, lambda s: of_width(s[:1]),
+            lambda s: of_width(s[:1], 1), {"CuPy": peers.cupy_histogram, "torch": peers.torch_histogram},
+            [Goal("peer", 0.75, 1.0, ("CuPy",))], tolerance=1e-3),
     )

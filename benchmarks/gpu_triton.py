@@ -295,3 +295,31 @@ def matmul(p: Any) -> Run:
 
 
 # }}}
+
+# {{{ pairs
+
+
+@triton.autotune(configs=_configs(*(({"MINE": mine, "OTHERS": others}, warps, 2) for mine, others, warps in
+                                    ((64, 32, 2), (128, 32, 4), (64, 64, 4), (128, 64, 4), (256, 32, 8),
+                                     (32, 128, 4)))),
+                 key=["n"])
+@triton.jit
+def _nbody(x, y, z, q, phi, n, MINE: tl.constexpr, OTHERS: tl.constexpr):  # noqa: N803
+    i = tl.program_id(0)*MINE + tl.arange(0, MINE)
+    xi, yi, zi = tl.load(x + i, mask=i < n), tl.load(y + i, mask=i < n), tl.load(z + i, mask=i < n)
+    total = tl.zeros((MINE, OTHERS), tl.float32)
+    for start in range(0, n, OTHERS):
+        j = start + tl.arange(0, OTHERS)
+        dx = tl.load(x + j, mask=j < n, other=0)[None, :] - xi[:, None]
+        dy = tl.load(y + j, mask=j < n, other=0)[None, :] - yi[:, None]
+        dz = tl.load(z + j, mask=j < n, other=0)[None, :] - zi[:, None]
+        total += tl.load(q + j, mask=j < n, other=0)[None, :]*tl.rsqrt(dx*dx + dy*dy + dz*dz + 0.01)
+    tl.store(phi + i, tl.sum(total, 1), mask=i < n)
+
+
+def nbody(p: Any) -> Run:
+    n = p.size[0]
+    return lambda: _nbody[lambda meta: (triton.cdiv(n, meta["MINE"]),)](p.x, p.y, p.z, p.q, p.phi, n)
+
+
+# }}}

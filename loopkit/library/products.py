@@ -12,6 +12,7 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
 from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.step import require_positive
 from loopkit.transform.subst import extract_subst
 from loopkit.transform.tags import tag_inames
 
@@ -28,6 +29,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
         64 products a thread of four-byte elements, half as many of larger ones.
     :arg threads: of a block, along the columns and the rows of its tile.
     :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit.
+    :raises PreconditionError: only one row or one step of *k* is copied at once.
 
     >>> knl = lk.library.matmul()
     >>> for x in ("i_outer", "i_reg", "i_thread", "j_outer", "j_reg", "j_thread"):
@@ -44,24 +46,59 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     """
     known = checked(dtype)
     rows, columns, steps = tile or ((128, 128, 8) if known.itemsize <= 4 else (128, 64, 8))
-    along, across = threads
-    items = items_a_thread(known)
     knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])", name="matmul")
     knl = add_dtypes(knl, {"a,b,c": known})
-    # a block has a tile; a thread has pieces of its rows and columns, a piece being what is loaded by one instruction
-    for x, length, number, axis in (("i", rows, across, 1), ("j", columns, along, 0)):
-        knl = split_iname(knl, x, length, outer_tag=f"g.{axis}")
-        knl = split_iname(knl, f"{x}_inner", items, outer_iname=f"{x}_piece", inner_iname=f"{x}_item")
+    # a block has a tile
+    knl = split_iname(knl, "i", rows, outer_tag="g.1")
+    knl = split_iname(knl, "j", columns, outer_tag="g.0")
+    knl = _in_registers(knl, ("i_inner", "j_inner"), steps, threads, items_a_thread(known))
+    return set_options(knl, min_blocks=min_blocks)
+
+
+def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,
+                   threads: tuple[int, int] = (16, 16)) -> LoopKernel:
+    """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
+
+    A block has one product, whose result is one tile of :func:`matmul`.
+
+    :arg size: of the matrices.
+    :arg steps: of *k* that are copied at once.
+    :arg threads: of a block, along the columns and the rows.
+    :raises PreconditionError: only one row or one step of *k* is copied at once.
+
+    >>> a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    >>> lk.library.batched_matmul(size=2, steps=2, threads=(2, 2))(a=a, b=a).c
+    array([[[ 2.,  3.],
+            [ 6., 11.]],
+    <BLANKLINE>
+           [[46., 55.],
+            [66., 79.]]], dtype=float32)
+    """
+    known = checked(dtype)
+    size = require_positive(size, "size")
+    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", "c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])",
+                      name="batched_matmul")
+    knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
+    return _in_registers(knl, ("i", "j"), steps, threads, items_a_thread(known))
+
+
+def _in_registers(knl: LoopKernel, inames: tuple[str, str], steps: int, threads: tuple[int, int], items: int
+                  ) -> LoopKernel:
+    """The tile over *inames*, rows and columns, in the registers of a block's threads."""
+    along, across = threads
+    # a thread has pieces of rows and columns, a piece being what is loaded by one instruction
+    for x, name, number, axis in (("i", inames[0], across, 1), ("j", inames[1], along, 0)):
+        knl = split_iname(knl, name, items, outer_iname=f"{x}_piece", inner_iname=f"{x}_item")
         knl = split_iname(knl, f"{x}_piece", number, outer_iname=f"{x}_reg", inner_iname=f"{x}_thread",
                           inner_tag=f"l.{axis}")
     knl = split_iname(knl, "k", steps)
     # the strip of a is stored with its columns as rows, so that a piece of a column lies in one place
-    knl = extract_subst(knl, "a_columns", "a[row, column]", "column, row")
+    leading = "e, " if "e" in knl.inames else ""
+    knl = extract_subst(knl, "a_columns", f"a[{leading}row, column]", "column, row")
     knl = precompute(knl, "a_columns", ["k_inner", "i_reg", "i_thread", "i_item"], temporary_name="a_tile")
     knl = add_prefetch(knl, "b", ["k_inner", "j_reg", "j_thread", "j_item"], temporary_name="b_tile")
     # for each k the thread adds the products of its column of a and its row of b to all of its tile
     knl = prioritize_loops(knl, "k_outer, k_inner, i_reg, i_item, j_reg, j_item")
     knl = tag_inames(knl, dict.fromkeys(["k_inner", "i_reg", "i_item", "j_reg", "j_item"], "unr"))
     # threads that store a row of the strip meet in no bank, and pieces stay aligned
-    knl = add_padding(knl, "a_tile", 0, by=items)
-    return set_options(knl, min_blocks=min_blocks)
+    return add_padding(knl, "a_tile", 0, by=items)

@@ -60,6 +60,11 @@ def _stencil(a: Arrays) -> np.ndarray:
     return out
 
 
+def _nbody(a: Arrays) -> np.ndarray:
+    distance = sum((a[c][None, :] - a[c][:, None])**2 for c in "xyz")
+    return (a["q"]/np.sqrt(distance + 0.01)).sum(axis=1)
+
+
 L = lk.library
 LINES = ((1,), (255,), (1024,), (2500,))
 ROWS = ((1, 1), (5, 33), (3, 256), (2, 1000), (4, 1025))
@@ -86,6 +91,9 @@ READY = (
           _layer_norm, ROWS, fixes=True),
     Ready("matmul", L.matmul, lambda n, m, k: {"a": (n, k), "b": (k, m)}, lambda a: a["a"] @ a["b"],
           ((1, 1, 1), (128, 128, 8), (131, 70, 29), (40, 260, 16))),
+    Ready("batched_matmul", L.batched_matmul, lambda n: {"a": (n, 64, 64), "b": (n, 64, 64)},
+          lambda a: a["a"] @ a["b"], ((1,), (5,))),
+    Ready("nbody", L.nbody, lambda n: dict.fromkeys("xyzq", (n,)), _nbody, ((1,), (256,), (600,))),
 )
 each = pytest.mark.parametrize("ready", READY, ids=lambda r: r.name)
 
@@ -119,6 +127,28 @@ def test_keeps_its_data_in_registers(ready: Ready) -> None:
         assert kernel.spill_stores == 0 or ready.name == "matmul"      # outside its full tiles
 
 
+@pytest.mark.parametrize("lanes", [1, 4, 8, 32])
+def test_rows_of_a_sparse_matrix(lanes: int) -> None:
+    rng = np.random.default_rng(lanes)
+    lengths = rng.integers(0, 40, 301)
+    lengths[[0, 7, 300]] = 0, 500, 0
+    rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    col = rng.integers(0, 99, rowptr[-1]).astype(np.int32)
+    val, x = rng.uniform(-1, 1, rowptr[-1]).astype(F32), rng.uniform(-1, 1, 99).astype(F32)
+    dense = np.zeros((301, 99))
+    np.add.at(dense, (np.repeat(np.arange(301), lengths), col), val)
+    result = lk.library.csr_matvec(lanes=lanes)(rowptr=rowptr, col=col, val=val, x=x).y
+    np.testing.assert_allclose(result, dense @ x, atol=2e-5)
+
+
+@pytest.mark.parametrize("size", [3, 10, 33])
+def test_many_products_of_any_size(size: int) -> None:
+    rng = np.random.default_rng(size)
+    a, b = rng.uniform(-1, 1, (2, 3, size, size))
+    result = lk.library.batched_matmul(np.float64, size=size, steps=4, threads=(8, 8))(a=a, b=b).c
+    np.testing.assert_allclose(result, a @ b, atol=1e-13)
+
+
 def test_a_length_of_rows_may_be_any() -> None:
     x = np.random.default_rng(0).uniform(-1, 1, (2, 7)).astype(F32)
     for threads in (32, 64):
@@ -144,6 +174,12 @@ def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int]) -> None:
     a, b = rng.uniform(-1, 1, (70, 37)).astype(F32), rng.uniform(-1, 1, (37, 130)).astype(F32)
     result = lk.library.matmul(tile=tile, threads=(8, 8))(a=a, b=b).c
     np.testing.assert_allclose(result, a @ b, atol=1e-5)
+
+
+def test_a_strip_of_one_step_is_no_strip() -> None:
+    for make in (lk.library.matmul, lk.library.batched_matmul):
+        with pytest.raises(lk.PreconditionError):
+            make(tile=(64, 64, 1)) if make is lk.library.matmul else make(steps=1)
 
 
 def test_the_tile_of_a_transposition_is_a_parameter() -> None:
