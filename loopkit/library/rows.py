@@ -77,8 +77,11 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each holds as many elements as it loads at once; a power of two, at least a warp."""
-    wanted = -(-columns // items_a_thread(dtype))
+    """So many threads that each has two loads of a few elements; a power of two, at least a warp.
+
+    The fewer threads there are, the less they wait for each other.
+    """
+    wanted = -(-columns // (2*items_a_thread(dtype)))
     return min(max(1 << (wanted - 1).bit_length(), WARP), MOST_THREADS)
 
 
