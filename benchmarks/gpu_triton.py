@@ -261,7 +261,7 @@ def layer_norm(p: Any) -> Run:
 
 @triton.autotune(configs=_configs(*(({"ROWS": rows, "COLUMNS": columns, "STEPS": steps, "GROUP": 8}, warps, stages)
                                     for rows, columns, steps, warps, stages in
-                                    ((64, 64, 16, 4, 3), (128, 64, 16, 4, 3), (64, 128, 16, 4, 3), (128, 128, 8, 8, 3),
+                                    ((64, 64, 16, 4, 3), (128, 64, 16, 4, 3), (64, 128, 16, 4, 3), (128, 128, 16, 4, 3),
                                      (128, 128, 16, 8, 3), (128, 128, 32, 8, 2), (128, 256, 16, 8, 3)))),
                  key=["n", "m", "k"])
 @triton.jit
