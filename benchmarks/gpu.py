@@ -202,6 +202,9 @@ def summary(results: Sequence[tuple[Case, dict[str, Any]]]) -> Iterator[str]:
             yield f"{label:28}{'-':>10}{'':7}   {result.get('failed') or no_figure(case, result)}"
             continue
         goals = "; ".join(verdict(g, reached(g, result, ours[0])) for g in case.row.goals)
+        others = of_kind(result, "variant")
+        if others and others[0]["seconds"] < ours[0]["seconds"]:
+            goals += f"; {others[0]['name'].strip()}: {100*(ours[0]['seconds']/others[0]['seconds'] - 1):.0f} % faster"
         yield f"{label:28}{1e3*ours[0]['seconds']:10.4f}{result['calls']:7}   {goals}"
 
 
