@@ -97,7 +97,8 @@ def contestants(row: Row, size: Size, machine: Machine, variants: bool) -> list[
     else:
         found += [Contestant(name, "peer", lambda peer=peer: peer) for name, peer in row.peers.items()]
     if any(g.of == "copy" for g in row.goals) or row.flops(size) < 50*row.bytes(size):
-        count = int(min(row.bytes(size)/8, 1 << 29))
+        # as many bytes as the row moves, but more than a cache holds
+        count = int(min(max(row.bytes(size)/8, machine.cache), 1 << 29))
         found.append(Contestant("a copy", "copy", lambda: _copies(count, machine), 8.0*count))
     return found
 
