@@ -20,6 +20,7 @@ from loopkit.poly.affine import (
     from_pw_aff,
     multiply,
     ordered,
+    subtract,
 )
 from loopkit.poly.sets import InstanceSet, at_least
 
@@ -53,9 +54,9 @@ def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
     return isl.PwAff.from_aff(zero.set_constant_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value)))
 
 
-def nonnegative_on(expr: Expression, params: isl.Set) -> bool:
-    """Is *expr* at least 0 at all points of the parameter set *params*? ``False`` where that is not known."""
-    points = at_least(expr, 0)
+def is_at_least(expr: Expression, low: int, params: isl.Set) -> bool:
+    """Is ``expr >= low`` at all points of the parameter set *params*? ``False`` where that is not known."""
+    points = at_least(expr, low)
     return points is not None and bool(params.is_subset(points))
 
 
@@ -64,7 +65,7 @@ def _count(expr: Expression, context: isl.Set) -> Expression:
     if isinstance(expr, p.Min | p.Max):
         return type(expr)(tuple(_count(c, context) for c in expr.children))
     if isinstance(expr, p.If):
-        return p.If(expr.condition, _count(expr.then, context), _count(expr.else_, context))
+        return _choice(expr.condition, _count(expr.then, context), _count(expr.else_, context))
     # C rounds a quotient up where it is negative, to one that is not positive either
     match shaped := _shaped(expr, context):
         case p.FloorDiv():
@@ -73,6 +74,22 @@ def _count(expr: Expression, context: isl.Set) -> Expression:
             return p.Product((factor, TruncatedQuotient(quotient.numerator, quotient.denominator)))
         case _:
             return shaped
+
+
+def _choice(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
+    """``then if condition else otherwise``: the lesser or the greater of the two where the condition says just that."""
+    if isinstance(condition, p.Comparison) and condition.operator in ("<", "<="):
+        a, b = then, otherwise
+        if isinstance(a, p.FloorDiv) and isinstance(b, p.FloorDiv) and a.denominator == b.denominator:
+            a, b = a.numerator, b.numerator
+        left = condition.left
+        # of integers, i < j is i <= j - 1
+        for right in (condition.right, add(condition.right, -1 if condition.operator == "<" else 1)):
+            if subtract(a, left) == subtract(b, right):
+                return p.Min((then, otherwise))
+            if subtract(a, right) == subtract(b, left):
+                return p.Max((then, otherwise))
+    return p.If(condition, then, otherwise)
 
 
 # {{{ sums with quotients
@@ -99,7 +116,7 @@ class _Quotient:
     def expression(self, known: isl.Set) -> Expression:
         """The quotient as an expression: C's division where *known* says that nothing is negative."""
         numerator = ordered(add(*(multiply(c, p.Variable(x)) for x, c in self.terms.items()), self.constant))
-        node = TruncatedQuotient if nonnegative_on(numerator, known) else p.FloorDiv
+        node = TruncatedQuotient if is_at_least(numerator, 0, known) else p.FloorDiv
         return multiply(self.factor, node(arithmetic(numerator), self.divisor))
 
 
@@ -147,9 +164,9 @@ def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
                 numerator=numerator, denominator=divisor):
             numerator = arithmetic(_rounding_down(numerator, known))
             if isinstance(expr, p.FloorDiv):
-                return TruncatedQuotient(numerator, divisor) if nonnegative_on(numerator, known) \
+                return TruncatedQuotient(numerator, divisor) if is_at_least(numerator, 0, known) \
                     else p.FloorDiv(numerator, divisor)
-            return TruncatedRemainder(numerator, divisor) if nonnegative_on(numerator, known) \
+            return TruncatedRemainder(numerator, divisor) if is_at_least(numerator, 0, known) \
                 else p.Remainder(numerator, divisor)
         case _:
             return expr

@@ -52,7 +52,10 @@ def assuming(text: str) -> Set:
     # a constant goes inside: C's division rounds -1/2 up to the 0 that n/2 + 1 would make a block of
     ("0<=2*i<=n", "", "0", "(n + 2) / 2"),
     ("-5<=i and 2*i<=n", "", "-5", "(n + 12) / 2"),
-    ("0<=i<n and i<m", "", "0", "if(n < m, n, m)"),
+    ("0<=i<n and i<m", "", "0", "min(n, m)"),
+    ("0<=i<n or 0<=i<m-1", "n>=1", "0", "max(m - 1, n)"),
+    ("exists j: 0<=j<n and j<m and 16*i<=j<16*i+16", "", "0", "min((n + 15) / 16, (m + 15) / 16)"),
+    ("0<=i<n and i<2*m and i<k", "k>=2*m", "0", "min(n, 2*m)"),
     ("0<=2*i<=5-n", "", "0", "(-n + 7) / 2"),
     # more than one term of its own: rounded down, where nothing says that it is not negative
     ("m<=i and 2*i<=n+6*m", "", "m", "n // 2 + 2*m + 1"),
