@@ -20,6 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
+from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import (
     SmallestPair,
     element_at,
@@ -150,7 +151,7 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
         elif all(v is not None for v in lows):
             memo[iname] = min(lows), 0
         else:
-            memo[iname] = iname_points(knl, iname).lower_bound(iname, knl.assumptions), 0
+            memo[iname] = first_value(iname_points(knl, iname), knl.assumptions), 0
     return memo[iname]
 
 
@@ -159,7 +160,8 @@ def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     memo: dict[str, Expression] = knl.memo.setdefault("iname_extent", {})
     if iname not in memo:
         low, extent = iname_range(knl, iname)
-        memo[iname] = extent or subtract(add(iname_points(knl, iname).upper_bound(iname, knl.assumptions), 1), low)
+        memo[iname] = extent or extent_from(iname_points(knl, iname), low if isinstance(low, int) else None,
+                                            knl.assumptions)
     return memo[iname]
 
 

@@ -52,6 +52,7 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 __all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
 
@@ -224,12 +225,13 @@ class CText(CBase):
         return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
 
     def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
-        """Python's ``//`` and ``%``, which round down."""
+        """Python's ``//`` and ``%``, which round down, and those that are C's."""
         a, b = expr.numerator, expr.denominator
         is_quotient = isinstance(expr, p.FloorDiv)
         dtype = own
         left, right = self._operand(a, dtype), self._operand(b, dtype)
-        if dtype.kind in "iu" and (dtype.kind == "u" or (self.nonnegative(a) and self.nonnegative(b))):
+        as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
+        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.nonnegative(a) and self.nonnegative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
         name = "floor_div" if is_quotient else "floor_mod"
         if is_half(dtype):

@@ -8,6 +8,8 @@ from functools import lru_cache
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+
 #: Parameter values in, the expression's value out.
 Evaluator = Callable[[Mapping[str, int]], int]
 
@@ -16,7 +18,8 @@ _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
 
 
 def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
-    """The value of an integer expression; ``//`` and ``%`` round down, as in Python.
+    """The value of an integer expression, as the generated texts compute it: ``//`` and ``%`` round down, unless they
+    are nodes that are C's.
 
     >>> import pymbolic.primitives as p
     >>> evaluate(p.FloorDiv(p.Sum((p.Variable("n"), 15)), 16), {"n": 100})
@@ -46,6 +49,10 @@ def evaluator(expr: Expression) -> Evaluator:
             return _fold(operator.add, children)
         case p.Product(children=children):
             return _fold(operator.mul, children)
+        case TruncatedQuotient(numerator=numerator, denominator=denominator):
+            return _binary(truncated_quotient, numerator, denominator)
+        case TruncatedRemainder(numerator=numerator, denominator=denominator):
+            return _binary(truncated_remainder, numerator, denominator)
         case p.FloorDiv(numerator=numerator, denominator=denominator):
             return _binary(operator.floordiv, numerator, denominator)
         case p.Remainder(numerator=numerator, denominator=denominator):
@@ -72,6 +79,16 @@ def evaluator(expr: Expression) -> Evaluator:
             return lambda values: yes(values) if test(values) else no(values)
         case _:
             raise TypeError(f"{expr!r} is no integer arithmetic")
+
+
+def truncated_quotient(a: int, b: int) -> int:
+    """C's ``a / b``."""
+    return a // b if (a < 0) == (b < 0) else -(-a // b)
+
+
+def truncated_remainder(a: int, b: int) -> int:
+    """C's ``a % b``."""
+    return a - b*truncated_quotient(a, b)
 
 
 def parameter_plus_constant(expr: Expression) -> tuple[str, int] | None:

@@ -191,8 +191,3 @@ def substitute(expr: Expression, mapping: Mapping[str, Expression]) -> Expressio
         new = substitute(e.expr, {k: v for k, v in mapping.items() if k not in e.inames})
         return e if new is e.expr else replace(e, expr=new)
     return walk(expr)
-
-
-def rename_arrays(expr: Expression, names: Mapping[str, str]) -> Expression:
-    """*expr* with variables and arrays renamed."""
-    return substitute(expr, {old: p.Variable(new) for old, new in names.items()})

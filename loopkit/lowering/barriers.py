@@ -18,15 +18,12 @@ from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, p
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import (
     carried_at,
-    cells,
     equal_coordinates,
     in_one_iteration,
     in_time_order,
     other_instance,
-    restrict,
     same_element,
     smallest_pair,
 )
@@ -108,8 +105,9 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
     cache: dict[object, Map | None] = {}
     values = {(d.source, d.sink) for d in dependences(knl)
               if d.of_value and d.kind == "flow" and d.array == storage.name}
-    for a in accesses:
-        for b in accesses:
+    touched = [(a, storage.touched(a)) for a in accesses]
+    for a, first in touched:
+        for b, second in touched:
             if not (a.is_write or b.is_write):
                 continue
             where = meeting(ways[a.statement], ways[b.statement])
@@ -119,7 +117,7 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
                    launch.statements[a.statement].auto, launch.statements[b.statement].auto,
                    launch.statements[a.statement].alone_on, launch.statements[b.statement].alone_on)
             if key not in cache:
-                touching = same_element(_cells(a, storage), _cells(b, storage))
+                touching = same_element(first, second)
                 if a.statement == b.statement:
                     touching = other_instance(touching)
                 cache[key] = _other_thread(knl, launch, a.statement, b.statement, touching)
@@ -149,14 +147,6 @@ def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: M
     witness = witness_at(knl, array, kind, params, (a.statement, first), (b.statement, second))
     raise IllegalTransformError(f"Two threads would touch one element of '{array}' at once.", witness,
                                 ["keep one of the inames sequential"])
-
-
-def _cells(a: Access, storage: Storage) -> Map:
-    """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
-    inames = a.domain.inames
-    if a.affine:
-        return restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
-    return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
 
 
 def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:

@@ -25,6 +25,7 @@ from loopkit.lowering.schedule import Part, Schedule, tree_lines
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
+from loopkit.poly.extents import first_value
 from loopkit.poly.sets import InstanceSet, Set, at_least, least_value
 
 GRID = ("g.0", "g.1", "g.2")
@@ -224,7 +225,7 @@ def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
     points = iname_points(knl, iname)
     low, extent = iname_range(knl, iname)
     if not isinstance(low, int):
-        return sizes.is_subset(points.set.params()) and low == points.lower_bound(iname, knl.assumptions)
+        return sizes.is_subset(points.set.params()) and low == first_value(points, knl.assumptions)
     ends = [low, low + extent - 1] if extent else [low]
     return all(sizes.is_subset(points.where(("==", subtract(p.Variable(iname), end))).set.params()) for end in ends)
 

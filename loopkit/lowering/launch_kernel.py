@@ -17,6 +17,7 @@ from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
 from loopkit.lowering.schedule import Part
 from loopkit.poly.affine import is_quasi_affine, rounded_once
+from loopkit.poly.extents import first_value
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, params_of
 
@@ -62,7 +63,7 @@ def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str
         inames = next(iter(packings))
         if len(packings) > 1 or len(inames) > 1:
             continue
-        low = rounded_once(iname_points(launch, inames[0]).lower_bound(inames[0], launch.assumptions))
+        low = rounded_once(first_value(iname_points(launch, inames[0]), launch.assumptions))
         if is_quasi_affine(low) and not variables(low).isdisjoint(hosts):
             yield inames[0], (low, 0)
 

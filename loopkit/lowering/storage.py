@@ -27,7 +27,9 @@ from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
 from loopkit.lowering.storage_proof import equal_inames, require_right_cells
 from loopkit.poly.affine import subtract
-from loopkit.poly.relations import differing
+from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.relations import cells, differing, restrict
+from loopkit.poly.sets import Map
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,16 @@ class Storage:
         """*own* subscripts with those of the expansion before them."""
         return (*(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True)),
                 *own)
+
+    def touched(self, access: Access) -> Map:
+        """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
+        if not self.lead:
+            return access.relation
+        if access.affine:
+            relation = subscripts_on(access.domain, self.subscripts(access.subscripts))
+        else:
+            relation = cells(access.domain.inames, [*self.subscripts(()), *(None for _ in access.subscripts)])
+        return restrict(relation, access.domain)
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:

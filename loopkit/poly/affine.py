@@ -212,7 +212,7 @@ def readable_comparison(left: Expression, op: str, right: Expression) -> Express
     """``a >= b + 1`` as ``b < a`` and ``a >= b`` as ``b <= a``, larger coefficients first."""
     if op in (">=", ">"):
         left, op, right = right, {">=": "<=", ">": "<"}[op], left
-    left, right = _ordered(left), _ordered(right)
+    left, right = ordered(left), ordered(right)
     if op == "<=" and left == 1 and isinstance(right, TruncatedRemainder):
         return p.Comparison(right, "!=", 0)
     if op == "<=":
@@ -223,7 +223,7 @@ def readable_comparison(left: Expression, op: str, right: Expression) -> Express
     return p.Comparison(left, op, right)
 
 
-def _ordered(expr: Expression) -> Expression:
+def ordered(expr: Expression) -> Expression:
     """A sum with its terms from the largest coefficient down, the constant last."""
     if not isinstance(expr, p.Sum):
         return expr

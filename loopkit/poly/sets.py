@@ -13,7 +13,7 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, from_pw_aff, set_space, subtract, to_aff
+from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
 
 Set = isl.Set
 Map = isl.Map
@@ -161,14 +161,6 @@ class InstanceSet:
     # }}}
 
     # {{{ numbers
-
-    def lower_bound(self, iname: str, context: isl.Set | None = None) -> Expression:
-        """The smallest value of *iname* as an expression in the parameters."""
-        return from_pw_aff(self.onto((iname,)).set.dim_min(0).coalesce(), context)
-
-    def upper_bound(self, iname: str, context: isl.Set | None = None) -> Expression:
-        """The largest value of *iname* as an expression in the parameters."""
-        return from_pw_aff(self.onto((iname,)).set.dim_max(0).coalesce(), context)
 
     def constant_range(self, iname: str) -> tuple[int | None, int | None]:
         """The smallest and largest value of *iname* over all parameters, where they are bounded."""

@@ -99,7 +99,8 @@ class GeneratedCode:
     :ivar source: the whole translation unit.
     :ivar kernels: the functions, each with how it is launched.
     :ivar order: what the host calls, where it is more than each function once: loops around calls.
-    :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader; ``""`` for ``"c"``.
+    :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader, a function on device pointers: it stands
+        behind *source* in one file; ``""`` for ``"c"``.
     """
 
     target: str

@@ -1,6 +1,8 @@
 """The C-family languages of the targets, one table each: host C, and CUDA C++; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopkit.expr.dialect import Dialect
 from loopkit.target import half_text
 
@@ -190,3 +192,9 @@ CUDA = Dialect(
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
     unroll=("#pragma unroll",))
+
+_EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
+
+#: C++ of the host beside CUDA's device code; helpers have no qualifier.
+HOST = replace(CUDA, qualifier="", integer_functions={
+    f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

@@ -13,10 +13,8 @@ from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
 from loopkit.expr.kinds import is_half
-from loopkit.expr.mappers import subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
-from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.addresses import Addresses
 
 
@@ -127,22 +125,15 @@ class Emitter:
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
         """*expr* as text, converted to *want*."""
-        return self._printer(expr, signs).text(expr, want)
+        return self._printer(signs).text(expr, want)
 
     def condition(self, expr: Expression, signs: Signs) -> str:
-        return self._printer(expr, signs).condition(expr)
+        return self._printer(signs).condition(expr)
 
-    def _printer(self, expr: Expression, signs: Signs) -> CText:
-        """What prints *expr*, where isl's own divisions are known to be C's."""
-        truncated = {part for e in subexpressions(expr) if isinstance(e, TruncatedQuotient | TruncatedRemainder)
-                     for part in (e.numerator, e.denominator)}
-
-        def nonnegative(e: Expression) -> bool:
-            return e in truncated or signs.nonnegative(e)
-
+    def _printer(self, signs: Signs) -> CText:
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-        return CText(self.dialect, self._type_of, element, nonnegative, self.used, self.axes)
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes)
 
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""

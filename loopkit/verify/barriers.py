@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.errors import VerificationError
@@ -13,23 +12,17 @@ from loopkit.verify.races import missing_barriers
 from loopkit.verify.report import Check, Finding, refuted
 
 
-def barriers(launches: Sequence[Conflicts], functions: Sequence[Function], *, details: bool = True) -> Check:
-    """Is there a barrier wherever one is needed, does every thread of the block reach each, and what are they for?
-
-    :arg details: list all conflicts that each barrier separates; else only find out whether there are any.
-    """
+def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
+    """Is there a barrier wherever one is needed, does every thread of the block reach each, and what are they for?"""
     findings = [f for conflicts in launches for f in missing_barriers(conflicts)]
     notes: list[str] = []
     count = idle = 0
     for conflicts in launches:
         for i, barrier in enumerate(conflicts.ways.barriers):
-            served = conflicts.served_by(i) if details else islice(conflicts.served_by(i), 1)
-            lines = [f"  {c.what}" for c in served]
+            lines = [f"  {c.what}" for c in conflicts.served_by(i)]
             count += 1
             idle += not lines
-            if details:
-                notes += [f"{conflicts.launch.name}: {barrier}" + ("" if lines else ", which nothing needs"),
-                          *lines]
+            notes += [f"{conflicts.launch.name}: {barrier}" + ("" if lines else ", which nothing needs"), *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent(conflicts.launch, function)
     summary = _summary(count, idle)

@@ -11,7 +11,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.elements import outside
-from loopkit.poly.relations import element_at, restrict, subscript_relation
+from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 from loopkit.verify.report import Check, Finding, refuted, undecided
 from loopkit.verify.smallest import smallest_instance
@@ -75,8 +75,5 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> InstanceSet | None:
     """The instances that touch something outside; ``None`` if there are none."""
-    relation = a.relation
-    if storage is not None and storage.lead:
-        relation = restrict(subscript_relation(a.domain.inames, storage.subscripts(a.subscripts)), a.domain)
-    bad = outside(relation, shape, knl.assumptions)
+    bad = outside(a.relation if storage is None else storage.touched(a), shape, knl.assumptions)
     return None if bad is None else a.domain.named(bad)

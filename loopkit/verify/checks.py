@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from loopkit.errors import UndecidedError, VerificationError
@@ -21,10 +21,14 @@ from loopkit.verify.validation import validate
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: a kernel as it was given, and what it was lowered to."""
+    """What is checked: a kernel as it was given, and what it was lowered to.
+
+    :ivar made: the checks that were made already, by name.
+    """
 
     kernel: LoopKernel
     lowered: Lowered
+    made: dict[str, Check] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def launches(self) -> tuple[Conflicts, ...]:
@@ -85,19 +89,22 @@ def report_of(subject: Subject, *, full: bool = False) -> Report:
 
 
 def _made(name: str, check: Checker, subject: Subject) -> Check:
-    try:
-        with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
-            return check(subject)
-    except UndecidedError as err:
-        return Check(name, "", (gave_up(err),))
+    if name not in subject.made:
+        try:
+            with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
+                subject.made[name] = check(subject)
+        except UndecidedError as err:
+            subject.made[name] = Check(name, "", (gave_up(err),))
+    return subject.made[name]
 
 
 def _one(knl: object, what: str, name: str) -> Report:
     kernel = require_kernel(knl, what)
-    return Report(kernel.name, (_made(name, dict(DEFAULT)[name], _subject(kernel)),))
+    return Report(kernel.name, (_made(name, dict(DEFAULT)[name], subject_of(kernel)),))
 
 
-def _subject(knl: LoopKernel) -> Subject:
+def subject_of(knl: LoopKernel) -> Subject:
+    """*knl* as it is lowered; whoever asks for a check, it is made once."""
     found: Subject | None = knl.memo.get("verified subject")
     if found is None:
         found = knl.memo["verified subject"] = Subject(knl, lowered_once(knl))
@@ -126,7 +133,7 @@ def verify(knl: LoopKernel, *, full: bool = False) -> Report:
       barriers  proven     none
     """
     require_kernel(knl, "verify")
-    return report_of(_subject(knl), full=full)
+    return report_of(subject_of(knl), full=full)
 
 
 def check_legal(knl: LoopKernel) -> Report:

@@ -12,7 +12,7 @@ from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import resolve_target, write_code
 from loopkit.target.host import CTarget
-from loopkit.verify.checks import Subject, report_of
+from loopkit.verify.checks import report_of, subject_of
 from loopkit.verify.report import Report, Verdict
 
 _WIDTH = 110
@@ -46,19 +46,11 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     lowered = lowered_once(knl)
     report = None
     if extent != "off":
-        report = _report(knl, Subject(knl, lowered), full=extent == "full").raise_if_refuted()
+        # texts of one kernel for several targets and layouts have one report
+        report = report_of(subject_of(knl), full=extent == "full").raise_if_refuted()
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
         return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
-
-
-def _report(knl: LoopKernel, subject: Subject, *, full: bool) -> Report:
-    """The report of *subject*; texts of one kernel for several targets and layouts have one."""
-    key = f"report, full={full}"
-    found: Report | None = knl.memo.get(key)
-    if found is None:
-        found = knl.memo[key] = report_of(subject, full=full)
-    return found
 
 
 def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:

@@ -18,13 +18,10 @@ from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.storage import Storage
 from loopkit.poly.relations import (
     SharedLoop,
-    cells,
     differing_first_at,
     in_time_order,
     neighbouring,
-    restrict,
     same_element,
-    subscript_relation,
 )
 from loopkit.poly.sets import Map
 from loopkit.verify.order import PlacedBarrier, Ways, ways_of
@@ -289,14 +286,9 @@ class Conflicts:
         return found
 
     def _cells(self, array: str, a: Access) -> Map:
-        """The cells that each instance touches; where a subscript is not affine, any along the array's own axes."""
+        """The cells that each instance touches."""
         storage = self.storages.get(array)
-        if storage is None or not storage.lead:
-            return a.relation
-        inames = a.domain.inames
-        if a.affine:
-            return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
-        return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
+        return a.relation if storage is None else storage.touched(a)
 
     def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:
         """What the pairs of two accesses depend on, in numbers."""

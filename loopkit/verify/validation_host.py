@@ -26,7 +26,7 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_order import program_meeting, touched_cells
+from loopkit.verify.validation_order import program_meeting
 from loopkit.verify.validation_walk import Execution, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
@@ -111,4 +111,4 @@ def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:
                 for b in accesses_by_array(knl)[name]:
                     if a.is_write or b.is_write:
                         yield a.statement, b.statement, name, same_element(
-                            touched_cells(a, storage), touched_cells(b, storage))
+                            storage.touched(a), storage.touched(b))

@@ -8,7 +8,7 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.ast.nodes import Assign, Function, Sync
 from loopkit.expr.mappers import variables
@@ -18,18 +18,15 @@ from loopkit.kernel.tree import Meeting, Path, meeting, paths
 from loopkit.lowering.binding import BLOCK, Launch
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
-from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
 from loopkit.poly.relations import (
     SharedLoop,
     apart_along,
-    cells,
     equal_coordinates,
     in_one_iteration,
     in_time_order,
     only_dims,
     out_of_time_order,
-    restrict,
     same_element,
     smallest_pair,
     subscript_relation,
@@ -128,7 +125,7 @@ class OrderCheck:
                         continue
                     key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                     if key not in cache:
-                        cache[key] = same_element(touched_cells(a, storage), touched_cells(b, storage))
+                        cache[key] = same_element(storage.touched(a), storage.touched(b))
                     yield (a.statement, b.statement, array), cache[key]
 
     def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
@@ -334,11 +331,3 @@ def _of(execution: Execution, iname: str) -> Expression:
     """What *iname* is at an execution."""
     assert isinstance(execution.node, Assign)
     return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)
-
-
-def touched_cells(a: Access, storage: Storage) -> Map:
-    """The cells that each instance touches; where a subscript is not affine, any cell of its expansion."""
-    inames = a.domain.inames
-    if a.affine:
-        return restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
-    return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)

@@ -32,8 +32,8 @@ void lu_1(float *restrict a, const int n, const int k)
             const int i_outer = g1_ + (k + 1) / 8;
             const int j_outer = g0_ + (k + 1) / 32;
 
-            if (8*i_outer + 8 <= n && k < 8*i_outer && 32*j_outer + 32 <= n &&
-                    k < 32*j_outer) {  // the whole tile lies inside
+            if (32*j_outer + 32 <= n && k < 32*j_outer && 8*i_outer + 8 <= n &&
+                    k < 8*i_outer) {  // the whole tile lies inside
                 for (int l1_ = 0; l1_ < 8; ++l1_) {
                     for (int l0_ = 0; l0_ < 32; ++l0_) {
                         const int i_inner = l1_;

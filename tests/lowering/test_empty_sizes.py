@@ -28,6 +28,9 @@ DOMAINS: dict[str, Callable[[int, int, int], bool]] = {
     "0<=i<n or 4<=i<m": lambda i, n, m: 0 <= i < n or 4 <= i < m,
     "-n<=i<=n-1": lambda i, n, m: -n <= i <= n - 1,
     "m<=i<n": lambda i, n, m: m <= i < n,
+    "0<=i and 2*i<=n": lambda i, n, m: 0 <= 2*i <= n,
+    "0<=3*i<=n+m": lambda i, n, m: 0 <= 3*i <= n + m,
+    "m<=3*i<n": lambda i, n, m: m <= 3*i < n,
 }
 
 MAPPINGS: dict[str, Callable[[lk.LoopKernel], lk.LoopKernel]] = {

@@ -201,4 +201,21 @@ def test_a_declared_shape_is_kept() -> None:
     plain = make("{[i]: 0<=i<8}", "t[i] = x[i]\ny[i] = t[i]", [lk.TemporaryVariable("t", F32, (12,)), "..."], x=F32)
     assert storages(plain) == {"t": "private float32 t[12]"}
 
+
+def test_an_expanded_one_with_subscripts_that_are_affine_for_each_value_only() -> None:
+    plain = make("{[b,i,j,k,m]: 0<=b<n and 0<=i,j,k,m<3}", """
+        for b
+            for i, j
+                <> t[5*i*i + j] = x[b,i,j]
+            end
+            for k, m
+                y[b,k,m] = t[5*(2-k)*(2-k) + 2 - m]
+            end
+        end
+        """, x=F32)
+    knl = lk.tag_inames(lk.split_iname(plain, "b", 8, outer_tag="g.0", inner_tag="l.1"), "j:l.0, m:l.0")
+    assert storages(knl) == {"t": "local float32 t[8][23] expanded over b_inner"}
+    assert lk.verify(knl, full=True).proven
+    assert_same(plain, knl, n=17)
+
 # }}}

@@ -19,11 +19,12 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
 from loopkit.ast.order import calls
-from loopkit.expr.evaluate import evaluate
+from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -253,6 +254,10 @@ class _Text:
                 return f"({' or '.join(map(self.text, c))})"
             case p.LogicalNot(child=c):
                 return f"(not {self.text(c)})"
+            case TruncatedQuotient():
+                return f"__quotient({self.text(e.numerator)}, {self.text(e.denominator)})"
+            case TruncatedRemainder():
+                return f"__remainder({self.text(e.numerator)}, {self.text(e.denominator)})"
             case p.FloorDiv():
                 return f"({self.text(e.numerator)} // {self.text(e.denominator)})"
             case p.Remainder():
@@ -304,7 +309,7 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
             order: random.Random, warp: int) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
-    names: dict[str, Any] = dict(sizes)
+    names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     along_x, along_y, along_z = (range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)

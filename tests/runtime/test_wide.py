@@ -84,12 +84,12 @@ def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) 
 
 
 def test_forms_whose_parts_are_larger_than_the_whole() -> None:
-    """The bound n - m is small; what isl writes for the number of its blocks, 255*m + n, is not."""
+    """The bound n - m is small; n and m are not. isl would write 255*m + n for the number of its blocks."""
     knl = lk.make_kernel("{[i]: 0<=i<n-m}", "y[i] = 2*x[i]", assumptions="m>=0 and n>=m")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 256, outer_tag="g.0", inner_tag="l.0")
     x = np.arange(1000, dtype=np.float32)
-    for m in (10, 10**7, 2*10**7, 10**8, 10**9):
+    for m in (10, 10**7, 2*10**7, 10**8, 10**9, 2*10**9):
         y, = lk.compile(knl, target="c")(x=x, n=m + 1000, m=m)
         assert (y == 2*x).all(), m
-    assert wide(knl, x=(1000,), n=10**7 + 1000, m=10**7)
-    assert not wide(knl, x=(1000,), n=10**6 + 1000, m=10**6)
+    assert wide(knl, x=(1000,), n=12*10**8 + 1000, m=12*10**8)
+    assert not wide(knl, x=(1000,), n=10**8 + 1000, m=10**8)

@@ -1,0 +1,210 @@
+"""Where a range begins and how long it is, in the form in which a reader would write it.
+
+isl brings forms to a common shape: ``(n - m + 255)/256`` comes as ``-m + (255*m + n + 255)/256``, whose parts are far
+larger than the whole. Here a term outside of a quotient goes into it where that makes its coefficients smaller.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import islpy as isl
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import (
+    TruncatedQuotient,
+    TruncatedRemainder,
+    add,
+    arithmetic,
+    from_pw_aff,
+    multiply,
+    ordered,
+    subtract,
+)
+from loopkit.poly.sets import InstanceSet, at_least
+
+
+def first_value(points: InstanceSet, context: isl.Set) -> Expression:
+    """The least value of the one iname of *points*, where it has values.
+
+    :arg context: what is known about the parameters.
+    """
+    known = points.set.params().intersect(context)
+    return _shaped(from_pw_aff(points.set.dim_min(0).coalesce(), context), known) if not known.is_empty() else 0
+
+
+def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expression:
+    """How many values there are from *low* (``None``: the least one) to the greatest of the one iname of *points*.
+
+    Right where there are values. Divisions round down, or are C's where the *number* is the same: both may be given
+    for a range that is empty, and are not positive then.
+
+    :arg context: what is known about the parameters.
+    """
+    if points.set.params().intersect(context).is_empty():
+        return 0
+    top = points.set.dim_max(0)
+    below = points.set.dim_min(0).neg() if low is None else _constant(top, -low)
+    return _count(from_pw_aff(top.add(below).add(_constant(top, 1)).coalesce(), context), context)
+
+
+def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
+    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(like.get_domain_space()))
+    return isl.PwAff.from_aff(zero.set_constant_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value)))
+
+
+def is_at_least(expr: Expression, low: int, params: isl.Set) -> bool:
+    """Is ``expr >= low`` at all points of the parameter set *params*? ``False`` where that is not known."""
+    points = at_least(expr, low)
+    return points is not None and bool(params.is_subset(points))
+
+
+def _count(expr: Expression, context: isl.Set) -> Expression:
+    """The number *expr*: what is not positive says that there is nothing, whatever it is."""
+    if isinstance(expr, p.Min | p.Max):
+        return type(expr)(tuple(_count(c, context) for c in expr.children))
+    if isinstance(expr, p.If):
+        return _choice(expr.condition, _count(expr.then, context), _count(expr.else_, context))
+    # C rounds a quotient up where it is negative, to one that is not positive either
+    match shaped := _shaped(expr, context):
+        case p.FloorDiv():
+            return TruncatedQuotient(shaped.numerator, shaped.denominator)
+        case p.Product(children=(int() as factor, p.FloorDiv() as quotient)) if factor > 0:
+            return p.Product((factor, TruncatedQuotient(quotient.numerator, quotient.denominator)))
+        case _:
+            return shaped
+
+
+def _choice(condition: Expression, then: Expression, otherwise: Expression) -> Expression:
+    """``then if condition else otherwise``: the lesser or the greater of the two where the condition says just that."""
+    if isinstance(condition, p.Comparison) and condition.operator in ("<", "<="):
+        a, b = then, otherwise
+        if isinstance(a, p.FloorDiv) and isinstance(b, p.FloorDiv) and a.denominator == b.denominator:
+            a, b = a.numerator, b.numerator
+        left = condition.left
+        # of integers, i < j is i <= j - 1
+        for right in (condition.right, add(condition.right, -1 if condition.operator == "<" else 1)):
+            if subtract(a, left) == subtract(b, right):
+                return p.Min((then, otherwise))
+            if subtract(a, right) == subtract(b, left):
+                return p.Max((then, otherwise))
+    return p.If(condition, then, otherwise)
+
+
+# {{{ sums with quotients
+
+@dataclass(frozen=True)
+class _Quotient:
+    """``factor * ((sum of coefficient * name + constant) // divisor)``."""
+
+    factor: int
+    terms: Mapping[str, int]
+    constant: int
+    divisor: int
+
+    def plus(self, name: str, coefficient: int) -> _Quotient:
+        """With ``coefficient * name`` added from outside; the factor divides it."""
+        inside = self.terms.get(name, 0) + coefficient // self.factor * self.divisor
+        return replace(self, terms={**self.terms, name: inside})
+
+    def turned(self) -> _Quotient:
+        """``-(a // d)`` as ``(-a + d - 1) // d``, or the other way round."""
+        return _Quotient(-self.factor, {x: -c for x, c in self.terms.items()}, self.divisor - 1 - self.constant,
+                         self.divisor)
+
+    def expression(self, known: isl.Set) -> Expression:
+        """The quotient as an expression: C's division where *known* says that nothing is negative."""
+        numerator = ordered(add(*(multiply(c, p.Variable(x)) for x, c in self.terms.items()), self.constant))
+        node = TruncatedQuotient if is_at_least(numerator, 0, known) else p.FloorDiv
+        return multiply(self.factor, node(arithmetic(numerator), self.divisor))
+
+
+def _shaped(expr: Expression, known: isl.Set) -> Expression:
+    """The same integer with smaller coefficients, wherever ``//`` rounds down.
+
+    :arg known: the parameters at which C's division may take the place of that.
+    """
+    terms = expr.children if isinstance(expr, p.Sum) else (expr,)
+    quotients = [q for q in map(_quotient, terms) if q is not None]
+    rest = add(*(t for t in terms if _quotient(t) is None))
+    outside = _linear(rest)
+    if outside is None:
+        return _rounding_down(expr, known)
+    (coefficients, constant), shaped = outside, []
+    for quotient in quotients:
+        for x, coefficient in list(coefficients.items()):
+            within = quotient.plus(x, coefficient)
+            if coefficient % quotient.factor == 0 and abs(within.terms[x]) <= abs(quotient.terms.get(x, 0)):
+                del coefficients[x]
+                quotient = within
+        quotient = replace(quotient, terms={x: c for x, c in quotient.terms.items() if c})
+        shaped.append(quotient.turned() if all(c < 0 for c in quotient.terms.values()) else quotient)
+    if len(shaped) == 1 and not coefficients and constant % shaped[0].factor == 0:
+        (only,) = shaped
+        only = replace(only, constant=only.constant + constant // only.factor * only.divisor)
+        return (only.turned() if only.factor < 0 else only).expression(known)
+    outer = [multiply(c, p.Variable(x)) for x, c in coefficients.items()]
+    inner = [q.expression(known) for q in shaped]
+    if not shaped:
+        return ordered(rest)
+    return add(*sorted((*inner, *outer), key=_is_negative), constant)
+
+
+def _rounding_down(expr: Expression, known: isl.Set) -> Expression:
+    """*expr* with C's divisions only where *known* says that nothing is negative: isl knows more, within a domain."""
+    match expr:
+        case p.Sum() | p.Product():
+            return type(expr)(tuple(arithmetic(_rounding_down(c, known)) for c in expr.children))
+        case p.Min() | p.Max():
+            return type(expr)(tuple(_rounding_down(c, known) for c in expr.children))
+        case p.If():
+            return p.If(expr.condition, _rounding_down(expr.then, known), _rounding_down(expr.else_, known))
+        case p.FloorDiv(numerator=numerator, denominator=divisor) | p.Remainder(
+                numerator=numerator, denominator=divisor):
+            numerator = arithmetic(_rounding_down(numerator, known))
+            if isinstance(expr, p.FloorDiv):
+                return TruncatedQuotient(numerator, divisor) if is_at_least(numerator, 0, known) \
+                    else p.FloorDiv(numerator, divisor)
+            return TruncatedRemainder(numerator, divisor) if is_at_least(numerator, 0, known) \
+                else p.Remainder(numerator, divisor)
+        case _:
+            return expr
+
+
+def _quotient(term: Expression) -> _Quotient | None:
+    """*term* as a quotient of a linear form; ``None`` where it is something else."""
+    match term:
+        case p.Product(children=(int() as factor, p.FloorDiv() as quotient)):
+            pass
+        case p.FloorDiv():
+            factor, quotient = 1, term
+        case _:
+            return None
+    numerator = _linear(quotient.numerator)
+    if numerator is None or not isinstance(quotient.denominator, int):
+        return None
+    return _Quotient(factor, *numerator, quotient.denominator)
+
+
+def _linear(expr: Expression) -> tuple[dict[str, int], int] | None:
+    """Coefficients by name, and a constant; ``None`` for what is no sum of these."""
+    coefficients: dict[str, int] = {}
+    constant = 0
+    for term in expr.children if isinstance(expr, p.Sum) else (expr,):
+        match term:
+            case int():
+                constant += term
+            case p.Variable(name=name):
+                coefficients[name] = coefficients.get(name, 0) + 1
+            case p.Product(children=(int() as factor, p.Variable(name=name))):
+                coefficients[name] = coefficients.get(name, 0) + factor
+            case _:
+                return None
+    return coefficients, constant
+
+
+def _is_negative(term: Expression) -> bool:
+    return isinstance(term, p.Product) and isinstance(term.children[0], int) and term.children[0] < 0
+
+# }}}
