@@ -13,8 +13,7 @@ from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
-from loopkit.poly.domains import constrained, is_affine_condition
-from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.relations import any_element, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -145,7 +144,8 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
                 yield from walk(condition, where, sure)
                 taken = _branches(condition, where, allowed)
                 yield from walk(then, taken.yes, sure and taken.exact)
-                yield from walk(else_, taken.no, sure and taken.exact)
+                if variables(else_):                         # else 0 is no reason to ask where that is
+                    yield from walk(else_, taken.no, sure and taken.exact)
             case p.LogicalAnd() | p.LogicalOr():
                 # an operand is evaluated where those before it leave the value open
                 for child in expr.children:
@@ -197,32 +197,40 @@ def _convertible(subscript: Expression) -> bool:
 class _Branches:
     """The instances at which a condition may hold, and may fail.
 
+    :ivar where: the instances at which it is tested.
+    :ivar yes: those at which it may hold.
     :ivar exact: it is known of each instance which of the two.
+    :ivar may_fail: those at which it may fail; ``None``: where it does not hold.
     """
 
+    where: InstanceSet
     yes: InstanceSet
-    no: InstanceSet
     exact: bool
+    may_fail: InstanceSet | None = None
+
+    @cached_property
+    def no(self) -> InstanceSet:
+        return self.where.subtract(self.yes) if self.may_fail is None else self.may_fail
 
 
 def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]) -> _Branches:
     """What is known of *condition* at the instances *where*: affine parts narrow them, others may hold and fail."""
-    if is_affine_condition(condition, allowed):
-        yes = constrained(where, (condition,))
-        return _Branches(yes, where.subtract(yes), exact=True)
+    yes = where_holds(where, condition, allowed)
+    if yes is not None:
+        return _Branches(where, yes, exact=True)
     match condition:
         case p.LogicalNot(child=child):
             found = _branches(child, where, allowed)
-            return _Branches(found.no, found.yes, found.exact)
+            return _Branches(where, found.no, found.exact, found.yes)
         case p.LogicalAnd(children=parts):
             yes = where
             for part in parts:
                 yes = _branches(part, yes, allowed).yes
-            return _Branches(yes, where, exact=False)
+            return _Branches(where, yes, exact=False, may_fail=where)
         case p.LogicalOr(children=parts):
             no = where
             for part in parts:
                 no = _branches(part, no, allowed).no
-            return _Branches(where, no, exact=False)
+            return _Branches(where, where, exact=False, may_fail=no)
         case _:
-            return _Branches(where, where, exact=False)
+            return _Branches(where, where, exact=False, may_fail=where)

@@ -127,15 +127,6 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
     return _aff(expr, tuple(dims), tuple(sorted(free)))
 
 
-def is_quasi_affine(expr: Expression) -> bool:
-    """Is *expr* a quasi-affine form of the names in it?"""
-    try:
-        to_aff(expr, ())
-    except NotAffineError:
-        return False
-    return True
-
-
 def affine_difference(a: Expression, b: Expression) -> int | None:
     """The integer ``a - b`` where the difference of two quasi-affine forms is constant, else ``None``."""
     try:

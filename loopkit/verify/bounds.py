@@ -9,9 +9,10 @@ from loopkit.errors import BoundsError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.elements import outside
-from loopkit.poly.relations import element_at, restrict, subscript_relation
+from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.piecewise import is_piecewise
+from loopkit.poly.relations import element_at, restrict
 from loopkit.poly.sets import InstanceSet
 from loopkit.verify.report import Check, Finding, refuted, undecided
 from loopkit.verify.smallest import smallest_instance
@@ -30,7 +31,7 @@ def bounds(lowered: Lowered) -> Check:
         if unknown is not None:
             findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the "
                                "sizes.")] = None
-        shape = tuple(e if e is None or is_quasi_affine(e) else None for e in shape)
+        shape = tuple(e if e is None or is_piecewise(e) else None for e in shape)
         for a in accesses:
             count += 1
             findings.update(dict.fromkeys(_findings(knl, a, shape, storage, cache)))
@@ -45,7 +46,7 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
         inferred = knl.array_args[name].shape is None and knl.array_args[name].shape_like is None
     if inferred:
         return None
-    return next((e for e in shape if e is not None and not is_quasi_affine(e)), None)
+    return next((e for e in shape if e is not None and not is_piecewise(e)), None)
 
 
 def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
@@ -77,6 +78,6 @@ def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) 
     """The instances that touch something outside; ``None`` if there are none."""
     relation = a.relation
     if storage is not None and storage.lead:
-        relation = restrict(subscript_relation(a.domain.inames, storage.subscripts(a.subscripts)), a.domain)
+        relation = restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
     bad = outside(relation, shape, knl.assumptions)
     return None if bad is None else a.domain.named(bad)

@@ -16,6 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.storage import Storage
+from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import (
     SharedLoop,
     cells,
@@ -24,7 +25,6 @@ from loopkit.poly.relations import (
     neighbouring,
     restrict,
     same_element,
-    subscript_relation,
 )
 from loopkit.poly.sets import Map
 from loopkit.verify.order import PlacedBarrier, Ways, ways_of
@@ -295,7 +295,7 @@ class Conflicts:
             return a.relation
         inames = a.domain.inames
         if a.affine:
-            return restrict(subscript_relation(inames, storage.subscripts(a.subscripts)), a.domain)
+            return restrict(subscripts_on(a.domain, storage.subscripts(a.subscripts)), a.domain)
         return restrict(cells(inames, [*storage.subscripts(()), *(None for _ in a.subscripts)]), a.domain)
 
     def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:

@@ -90,6 +90,19 @@ def test_an_extent_that_is_no_affine_form() -> None:
     assert "is no affine form of the sizes" in check.findings[0].text
 
 
+def test_an_extent_with_a_minimum_is_exact() -> None:
+    data = [lk.GlobalArg("x", F32, shape=("max(n, m)",)), "..."]
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[i] + m", data)).verdict is lk.Verdict.PROVEN
+    check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i+1] + m", data))
+    assert check.verdict is lk.Verdict.REFUTED
+
+
+def test_a_clamped_subscript_is_exact() -> None:
+    data = [lk.GlobalArg("x", F32, shape=("n",)), "..."]
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[min(i + 1, n - 1)]", data)).verdict is lk.Verdict.PROVEN
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[min(i + 1, n)]", data)).verdict is lk.Verdict.REFUTED
+
+
 @pytest.mark.parametrize("text", [
     "y[i] = if(i == 0 or x[i-1] > 3, x[i], 0)",
     "y[i] = if(i > 0 and x[i-1] > 3, x[i], 0)",
