@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.analysis.accesses import Access, accesses_by_array, unknown_subscript
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.kernel.kernel import LoopKernel
@@ -52,8 +52,7 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
 def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
               cache: dict[object, InstanceSet | None]) -> Iterator[Finding]:
     if not a.affine:
-        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a subscript is "
-                        f"{unknown_subscript(knl, a)}.")
+        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     lead = () if storage is None else (storage.lead, storage.lows)
     key = (shape, lead, id(a.domain), a.subscripts)
@@ -63,7 +62,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     if bad is None:
         return
     if not a.certain:
-        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a condition or bound is read from memory.")
+        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     params, values = smallest_instance(knl, bad)
     element = element_at(a.subscript_relation, params, tuple(values.values()))
