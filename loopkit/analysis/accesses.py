@@ -1,8 +1,8 @@
 """Which statement touches which elements of which array."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pymbolic.primitives as p
@@ -84,6 +84,33 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     if found is None:
         found = memo[statement.id] = tuple(_accesses(knl, statement))
     return found
+
+
+def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
+            ) -> Iterator[tuple[tuple[Expression, ...], InstanceSet]]:
+    """The arguments of each use in the expression of *statement*, and the instances that evaluate it.
+
+    :arg is_use: the arguments of an expression that is a use, else ``None``.
+    """
+    found: list[tuple[Expression, ...]] = []
+
+    def marked(expr: Expression) -> Expression:
+        args = is_use(expr)
+        if args is None:
+            return map_children(expr, marked)
+        found.append(args)
+        return p.Subscript(p.Variable(_USE), (len(found) - 1,))
+    uses = replace(statement, expression=marked(statement.expression))
+    for a in _accesses(knl, uses):
+        match a.subscripts:
+            case (int() as number,) if a.array == _USE:
+                yield found[number], a.domain
+            case _:
+                pass
+
+
+#: Stands for an array in expressions; no name that a user can write.
+_USE = "<use>"
 
 
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:

@@ -104,7 +104,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
         _require_dtype(kernel, step, var_name)
         return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, var_name, assume, unsafe)
     if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
-        _require_dtype(kernel, step, var_name)
+        if sum(s.written == var_name for s in kernel.statements) > 1:
+            _require_dtype(kernel, step, var_name)          # of one writer, array and buffer have the dtype
         result = buffer.put_in(step, load=False)
     require_buffered(kernel, result, var_name, name, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
@@ -131,7 +132,7 @@ def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) 
 
 
 def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
-    """A buffer that is not loaded with the array's own values says nothing of their dtype."""
+    """The dtype of an array with several writers is the join of theirs, that of a buffer the first one's."""
     if kernel.array_args[name].dtype is None:
         raise PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
                                 hint=f"add_dtypes(knl, {{'{name}': ...}}) first")

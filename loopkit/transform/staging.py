@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
+from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules, uses_at
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
@@ -171,9 +171,9 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
     """*move* at the instances that read at *args*: a branch of an ``if`` may leave some out."""
     points: InstanceSet | None = None
-    for a in accesses_of(kernel, s):
-        if not a.is_write and a.array == request.moves_only and a.subscripts == args:
-            points = a.domain if points is None else points.union(a.domain)
+    for own, where in uses_at(kernel, s, request.is_use):
+        if own == args:
+            points = where if points is None else points.union(where)
     return move if points is None else restrict(move, points)
 
 
