@@ -1,7 +1,8 @@
 """Affine transformations of inames: skew, shift, reverse, and any one-to-one map."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -159,7 +160,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     The loops over the new inames, the first outermost, stand in the place of the loops over the old ones, which are
     nested directly in one another.
 
-    :arg equations: as text (``"i = j + 2*k"``) or as pairs of sides; affine in the inames and the parameters. They
+    :arg equations: as texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
+        as pairs of sides; affine in the inames and the parameters. They
         give each point of the old inames one of the new ones, and no two points the same.
     :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
     :raises UnknownNameError: an old iname is none.
@@ -190,8 +192,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     for x in new:
         require_fresh(kernel, x)
     owners = _owners_of_all(kernel, old, chosen)
-    given = [equations] if isinstance(equations, str) else equations
-    zeros = [_zero(kernel, equation, (*old, *new)) for equation in given]
+    zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
@@ -278,15 +279,30 @@ def _tidied(kernel: LoopKernel, statements: Sequence[Statement]) -> LoopKernel:
 
 # {{{ equations
 
+def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
+    """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
+    given = [equations] if isinstance(equations, str) else equations
+    if not isinstance(given, Sequence) or not given:
+        raise PreconditionError(f"affine_map_inames needs equations, not {equations!r}.", subject="equations",
+                                hint='["i = j + 2*k", "l = k"]')
+    for equation in given:
+        if isinstance(equation, str):
+            # a comma inside of an equation has no "=" behind it
+            yield from (part.strip() for part in re.split(r"[,;\n](?=[^,;\n]*=)|\band\b", equation))
+        else:
+            yield equation
+
+
 def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
-        if isinstance(equation, str) else equation
     if not isinstance(equation, str | Sequence):
         raise PreconditionError(f"{equation!r} is no equation of two sides.", hint='"i = j + 2*k"')
+    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
+        if isinstance(equation, str) else equation
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
-    if len(sides) != 2:
-        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown, hint='"i = j + 2*k"')
+    if len(sides) != 2 or "" in sides:
+        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
+                                hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
     left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                    for side in sides)
     try:
