@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,7 +11,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
-from loopkit.expr.mappers import map_children, substitute
+from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -79,7 +78,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str |
     start = add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    result = reindex(kernel, step, tree, chosen)
     return require_legal(result, f"skew({iname}, by={factors})", assume=assume, unsafe=unsafe)
 
 
@@ -110,12 +109,12 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 <= i < n }
     [n] -> { [i] : 0 < i <= n }
     """
-    chosen, owners = _owners(kernel, iname, within)
+    chosen, _ = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "shifted")
     require_whole_reductions(kernel, iname, chosen)
     distance = _distance(kernel, by)
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), distance)})
-    result = _tidied(reindex(kernel, step, kernel.tree, chosen), owners)
+    result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
 
@@ -140,14 +139,14 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
       y[n - i - 1] = 2*x[n - i - 1]  {id=insn}
     end
     """
-    chosen, owners = _owners(kernel, iname, within)
+    chosen, _ = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "reversed")
     require_whole_reductions(kernel, iname, chosen)
     ends = affine_ends(iname_points(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
     step = Reindexing((iname,), (iname,), {iname: subtract(total, p.Variable(iname))})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    result = reindex(kernel, step, tree, chosen)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -197,7 +196,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
     tree = _with_loops(kernel, old, new, chosen)
-    result = _tidied(reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen), owners)
+    result = reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -255,26 +254,6 @@ def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozense
     return owners
 
 # }}}
-
-
-def _tidied(kernel: LoopKernel, statements: Sequence[Statement]) -> LoopKernel:
-    """*kernel* with the like terms of subscripts collected: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
-    ids = {s.id for s in statements}
-
-    def tidied(expr: Expression) -> Expression:
-        expr = map_children(expr, tidied)
-        if not isinstance(expr, p.Subscript):
-            return expr
-        index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
-        return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
-
-    def changed(s: Statement) -> Statement:
-        assignee = tidied(s.assignee)
-        assert isinstance(assignee, p.Variable | p.Subscript)
-        return replace(s, assignee=assignee, expression=tidied(s.expression),
-                       predicates=tuple(map(tidied, s.predicates)))
-    return kernel.copy(statements=tuple(changed(s) if s.id in ids else s for s in kernel.statements),
-                       carried=kernel.carried)
 
 
 # {{{ equations

@@ -15,6 +15,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.expr.parsing import parse_expression
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
@@ -175,7 +176,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
             if a.array == name and not _affine(kernel, s, a.subscripts):
-                at = ", ".join(map(str, a.subscripts))
+                at = ", ".join(map(to_text, a.subscripts))
                 raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
 

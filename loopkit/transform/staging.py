@@ -14,6 +14,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
@@ -99,7 +100,8 @@ def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Stat
                     to_aff(a, s.inames, kernel.value_params)
                 except NotAffineError:
                     raise PreconditionError(
-                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at '{a}'.",
+                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at "
+                        f"'{to_text(a)}'.",
                         subject=request.name, hint="leave this statement out with within=") from None
 
 
