@@ -1,20 +1,19 @@
 """Which statement touches which elements of which array."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import children, map_children, substitute, variables
-from loopkit.kernel.data import SubstitutionRule
+from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables
+from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
-from loopkit.poly.domains import constrained, is_affine_condition
-from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.relations import any_element, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -26,7 +25,8 @@ class Access:
     :ivar subscripts: the subscripts; ``()`` for a scalar.
     :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
     :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
-    :ivar certain: every instance of *domain* does make the access (no predicate, no bound from memory).
+    :ivar doubt: why it is not known of every instance of *domain* that it makes the access: what its condition or its
+        bound is; ``None``: each does.
     """
 
     statement: str
@@ -35,7 +35,12 @@ class Access:
     is_write: bool
     domain: InstanceSet
     affine: bool
-    certain: bool
+    doubt: str | None
+
+    @property
+    def certain(self) -> bool:
+        """Does every instance of *domain* make the access?"""
+        return self.doubt is None
 
     @cached_property
     def subscript_relation(self) -> Map:
@@ -81,6 +86,33 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     return found
 
 
+def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
+            ) -> Iterator[tuple[tuple[Expression, ...], InstanceSet]]:
+    """The arguments of each use in the expression of *statement*, and the instances that evaluate it.
+
+    :arg is_use: the arguments of an expression that is a use, else ``None``.
+    """
+    found: list[tuple[Expression, ...]] = []
+
+    def marked(expr: Expression) -> Expression:
+        args = is_use(expr)
+        if args is None:
+            return map_children(expr, marked)
+        found.append(args)
+        return p.Subscript(p.Variable(_USE), (len(found) - 1,))
+    uses = replace(statement, expression=marked(statement.expression))
+    for a in _accesses(knl, uses):
+        match a.subscripts:
+            case (int() as number,) if a.array == _USE:
+                yield found[number], a.domain
+            case _:
+                pass
+
+
+#: Stands for an array in expressions; no name that a user can write.
+_USE = "<use>"
+
+
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
     found: Mapping[str, tuple[Access, ...]] | None = knl.memo.get("accesses_by_array")
@@ -98,12 +130,41 @@ def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
     return tuple(x for x in domain.params if x in knl.temporaries)
 
 
-def unknown_subscript(knl: LoopKernel, access: Access) -> str:
-    """Why it is not known which elements *access* touches, its subscripts not being affine: what a subscript is."""
+def why_inexact(knl: LoopKernel, access: Access) -> str | None:
+    """Why it is not known which elements *access* touches, or whether it does; ``None`` where both are known."""
+    if access.affine:
+        return access.doubt
     allowed = knl.value_params | set(access.domain.inames)
-    if all(variables(s) <= allowed for s in access.subscripts):
-        return "no affine form"
-    return "read from memory"
+    unknown = next((s for s in access.subscripts if not variables(s) <= allowed), access.subscripts[0])
+    return f"a subscript {_unknown(knl, unknown, allowed)}"
+
+
+def why_undecided(knl: LoopKernel, array: str, *statements: str) -> str:
+    """Why it is not known which instances of *statements* meet on *array*."""
+    accesses = (a for x in dict.fromkeys(statements) for a in accesses_of(knl, knl.statement_by_id[x]))
+    reasons = dict.fromkeys(_of(doubt, a.statement) for a in accesses
+                            if a.array == array and (doubt := why_inexact(knl, a)) is not None)
+    # a copy may stand for an access that is no longer there
+    return ", and ".join(reasons) or "a subscript, condition or bound of theirs is read from memory"
+
+
+def _of(doubt: str, statement: str) -> str:
+    """``a bound is read from memory`` as ``a bound of 'S' is read from memory``."""
+    article, noun, rest = doubt.split(" ", 2)
+    return f"{article} {noun} of '{statement}' {rest}"
+
+
+def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
+    """What is the matter with *expr*, of which no analysis can tell the values."""
+    names = variables(expr)
+    if any(x in knl.temporaries or x in knl.array_args for x in names):
+        return "is read from memory"
+    other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
+    if other:
+        argument = knl.argument_by_name[other[0]]
+        return f"depends on '{other[0]}', which {'may be' if argument.dtype is None else 'is'} no integer"
+    return "compares real numbers" if any(isinstance(e, float | p.Quotient) for e in subexpressions(expr)) \
+        else "is no affine form"
 
 
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
@@ -123,55 +184,83 @@ def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
 def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     domain = analysis_domain(knl, statement)
     data = data_params(knl, statement.domain)
-    certain = not statement.predicates and not data
+    doubt = "a bound is read from memory" if data else None
     allowed = knl.value_params | set(statement.inames)
+    integers = allowed - _maybe_real(knl)
 
-    def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, sure: bool,
+    def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
                *, is_write: bool) -> Access:
         affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
-        return Access(statement.id, name, subscripts, is_write, where, affine, sure)
+        return Access(statement.id, name, subscripts, is_write, where, affine, doubt)
 
-    def walk(expr: Expression, where: InstanceSet, sure: bool) -> Iterator[Access]:
+    def doubted(unknown: Expression | None) -> str | None:
+        return None if unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
+
+    def walk(expr: Expression, where: InstanceSet, doubt: str | None) -> Iterator[Access]:
         match expr:
             case p.Subscript(aggregate=p.Variable(name=name)):
                 subscripts = expr.index_tuple
                 for s in subscripts:
-                    yield from walk(s, where, sure)
-                yield access(name, subscripts, where, sure, is_write=False)
+                    yield from walk(s, where, doubt)
+                yield access(name, subscripts, where, doubt, is_write=False)
             case p.Variable(name=name):
                 if name in knl.temporaries or name in knl.array_args:
-                    yield access(name, (), where, sure, is_write=False)
+                    yield access(name, (), where, doubt, is_write=False)
             case p.If(condition=condition, then=then, else_=else_):
-                yield from walk(condition, where, sure)
-                taken = _branches(condition, where, allowed)
-                yield from walk(then, taken.yes, sure and taken.exact)
-                yield from walk(else_, taken.no, sure and taken.exact)
+                yield from walk(condition, where, doubt)
+                taken = _branches(condition, where, integers)
+                inside = doubt or doubted(taken.unknown)
+                yield from walk(then, taken.yes, inside)
+                if variables(else_):                         # else 0 is no reason to ask where that is
+                    yield from walk(else_, taken.no, inside)
             case p.LogicalAnd() | p.LogicalOr():
                 # an operand is evaluated where those before it leave the value open
                 for child in expr.children:
-                    yield from walk(child, where, sure)
-                    taken = _branches(child, where, allowed)
+                    yield from walk(child, where, doubt)
+                    taken = _branches(child, where, integers)
                     where = taken.yes if isinstance(expr, p.LogicalAnd) else taken.no
-                    sure = sure and taken.exact
+                    doubt = doubt or doubted(taken.unknown)
             case p.Call(parameters=parameters):
                 for arg in parameters:
-                    yield from walk(arg, where, sure)
+                    yield from walk(arg, where, doubt)
             case _:
                 for child in children(expr):
-                    yield from walk(child, where, sure)
+                    yield from walk(child, where, doubt)
 
     for name in data:
-        yield access(name, (), domain, True, is_write=False)
-    for predicate in statement.predicates:
-        yield from walk(expand_rules(predicate, knl.substitutions), domain, False)
-    yield from walk(expanded_expression(knl, statement), domain, certain)
+        yield access(name, (), domain, None, is_write=False)
+    predicates = [expand_rules(e, knl.substitutions) for e in statement.predicates]
+    for predicate in predicates:
+        taken = _branches(predicate, domain, integers)
+        doubt = doubt or doubted(taken.unknown)
+        domain = taken.yes if taken.unknown is None else domain
+    for predicate in predicates:
+        yield from walk(predicate, domain, doubt)
+    yield from walk(expanded_expression(knl, statement), domain, doubt)
     target = statement.assignee
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
     for s in subscripts:
-        yield from walk(s, domain, certain)
+        yield from walk(s, domain, doubt)
     if statement.combine is not None:
-        yield access(statement.written, subscripts, domain, certain, is_write=False)
-    yield access(statement.written, subscripts, domain, certain, is_write=True)
+        yield access(statement.written, subscripts, domain, doubt, is_write=False)
+    yield access(statement.written, subscripts, domain, doubt, is_write=True)
+
+
+def _maybe_real(knl: LoopKernel) -> frozenset[str]:
+    """The value arguments without a dtype of which nothing says that they are integers: a call may pass 0.5."""
+    found: frozenset[str] | None = knl.memo.get("maybe_real")
+    if found is None:
+        untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
+        untyped = untyped.difference(InstanceSet((), knl.assumptions).params,
+                                     *(s.domain.params for s in knl.statements))
+        if untyped:
+            untyped -= {x for s in knl.statements for e in (s.assignee, expanded_expression(knl, s), *s.predicates)
+                        for part in subexpressions(e) if isinstance(part, p.Subscript)
+                        for index in part.index_tuple for x in variables(index)}
+            untyped -= {x for a in knl.array_args.values() for e in a.shape or () if e is not None
+                        for x in variables(e)}
+        found = knl.memo["maybe_real"] = frozenset(untyped)
+    return found
 
 
 def _affine(subscripts: tuple[Expression, ...], allowed: frozenset[str]) -> bool:
@@ -197,32 +286,44 @@ def _convertible(subscript: Expression) -> bool:
 class _Branches:
     """The instances at which a condition may hold, and may fail.
 
-    :ivar exact: it is known of each instance which of the two.
+    :ivar where: the instances at which it is tested.
+    :ivar yes: those at which it may hold.
+    :ivar unknown: a part of it of which that is not known for each instance; ``None``: it is of all.
+    :ivar may_fail: those at which it may fail; ``None``: where it does not hold.
     """
 
+    where: InstanceSet
     yes: InstanceSet
-    no: InstanceSet
-    exact: bool
+    unknown: Expression | None
+    may_fail: InstanceSet | None = None
+
+    @cached_property
+    def no(self) -> InstanceSet:
+        return self.where.subtract(self.yes) if self.may_fail is None else self.may_fail
 
 
 def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]) -> _Branches:
     """What is known of *condition* at the instances *where*: affine parts narrow them, others may hold and fail."""
-    if is_affine_condition(condition, allowed):
-        yes = constrained(where, (condition,))
-        return _Branches(yes, where.subtract(yes), exact=True)
+    yes = where_holds(where, condition, allowed)
+    if yes is not None:
+        return _Branches(where, yes, None)
     match condition:
         case p.LogicalNot(child=child):
             found = _branches(child, where, allowed)
-            return _Branches(found.no, found.yes, found.exact)
+            return _Branches(where, found.no, found.unknown, found.yes)
         case p.LogicalAnd(children=parts):
-            yes = where
+            yes, unknown = where, list[Expression]()
             for part in parts:
-                yes = _branches(part, yes, allowed).yes
-            return _Branches(yes, where, exact=False)
+                found = _branches(part, yes, allowed)
+                yes = found.yes
+                unknown += () if found.unknown is None else (found.unknown,)
+            return _Branches(where, yes, unknown[0], may_fail=where)
         case p.LogicalOr(children=parts):
-            no = where
+            no, unknown = where, list[Expression]()
             for part in parts:
-                no = _branches(part, no, allowed).no
-            return _Branches(where, no, exact=False)
+                found = _branches(part, no, allowed)
+                no = found.no
+                unknown += () if found.unknown is None else (found.unknown,)
+            return _Branches(where, where, unknown[0], may_fail=no)
         case _:
-            return _Branches(where, where, exact=False)
+            return _Branches(where, where, condition, may_fail=where)

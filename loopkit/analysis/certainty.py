@@ -12,6 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, data_params
+from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import meeting
@@ -76,7 +77,7 @@ def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -
 def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
     """Do both write the same cell in each iteration of all their loops?"""
     loops = knl.statement_by_id[a.statement].inames
-    return a.domain is b.domain and a.subscripts == b.subscripts \
+    return (a.domain is b.domain or a.domain.is_equal(b.domain)) and a.subscripts == b.subscripts \
         and set(meeting(knl.paths[a.statement], knl.paths[b.statement]).loops) == set(loops)
 
 
@@ -106,7 +107,7 @@ def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
             continue
         found[condition] = None
         writer = _writer(knl, condition, user)
-        if writer is not None and isinstance(condition, p.Variable) and _is_flag(knl, condition, user):
+        if writer is not None and not isinstance(condition, p.LogicalNot) and _is_flag(knl, condition, user):
             waiting += [c for c in _conjuncts(writer.expression) if _is_flag(knl, c, writer)]
     return frozenset(found)
 
@@ -118,7 +119,7 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
-    """Is *condition* a temporary, or its opposite, that one statement sets before *user* in the same iteration?"""
+    """Is *condition* a temporary's cell, or its opposite, set by one statement before *user* in the same iteration?"""
     writer = _writer(knl, condition, user)
     if writer is None or data_params(knl, writer.domain) or not set(writer.predicates) <= set(user.predicates):
         return False
@@ -128,12 +129,21 @@ def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
 
 
 def _writer(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
-    """The one statement that sets the scalar temporary which *condition* is, or negates, in the loops around *user*."""
-    if isinstance(condition, p.LogicalNot):
-        condition = condition.child
-    if not isinstance(condition, p.Variable) or condition.name not in knl.temporaries:
+    """The one statement that sets the temporary's cell which *condition* is, or negates, in the loops around *user*."""
+    cell = condition.child if isinstance(condition, p.LogicalNot) else condition
+    variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
+    if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
         return None
-    writers = [s for s in knl.statements if s.written == condition.name]
+    writer = _only_writer(knl, variable.name, user)
+    if writer is None or writer.assignee != cell:
+        return None
+    # what the subscripts are of may not change between the two
+    return writer if variables(cell) <= {variable.name, *writer.inames, *knl.value_params} else None
+
+
+def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | None:
+    """The one statement that writes the temporary *name* in the loops around *user*."""
+    writers = [s for s in knl.statements if s.written == name]
     if len(writers) == 1:
         return writers[0]
     around = [w for w in writers if set(w.inames) <= _shared_loops(knl, w, user)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, data_params
+from loopkit.analysis.accesses import accesses_of, data_params, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
@@ -228,7 +228,7 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and a subscript, condition or bound of theirs is read from memory"
+            f"both touch '{d.array}', and {why_undecided(knl, d.array, d.source, d.sink)}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
                  'assume="..."')

@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, expanded_expression
+from loopkit.analysis.accesses import (
+    Access,
+    accesses_by_array,
+    accesses_of,
+    analysis_domain,
+    expanded_expression,
+    why_undecided,
+)
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
@@ -285,7 +292,7 @@ def _accepted(before: LoopKernel, after: LoopKernel, step: str, copy: Statement,
         if assume is None and not unsafe:
             raise UndecidedError(
                 f"{step}: whether '{write.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' "
-                "cannot be decided.", f"a subscript of '{write.array}' is read from memory",
+                "cannot be decided.", why_undecided(before, write.array, write.statement, use.reader.id),
                 hint='leave the reader out with within=, or answer for it: assume="..."')
         return Obligation(step, f"'{write.statement}' never writes what '{copy.id}' holds for '{use.reader.id}' "
                                 "between the two", assume)

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from math import prod
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program, Region, Sync
-from loopkit.expr.mappers import children
+from loopkit.expr.mappers import children, variables
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,50 @@ def either(parts: Iterable[Reach]) -> Reach:
         for x, f in part.factors:
             factors[x] = max(factors.get(x, Fraction(0)), f)
     return Reach(constant, tuple(sorted(factors.items())))
+
+
+@dataclass(frozen=True)
+class Volume:
+    """An upper bound of the addresses in an array that no caller passes.
+
+    :ivar beyond: how many steps outside of it a part of a subscript may be, and one more.
+    """
+
+    extents: tuple[Expression, ...]
+    beyond: int
+
+    def at(self, values: Mapping[str, int]) -> int:
+        """The bound for these sizes."""
+        return prod(_largest(e, values) + self.beyond for e in self.extents)
+
+    def surely_below(self, limit: int) -> int:
+        """Sizes that are all smaller than this keep the bound below *limit*; 0 where nothing does."""
+        names = frozenset().union(*map(variables, self.extents))
+        below = limit
+        while below and self.at(dict.fromkeys(names, below)) >= limit:
+            below //= 2
+        return below
+
+
+def _largest(extent: Expression, values: Mapping[str, int]) -> int:
+    """A bound of an extent, and of all that is computed on the way to it."""
+    match extent:
+        case int():
+            return abs(extent)
+        case p.Variable(name=name):
+            return abs(values.get(name, 0))
+        case p.Product(children=parts):
+            return prod(_largest(e, values) for e in parts)
+        case p.Sum(children=parts):
+            return sum(_largest(e, values) for e in parts)
+        case p.FloorDiv(numerator=numerator) | p.Remainder(numerator=numerator):
+            return _largest(numerator, values) + 1
+        case p.If(then=then, else_=otherwise):
+            return max(_largest(then, values), _largest(otherwise, values))
+        case p.Min(children=parts) | p.Max(children=parts):
+            return max(_largest(e, values) for e in parts)
+        case _:
+            raise TypeError(f"{extent} is no extent")
 
 
 def reaches(program: Program, sizes: Iterable[str]) -> frozenset[Reach]:

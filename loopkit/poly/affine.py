@@ -128,7 +128,7 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
 
 
 def is_quasi_affine(expr: Expression) -> bool:
-    """Is *expr* a quasi-affine form of the names in it?"""
+    """Is *expr* one quasi-affine form of the names in it, without cases?"""
     try:
         to_aff(expr, ())
     except NotAffineError:

@@ -2,12 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain, combinations
 
 import islpy as isl
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff, to_aff
+from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.piecewise import piecewise
 from loopkit.poly.sets import InstanceSet, constant_min
 
 
@@ -24,8 +26,11 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
         return 0
     if not touched.dim_has_upper_bound(DIM.set, 0):
         return None
-    last = touched.coalesce().dim_max(0).coalesce()
-    return add(from_pw_aff(_simplest(last, touched), assumptions), 1)
+    touched = touched.coalesce()
+    last = _one_bound(touched) if touched.n_basic_set() > 1 else None
+    if last is None:
+        last = _simplest(touched.dim_max(0).coalesce(), touched.params(), assumptions)
+    return add(from_pw_aff(last, assumptions), 1)
 
 
 def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
@@ -34,9 +39,48 @@ def leaves_a_margin(domain: InstanceSet, subscript: Expression) -> bool:
     return low is not None and low > 0
 
 
-def _simplest(value: isl.PwAff, touched: isl.Set) -> isl.PwAff:
-    """Without the pieces' own conditions where one affine form serves all sizes that occur."""
-    return value.gist(touched.params()) if value.n_piece() == 1 else value
+def _one_bound(touched: isl.Set) -> isl.PwAff | None:
+    """The largest of *touched* where it is one affine form, in however many pieces the set comes; else ``None``."""
+    sizes, local = touched.params(), isl.LocalSpace.from_space(touched.get_space())
+    own = isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, 0))
+    seen: set[str] = set()
+    for constraint in (c for piece in touched.get_basic_sets() for c in piece.get_constraints()):
+        if constraint.is_upper_bound(DIM.set, 0) and not constraint.involves_dims(DIM.div, 0, constraint.dim(DIM.div)):
+            bound = _bound(constraint, local)
+            if str(bound) in seen:
+                continue
+            seen.add(str(bound))
+            largest = isl.PwAff.from_aff(bound)
+            if touched.intersect(own.gt_set(largest)).is_empty() \
+                    and sizes.is_subset(touched.intersect(own.eq_set(largest)).params()):
+                return largest.project_domain_on_params()
+    return None
+
+
+def _bound(constraint: isl.Constraint, local: isl.LocalSpace) -> isl.Aff:
+    """What the one dimension of *constraint*, which has no other unknowns, is at most."""
+    form = isl.Aff.zero_on_domain(local).set_constant_val(constraint.get_constant_val())
+    for i in range(constraint.dim(DIM.param)):
+        form = form.set_coefficient_val(DIM.param, i, constraint.get_coefficient_val(DIM.param, i))
+    return form.scale_down_val(constraint.get_coefficient_val(DIM.set, 0).neg()).floor()
+
+
+def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwAff:
+    """*value* as one affine form, or the greater or lesser of two, if these serve all *sizes* that occur.
+
+    For other sizes nothing is touched, and what has several pieces asks for no element.
+    """
+    if value.n_piece() == 1:
+        return value.gist(sizes)
+    others = assumptions.subtract(sizes)
+    none = isl.PwAff.from_aff(isl.Aff.zero_on_domain(isl.LocalSpace.from_space(sizes.get_space())))
+    forms = [isl.PwAff.from_aff(form) for _, form in value.get_pieces()]
+    pairs = (join(f, g) for f, g in combinations(forms, 2) for join in (isl.PwAff.max, isl.PwAff.min))
+    for form in chain(forms, pairs):
+        if sizes.is_subset(form.eq_set(value)) and (form.n_piece() == 1 or others.is_disjoint(form.ge_set(none))):
+            return form
+    nothing = none.add_constant_val(isl.Val.negone(isl.DEFAULT_CONTEXT)).intersect_domain(others)
+    return value.intersect_domain(sizes).union_add(nothing)
 
 
 def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
@@ -72,7 +116,7 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
     box = isl.Set.universe(reached.get_space())
     for axis, extent in enumerate(shape):
         box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
-    gaps = box.intersect_params(assumptions).subtract(reached)
+    gaps = box.intersect_params(assumptions).subtract(reached.coalesce())
     return None if gaps.is_empty() else gaps
 
 
@@ -81,7 +125,6 @@ def _at_least(box: isl.Set, axis: int) -> isl.Set:
 
 
 def _less_than(box: isl.Set, axis: int, extent: Expression) -> isl.Set:
-    dims = tuple(f"_{i}" for i in range(box.dim(DIM.set)))
-    bound = isl.PwAff.from_aff(to_aff(extent, dims))
+    bound = piecewise(extent, tuple(f"_{i}" for i in range(box.dim(DIM.set))))
     local = isl.LocalSpace.from_space(box.get_space())
     return isl.PwAff.from_aff(isl.Aff.var_on_domain(local, DIM.set, axis)).lt_set(bound)

@@ -1,18 +1,19 @@
-"""Subscripts that are affine for each single value of an iname: exact where the iname has few values."""
+"""Subscripts and conditions that are affine for each single value of a form: exact where it has few values."""
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import reduce
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, NotAffineError, _aff, add, floor_div, multiply, names_in, remainder
+from loopkit.poly.affine import NotAffineError, _aff, add, floor_div, multiply, names_in, remainder, subtract
+from loopkit.poly.domains import condition_points, is_affine_condition
 from loopkit.poly.relations import subscript_relation
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
 
-#: Values of one iname that are looked at one by one; isl's questions about the union grow with their square.
+#: Values of forms that are looked at one by one; isl's questions about the union grow with their square.
 MOST_VALUES = 32
 
 
@@ -40,36 +41,105 @@ def affine_on(domain: InstanceSet, subscripts: tuple[Expression, ...]) -> bool:
     return True
 
 
+def where_holds(domain: InstanceSet, condition: Expression, names: Collection[str]) -> InstanceSet | None:
+    """The points of *domain* at which *condition* holds; ``None`` if it is no condition on forms of *names*.
+
+    Forms may be quasi-affine for single values of other forms only, minima and maxima.
+    """
+    try:
+        return domain.named(_holding(domain, condition, names))
+    except NotAffineError:
+        return None
+
+
+def _holding(domain: InstanceSet, condition: Expression, names: Collection[str]) -> isl.Set:
+    if is_affine_condition(condition, names):
+        points = domain.set.intersect(condition_points(condition, domain.inames))
+        return points.coalesce() if points.n_basic_set() > 1 else points
+    match condition:
+        case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= {*names}:
+            difference = subscripts_on(domain, (subtract(left, right),))
+            sign = condition_set(operator, p.Variable("_s"), ("_s",))
+            return domain.set.intersect(difference.intersect_range(sign).domain()).coalesce()
+        case p.LogicalAnd(children=children):
+            return reduce(isl.Set.intersect, (_holding(domain, c, names) for c in children)).coalesce()
+        case p.LogicalOr(children=children):
+            return reduce(isl.Set.union, (_holding(domain, c, names) for c in children)).coalesce()
+        case p.LogicalNot(child=child):
+            return domain.set.subtract(_holding(domain, child, names)).coalesce()
+        case _:
+            raise NotAffineError(str(condition))
+
+
 def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
     try:
         return subscript_relation(domain.inames, (subscript,))
     except NotAffineError:
         names = names_in(subscript)
-    for i, x in enumerate(domain.inames):
-        if x in names:
-            low, high = domain.constant_range(x)
-            if low is not None and high is not None and high - low < MOST_VALUES:
-                try:
-                    return reduce(isl.Map.union, (_at(domain.inames, subscript, i, v) for v in range(low, high + 1)))
-                except NotAffineError:
-                    continue
+        if domain.is_empty():
+            return isl.Map.empty(subscript_relation(domain.inames, (0,)).get_space())
+        params = tuple(sorted(names.difference(domain.inames)))
+        return reduce(isl.Map.union, _by_value(domain, subscript, params, MOST_VALUES))
+
+
+def _by_value(domain: InstanceSet, subscript: Expression, params: tuple[str, ...], most: int) -> list[isl.Map]:
+    """``{ [inames] -> [subscript] }`` in parts, in each of which the factors of products but one have one value.
+
+    :raises NotAffineError: that takes more than *most* parts.
+    """
+    try:
+        return [isl.Map.from_pw_aff(_piecewise(subscript, domain.inames, params))]
+    except NotAffineError:
+        pass
+    for factor in _factors(subscript):
+        values = _values(domain, factor)
+        if values is not None and len(values) <= most:
+            try:
+                return [part.intersect_domain(condition_set("==", subtract(factor, value), domain.inames))
+                        for value in values
+                        for part in _by_value(domain, _with_value(subscript, factor, value), params,
+                                              most // len(values))]
+            except NotAffineError:
+                continue
     raise NotAffineError(str(subscript))
 
 
-def _at(inames: tuple[str, ...], subscript: Expression, dim: int, value: int) -> isl.Map:
-    """``{ [inames] -> [subscript] : inames[dim] = value }``."""
-    form = _with_value(subscript, inames[dim], value)
-    params = tuple(sorted(names_in(form).difference(inames)))
-    relation = isl.Map.from_pw_aff(_piecewise(form, inames, params))
-    return relation.fix_val(DIM.in_, dim, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value))
+def _factors(expr: Expression) -> Iterator[Expression]:
+    """The factors of products of several forms, and divisors that are forms."""
+    children: tuple[Expression, ...]
+    match expr:
+        case p.Product():
+            children = expr.children
+            forms = [c for c in children if not isinstance(c, int)]
+            yield from forms if len(forms) > 1 else ()
+        case p.FloorDiv(numerator=numerator, denominator=denominator) | p.Remainder(
+                numerator=numerator, denominator=denominator):
+            children = (numerator, denominator)
+            yield from () if isinstance(denominator, int) else (denominator,)
+        case p.Sum() | p.Min() | p.Max():
+            children = expr.children
+        case _:
+            return
+    for child in children:
+        yield from _factors(child)
 
 
-def _with_value(expr: Expression, name: str, value: int) -> Expression:
-    """*expr* with a number for one of its names, and products of numbers multiplied out."""
+def _values(domain: InstanceSet, form: Expression) -> range | None:
+    """The range of *form* on *domain*; ``None`` if it is not quasi-affine, or its range is not constant."""
+    try:
+        values = domain.set.apply(subscript_relation(domain.inames, (form,)))
+    except NotAffineError:
+        return None
+    low, high = constant_min(values, 0), constant_max(values, 0)
+    return None if low is None or high is None else range(low, high + 1)
+
+
+def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
+    """*expr* with a number for one of its forms, and products of numbers multiplied out."""
     def walk(e: Expression) -> Expression:
+        if e == form:
+            return value
         match e:
-            case p.Variable():
-                return value if e.name == name else e
             case p.Sum(children=children):
                 return add(*map(walk, children))
             case p.Product(children=children):

@@ -60,6 +60,15 @@ def piecewise(expr: Expression, dims: tuple[str, ...]) -> isl.PwAff:
             raise NotAffineError(str(expr))
 
 
+def is_piecewise(expr: Expression) -> bool:
+    """Is *expr* a piecewise quasi-affine form of the names in it?"""
+    try:
+        piecewise(expr, ())
+    except NotAffineError:
+        return False
+    return True
+
+
 def _product(a: isl.PwAff, b: isl.PwAff) -> isl.PwAff:
     if not (_constant(a) or _constant(b)):
         raise NotAffineError(f"({a}) * ({b})")

@@ -13,7 +13,6 @@ from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
     fix_params,
-    param_name,
     params_of,
     params_text,
     with_dim_names,
@@ -94,47 +93,6 @@ def extents(points: isl.Set, dims: Sequence[int], values: Mapping[str, int]) -> 
 def _extent(points: isl.Set, dim: int) -> int | None:
     low, high = points.dim_min_val(dim), points.dim_max_val(dim)
     return int(high.to_python()) - int(low.to_python()) + 1 if low.is_int() and high.is_int() else None
-
-
-@dataclass(frozen=True)
-class SizeForm:
-    """How large a constraint lets what it bounds become: the sum of |coefficient|*|parameter|, and a constant.
-
-    :ivar exact: what follows from the constraint stays below it; combinations of others may be a few times as large.
-    """
-
-    constant: int
-    coefficients: tuple[tuple[str, int], ...]
-    exact: bool
-
-    def at(self, values: Mapping[str, int]) -> int:
-        # what is read from memory is no parameter of a call; it stays below the length of an array
-        total = self.constant + sum(c * abs(values[x]) for x, c in self.coefficients if x in values)
-        return total if self.exact else 4 * total
-
-    def surely_below(self, limit: int) -> int:
-        """Parameters that are all smaller than this keep the form below *limit*; 0 where nothing does."""
-        room = (limit - 1) // (1 if self.exact else 4) - self.constant
-        factor = sum(c for _, c in self.coefficients)
-        return max(room // factor, 0) if factor else limit if room >= 0 else 0
-
-
-def size_forms(points: isl.Set) -> frozenset[SizeForm]:
-    """The forms of all constraints of *points*."""
-    found = set()
-    for piece in points.get_basic_sets():
-        for constraint in piece.get_constraints():
-            coefficients = []
-            for i in range(constraint.dim(DIM.param)):
-                value = abs(int(constraint.get_coefficient_val(DIM.param, i).to_python()))
-                if value:
-                    coefficients.append((param_name(constraint, i), value))
-            constant = abs(int(constraint.get_constant_val().to_python()))
-            largest = max((abs(int(constraint.get_coefficient_val(kind, i).to_python()))
-                           for kind in (DIM.set, DIM.div) for i in range(constraint.dim(kind))), default=0)
-            exact = sum(c for _, c in coefficients) <= 1
-            found.add(SizeForm(constant + 2 * largest, tuple(coefficients), exact))
-    return frozenset(found)
 
 
 # {{{ points one by one

@@ -16,6 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import CallError
 from loopkit.expr.evaluate import Evaluator, evaluator, parameter_plus_constant
 from loopkit.expr.kinds import spelled
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.points import checker
@@ -320,7 +321,8 @@ def _wrong_shape(plan: ArrayPlan, shape: tuple[int, ...], axis: int, extent: int
     needed = "at least " if not plan.exact else ""
     expression = plan.axes[axis].expression
     sizes = ", ".join(f"{k} = {v}" for k, v in values.items() if isinstance(v, int) and not isinstance(v, bool))
-    why = "" if isinstance(expression, int) else f" ({expression}{', with ' + sizes if sizes else ''})"
+    form = "" if expression is None else to_text(expression)
+    why = "" if isinstance(expression, int) else f" ({form}{', with ' + sizes if sizes else ''})"
     return CallError(f"'{plan.name}' {problem}: axis {axis} has {shape[axis]} elements and must have {needed}{extent}"
                      f"{why}.", argument=plan.name)
 

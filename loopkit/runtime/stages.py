@@ -10,14 +10,12 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
-from loopkit.ast.reach import Reach, reaches
+from loopkit.ast.reach import Reach, Volume, reaches
 from loopkit.expr.mappers import subexpressions, variables
-from loopkit.kernel.data import ValueArg
+from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import infer_types, unknown_dtypes
-from loopkit.poly import points
-from loopkit.poly.points import SizeForm
 from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
@@ -58,13 +56,11 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
                      if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
 
 
-def size_forms(knl: LoopKernel) -> tuple[SizeForm | Reach, ...]:
-    """How large loops, guards and grids of a text become, in the kernel's sizes: their values, and all on the way."""
-    found: dict[SizeForm | Reach, None] = {}
-    for domain in {id(s.domain): s.domain for s in knl.statements}.values():
-        found.update(dict.fromkeys(points.size_forms(domain.set)))
-    found.update(dict.fromkeys(reaches(lowered_once(knl).program, knl.value_params)))
-    return tuple(found)
+def size_forms(knl: LoopKernel) -> tuple[Reach | Volume, ...]:
+    """How large loops, guards, grids and scratch arrays of a text become, in the kernel's sizes, and all on the way."""
+    lowered, beyond = lowered_once(knl), largest_literal(knl) + 1
+    return (*reaches(lowered.program, knl.value_params),
+            *(Volume(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
 
 
 def largest_literal(knl: LoopKernel) -> int:

@@ -1,8 +1,8 @@
 """Affine transformations of inames: skew, shift, reverse, and any one-to-one map."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -11,7 +11,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
-from loopkit.expr.mappers import map_children, substitute
+from loopkit.expr.mappers import substitute
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -78,7 +78,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str |
     start = add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    result = reindex(kernel, step, tree, chosen)
     return require_legal(result, f"skew({iname}, by={factors})", assume=assume, unsafe=unsafe)
 
 
@@ -109,12 +109,12 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     [n] -> { [i] : 0 <= i < n }
     [n] -> { [i] : 0 < i <= n }
     """
-    chosen, owners = _owners(kernel, iname, within)
+    chosen, _ = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "shifted")
     require_whole_reductions(kernel, iname, chosen)
     distance = _distance(kernel, by)
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), distance)})
-    result = _tidied(reindex(kernel, step, kernel.tree, chosen), owners)
+    result = reindex(kernel, step, kernel.tree, chosen)
     return require_legal(result, f"shift({iname}, {by})", assume=assume, unsafe=unsafe)
 
 
@@ -139,14 +139,14 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
       y[n - i - 1] = 2*x[n - i - 1]  {id=insn}
     end
     """
-    chosen, owners = _owners(kernel, iname, within)
+    chosen, _ = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "reversed")
     require_whole_reductions(kernel, iname, chosen)
     ends = affine_ends(iname_points(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
     step = Reindexing((iname,), (iname,), {iname: subtract(total, p.Variable(iname))})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = _tidied(reindex(kernel, step, tree, chosen), owners)
+    result = reindex(kernel, step, tree, chosen)
     return require_legal(result, f"reverse({iname})", assume=assume, unsafe=unsafe)
 
 
@@ -159,7 +159,8 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     The loops over the new inames, the first outermost, stand in the place of the loops over the old ones, which are
     nested directly in one another.
 
-    :arg equations: as text (``"i = j + 2*k"``) or as pairs of sides; affine in the inames and the parameters. They
+    :arg equations: as texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
+        as pairs of sides; affine in the inames and the parameters. They
         give each point of the old inames one of the new ones, and no two points the same.
     :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
     :raises UnknownNameError: an old iname is none.
@@ -190,13 +191,12 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     for x in new:
         require_fresh(kernel, x)
     owners = _owners_of_all(kernel, old, chosen)
-    given = [equations] if isinstance(equations, str) else equations
-    zeros = [_zero(kernel, equation, (*old, *new)) for equation in given]
+    zeros = [_zero(kernel, equation, (*old, *new)) for equation in _one_by_one(equations)]
     values = _solved(kernel, owners, old, new, zeros)
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
     tree = _with_loops(kernel, old, new, chosen)
-    result = _tidied(reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen), owners)
+    result = reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 
@@ -256,37 +256,32 @@ def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozense
 # }}}
 
 
-def _tidied(kernel: LoopKernel, statements: Sequence[Statement]) -> LoopKernel:
-    """*kernel* with the like terms of subscripts collected: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
-    ids = {s.id for s in statements}
-
-    def tidied(expr: Expression) -> Expression:
-        expr = map_children(expr, tidied)
-        if not isinstance(expr, p.Subscript):
-            return expr
-        index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
-        return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
-
-    def changed(s: Statement) -> Statement:
-        assignee = tidied(s.assignee)
-        assert isinstance(assignee, p.Variable | p.Subscript)
-        return replace(s, assignee=assignee, expression=tidied(s.expression),
-                       predicates=tuple(map(tidied, s.predicates)))
-    return kernel.copy(statements=tuple(changed(s) if s.id in ids else s for s in kernel.statements),
-                       carried=kernel.carried)
-
-
 # {{{ equations
+
+def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
+    """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
+    given = [equations] if isinstance(equations, str) else equations
+    if not isinstance(given, Sequence) or not given:
+        raise PreconditionError(f"affine_map_inames needs equations, not {equations!r}.", subject="equations",
+                                hint='["i = j + 2*k", "l = k"]')
+    for equation in given:
+        if isinstance(equation, str):
+            # a comma inside of an equation has no "=" behind it
+            yield from (part.strip() for part in re.split(r"[,;\n](?=[^,;\n]*=)|\band\b", equation))
+        else:
+            yield equation
+
 
 def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
-        if isinstance(equation, str) else equation
     if not isinstance(equation, str | Sequence):
         raise PreconditionError(f"{equation!r} is no equation of two sides.", hint='"i = j + 2*k"')
+    sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
+        if isinstance(equation, str) else equation
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))
-    if len(sides) != 2:
-        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown, hint='"i = j + 2*k"')
+    if len(sides) != 2 or "" in sides:
+        raise PreconditionError(f"'{shown}' is no equation of two sides.", subject=shown,
+                                hint='each is like "i = j + 2*k"; several stand in a list, or are parted by commas')
     left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                    for side in sides)
     try:

@@ -15,6 +15,7 @@ from loopkit.analysis.value_buffer_proof import require_values_buffered
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
@@ -115,7 +116,8 @@ def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) ->
         _require_dtype(kernel, step, name)
         return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
     if not any(d.source == buffer.load_id for d in dependences(result) if d.array == own and d.kind == "flow"):
-        _require_dtype(kernel, step, name)
+        if sum(s.written == name for s in kernel.statements) > 1:
+            _require_dtype(kernel, step, name)              # of one writer, array and buffer have the dtype
         result = buffer.put_in(step, Points(None, points.store))
     require_buffered(kernel, result, name, own, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
@@ -166,7 +168,7 @@ def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) 
 
 
 def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
-    """A buffer that is not loaded with the array's own values says nothing of their dtype."""
+    """The dtype of an array with several writers is the join of theirs, that of a buffer the first one's."""
     if kernel.array_args[name].dtype is None:
         raise _without_dtype(step, name)
 
@@ -213,7 +215,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
             if a.array == name and not _affine(kernel, s, a.subscripts):
-                at = ", ".join(map(str, a.subscripts))
+                at = ", ".join(map(to_text, a.subscripts))
                 raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
 

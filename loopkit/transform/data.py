@@ -44,11 +44,13 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
             raise unknown("argument or temporary", name, [*kernel.argument_by_name, *kernel.temporaries])
         if known.dtype is not None and np.dtype(known.dtype) != dtype:
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
+    # that an argument is an integer says more of the conditions which it stands in
+    anew = kernel.carried is None and any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
     return kernel.copy(
         arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
         temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
                      for t in kernel.temporaries.values()},
-        carried=unchanged_from(kernel))
+        carried=None if anew else unchanged_from(kernel))
 
 
 DTYPES = frozenset(np.dtype(t) for t in (

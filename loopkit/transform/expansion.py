@@ -7,7 +7,7 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
@@ -236,7 +236,7 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
         if not a.affine:
             raise UndecidedError(
                 f"Whether '{temporary}' can be contracted over {', '.join(inames)} cannot be decided.",
-                f"'{a.statement}' subscripts it with what is read from memory",
+                why_inexact(kernel, a) or "",
                 hint="contract temporaries with affine subscripts")
     axes: list[int] = []
     for x in inames:

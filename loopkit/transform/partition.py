@@ -140,7 +140,8 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
     extent = add(high, multiply(-1, low), 1)
     chunk, at = p.Variable(outer), p.Variable(inner)
     # no instance runs where the extent is negative, so that C's own division serves
-    length, longer = (node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
+    length, longer = divmod(extent, count) if isinstance(extent, int) else (
+        node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
     cases: list[Case] = []
     for k in range(count):
         start, own = add(low, multiply(k, length), at), (("==", add(chunk, -k)), (">=", at))

@@ -11,10 +11,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import called, substitute, variables
+from loopkit.expr.mappers import called, map_children, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
+from loopkit.poly.affine import add
 from loopkit.poly.relations import reindexing
 from loopkit.poly.sets import InstanceSet, Map, Set
 
@@ -158,8 +159,20 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
-    """*statement* with variables replaced in all of its expressions."""
-    return with_expressions(statement, lambda e: substitute(e, values))
+    """*statement* with variables replaced in all of its expressions, and like terms of subscripts collected."""
+    def replaced(e: Expression) -> Expression:
+        new = substitute(e, values)
+        return new if new == e else _collected(new)
+    return with_expressions(statement, replaced)
+
+
+def _collected(expr: Expression) -> Expression:
+    """*expr* with like terms of its subscripts in one: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
+    expr = map_children(expr, _collected)
+    if not isinstance(expr, p.Subscript):
+        return expr
+    index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
+    return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
 
 
 def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:

@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules
+from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules, uses_at
 from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
@@ -99,7 +100,8 @@ def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Stat
                     to_aff(a, s.inames, kernel.value_params)
                 except NotAffineError:
                     raise PreconditionError(
-                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at '{a}'.",
+                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at "
+                        f"'{to_text(a)}'.",
                         subject=request.name, hint="leave this statement out with within=") from None
 
 
@@ -171,9 +173,9 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
     """*move* at the instances that read at *args*: a branch of an ``if`` may leave some out."""
     points: InstanceSet | None = None
-    for a in accesses_of(kernel, s):
-        if not a.is_write and a.array == request.moves_only and a.subscripts == args:
-            points = a.domain if points is None else points.union(a.domain)
+    for own, where in uses_at(kernel, s, request.is_use):
+        if own == args:
+            points = where if points is None else points.union(where)
     return move if points is None else restrict(move, points)
 
 

@@ -3,14 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.analysis.accesses import Access, accesses_by_array, unknown_subscript
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.elements import outside
+from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 from loopkit.verify.report import Check, Finding, refuted, undecided
@@ -30,7 +30,7 @@ def bounds(lowered: Lowered) -> Check:
         if unknown is not None:
             findings[undecided(f"whether accesses stay inside '{name}': its extent {unknown} is no affine form of the "
                                "sizes.")] = None
-        shape = tuple(e if e is None or is_quasi_affine(e) else None for e in shape)
+        shape = tuple(e if e is None or is_piecewise(e) else None for e in shape)
         for a in accesses:
             count += 1
             findings.update(dict.fromkeys(_findings(knl, a, shape, storage, cache)))
@@ -45,14 +45,13 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
         inferred = knl.array_args[name].shape is None and knl.array_args[name].shape_like is None
     if inferred:
         return None
-    return next((e for e in shape if e is not None and not is_quasi_affine(e)), None)
+    return next((e for e in shape if e is not None and not is_piecewise(e)), None)
 
 
 def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
               cache: dict[object, InstanceSet | None]) -> Iterator[Finding]:
     if not a.affine:
-        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a subscript is "
-                        f"{unknown_subscript(knl, a)}.")
+        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     lead = () if storage is None else (storage.lead, storage.lows)
     key = (shape, lead, id(a.domain), a.subscripts)
@@ -62,7 +61,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     if bad is None:
         return
     if not a.certain:
-        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': a condition or bound is read from memory.")
+        yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     params, values = smallest_instance(knl, bad)
     element = element_at(a.subscript_relation, params, tuple(values.values()))

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.errors import AccessWitness, VerificationError
@@ -50,7 +50,8 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
     certain = [a.relation for a in writes if a.affine and a.certain]
     extents = [e for e in shape if e is not None]
     if not certain or len(extents) < len(shape):
-        yield f"{name}: which elements are written is read from memory"
+        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
+        yield f"{name}: which elements are written is not known, as {doubt}"
         return
     try:
         gaps = missed(certain, extents, lowered.kernel.assumptions)
@@ -136,8 +137,9 @@ def _writes(accesses: Sequence[Access]) -> list[Access]:
 
 def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
     if not (certain and read.affine and read.certain):
-        return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: a subscript, "
-                         "condition or bound is read from memory.")
+        writers = [s.id for s in knl.statements if s.written == read.array]
+        return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: "
+                         f"{why_undecided(knl, read.array, read.statement, *writers)}.")
     params, values = smallest_instance(knl, bare)
     element = element_at(read.subscript_relation, params, tuple(values.values()))
     return refuted(VerificationError(

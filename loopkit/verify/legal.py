@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.legality import Violation, violations, witness_of
 from loopkit.analysis.order import execution_paths, meeting_of
@@ -35,13 +36,13 @@ def _finding(knl: LoopKernel, v: Violation) -> Finding:
     d = v.dependence
     how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
     if not d.exact:
-        return undecided(_undecided(d))
+        return undecided(_undecided(knl, d))
     return refuted(IllegalTransformError(f"'{d.source}' and '{d.sink}' run {how}.", witness_of(knl, v)))
 
 
-def _undecided(d: Dependence) -> str:
-    return (f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': a subscript, condition or bound of "
-            "theirs is read from memory.")
+def _undecided(knl: LoopKernel, d: Dependence) -> str:
+    return (f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
+            f"{why_undecided(knl, d.array, d.source, d.sink)}.")
 
 
 def launch_order(lowered: Lowered) -> Iterator[Finding]:
@@ -71,7 +72,7 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
 
 def _broken(knl: LoopKernel, d: Dependence, pairs: Map) -> Finding:
     if not d.exact:
-        return undecided(_undecided(d))
+        return undecided(_undecided(knl, d))
     return refuted(IllegalTransformError(
         f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once.",
         smallest_witness(knl, d.array, d.kind, d.source, d.sink, pairs)))

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from loopkit.analysis.accesses import Access, unknown_subscript
+from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
@@ -71,11 +71,8 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
         return Finding(Verdict.ASSUMED, f"that threads may touch one element of '{a.array}' {how} ({a.statement}, "
                                         f"{b.statement}) is an obligation of the kernel.")
     if not exact:
-        inexact = a if not (a.affine and a.certain) else b
-        what, why = ("a subscript", unknown_subscript(knl, inexact)) if not inexact.affine else (
-            "a condition or bound", "read from memory")
         return undecided(f"whether two threads touch one element of '{a.array}' {how} ({a.statement}, "
-                         f"{b.statement}): {what} of '{inexact.statement}' is {why}.")
+                         f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
     return refuted(VerificationError(f"Two threads touch one element of '{a.array}' {how}.", check="races",

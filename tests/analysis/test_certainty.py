@@ -79,6 +79,31 @@ def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
         assert_same(knl, mapped, n=n)
 
 
+@pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
+def test_nor_where_flags_have_a_cell_for_each_iteration(body: str) -> None:
+    knl = kernel(body)
+    expanded = knl
+    for name in [t for t in knl.temporaries if t != "t"]:
+        expanded = lk.expand(expanded, name, "i")
+    peeled = lk.peel(expanded, "i", first=1, last=1)
+    assert not lives_on(peeled)
+    for n in (0, 1, 2, 3, 9):
+        assert_same(knl, peeled, n=n)
+
+
+@pytest.mark.parametrize("written", ["flag[i+1]", "flag[at[i]]"])
+def test_a_flag_in_another_cell_says_nothing(written: str) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", f"""
+for i
+ <> {written} = x[i] > 0
+ <> t = 2*x[i] {{if=flag[i]}}
+ y[i] = t {{if=flag[i]}}
+end
+""", [lk.GlobalArg("x", np.float64), lk.GlobalArg("at", np.int32), "..."] if "at" in written
+     else [lk.GlobalArg("x", np.float64), "..."])
+    assert lives_on(knl)
+
+
 @pytest.mark.parametrize("again", [
     "for k\n  flag = z[k] > 1\n end", "for k\n  flag = z[k] > 1\n  w[k] = t {if=flag}\n end"])
 def test_a_flag_that_changes_in_a_loop_between(again: str) -> None:

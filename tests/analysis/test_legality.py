@@ -262,6 +262,7 @@ def test_undecided(name: str) -> None:
     with pytest.raises(lk.UndecidedError) as caught:
         pair.transformation(knl)
     assert "read from memory" in caught.value.reason
+    assert "condition or bound" not in caught.value.reason
     assert caught.value.reason in str(caught.value)
     assert caught.value.hint is not None
 
@@ -416,3 +417,18 @@ def test_a_legal_order_stays_legal_after_more_steps() -> None:
         lk.tag_inames(again, {"i_outer": "g.0"})
 
 # }}}
+
+
+@pytest.mark.parametrize("text", [
+    "a[i] = if(alpha > 0 and alpha < 1, a[i-1], 0)", "a[i] = a[i-1] {if=alpha > 0 and alpha < 1}"])
+def test_an_argument_without_a_dtype_may_be_real(text: str) -> None:
+    """No integer lies between 0 and 1, but 0.5 does."""
+    knl = lk.make_kernel("{[i]: 1<=i<64}", text)
+    with pytest.raises(lk.UndecidedError, match="depends on 'alpha', which may be no integer"):
+        lk.tag_inames(knl, "i:l.0")
+    assert lk.tag_inames(lk.add_dtypes(knl, {"alpha": np.int32}), "i:l.0").history[-1].verdict == "proven"
+
+
+def test_an_argument_in_a_subscript_is_an_integer() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<64}", "a[i] = if(k > 64, a[i+k], 0)")
+    assert lk.tag_inames(knl, "i:l.0").history[-1].verdict == "proven"

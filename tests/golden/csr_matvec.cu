@@ -1,6 +1,6 @@
 // proven: order (6 dependences), no read before a write, no races
-// undecided: whether 'insn_1.jj.update' stays inside 'val': a condition or bound is read from memory.
-// undecided: whether 'insn_1.jj.update' stays inside 'col': a condition or bound is read from memory.
+// undecided: whether 'insn_1.jj.update' stays inside 'val': a bound is read from memory.
+// undecided: whether 'insn_1.jj.update' stays inside 'col': a bound is read from memory.
 // undecided: whether 'insn_1.jj.update' stays inside 'x': a subscript is read from memory.
 
 extern "C" __global__ void __launch_bounds__(64)

@@ -1,4 +1,4 @@
-"""Subscripts that are affine for each value of an iname, compared with their values point by point."""
+"""Subscripts and conditions that are affine for each value of a form, compared with their values point by point."""
 from __future__ import annotations
 
 import pytest
@@ -6,7 +6,8 @@ import pytest
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.parsing import parse_expression
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
+from loopkit.poly.points import all_points
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 
@@ -15,7 +16,8 @@ FEW = InstanceSet.parse("[n] -> {[k,i]: -1<=k<4 and 0<=i<n}")
 
 @pytest.mark.parametrize("text", [
     "k*(n//4) + i", "k*(n//4) + min(2, n % 4, i)", "(k + 1)*(i + n)", "i*k*3 - n", "max(2, k*i) // 3",
-    "max(n, k*i) % 5", "i - 2*k",
+    "max(n, k*i) % 5", "i - 2*k", "min(i + 1, n - 1)", "((k + 1) % 2)*(n//3) + min((k + 1) % 2, n % 3)",
+    "(k - k // 2)*n + i",
 ])
 def test_values(text: str) -> None:
     subscript = parse_expression(text)
@@ -30,6 +32,29 @@ def test_values(text: str) -> None:
 @pytest.mark.parametrize("text", ["i*n", "i*i", "k*k*i*n", "x[k]", "k*1.5"])
 def test_others(text: str) -> None:
     assert not affine_on(FEW, (parse_expression(text),))
+
+
+@pytest.mark.parametrize("text", [
+    "k*(n//4) + min(k, n % 4) + i < n - 1", "i < min(n - 1, 5)", "not (k*n >= i) and i > 0", "k*i == n or k == 2",
+    "i < n"])
+def test_conditions(text: str) -> None:
+    condition = parse_expression(text)
+    points = where_holds(FEW, condition, {"k", "i", "n"})
+    assert points is not None
+    for n in (1, 6, 11):
+        assert all_points(points, {"n": n}, 1000) == [
+            (k, i) for k in range(-1, 4) for i in range(n) if evaluate(condition, {"n": n, "k": k, "i": i})]
+
+
+@pytest.mark.parametrize("text", ["x[i] > 0", "i > 0.5", "i*n > k", "i < m", "x[i] == x[i]"])
+def test_other_conditions(text: str) -> None:
+    assert where_holds(FEW, parse_expression(text), {"k", "i", "n"}) is None
+
+
+def test_where_there_are_no_points_nothing_is_asked() -> None:
+    nothing = InstanceSet.parse("[n] -> {[k,i]: 0<=i<n and n<0}")
+    assert affine_on(nothing, (parse_expression("k*n"),))
+    assert subscripts_on(nothing, (parse_expression("k*n"),)).is_empty()
 
 
 def test_many_values_are_not_enumerated() -> None:

@@ -65,6 +65,15 @@ def test_steps_back_from_the_next_row() -> None:
     assert not wide(knl, x=(40_000, 40_000), y=(40_000, 40_000))
 
 
+@pytest.mark.parametrize(("n", "m", "expected"), [
+    (50_000, 50_000, True), (50_000, 40_000, False), (2**30, 3, True), (3, 2**30, True), (1000, 1000, False)])
+def test_scratch_arrays_count(n: int, m: int, expected: bool) -> None:
+    """A temporary in global memory may be larger than all arrays that a caller passes."""
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "for i, j\n <> t = x[i] + z[j]\n y[i] = y[i] + t\nend")
+    knl = lk.expand(lk.add_dtypes(knl, {"x,z,y": I8}), "t", ["i", "j"])
+    assert wide(knl, x=(n,), y=(n,), z=(m,)) is expected
+
+
 def test_other_scalars_do_not_decide() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i] + k"), {"x,k": np.int64})
     assert not wide(knl, x=(10,), k=2**40)

@@ -309,8 +309,10 @@ def test_reverse_of_one_of_two_loops() -> None:
 @pytest.mark.parametrize(("new", "equations"), [
     ("u, v", ["u = i + j", "v = j"]), ("u, v", ["i = u + 2*v", "j = v"]), ("u, v", ["u = 2*i + 1", "v = i - 3*j"]),
     ("u, v", ["u = j", "i = v + n"]), ("u, v", [("u", "i - j"), ("v", "-j")]), ("u, v, w", ["u = i // 3", "v = i % 3",
-                                                                                            "w = j"])])
-def test_maps(new: str, equations: list[Any]) -> None:
+                                                                                            "w = j"]),
+    ("u, v", "u = i + j, v = j"), ("u, v", "u == i + j and v == j"), ("u, v", "u = i; j = v"),
+    ("u, v", ["u = i + j, v = j"]), ("u, v", (("u", "i"), "v = j"))])
+def test_maps(new: str, equations: Any) -> None:
     plain = scaled_matrix()
     knl = step(plain, lk.affine_map_inames, "i, j", new, equations)
     assert list(knl.statement("insn").inames) == new.split(", ")
@@ -408,6 +410,16 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "map to nothing": (lambda: lk.affine_map_inames(twice(), "i", "", "i = 0"), lk.PreconditionError, "new_inames"),
     "an equation of one side": (lambda: lk.affine_map_inames(twice(), "i", "u", "i + u"), lk.PreconditionError,
                                 "two sides"),
+    "equations without a sign": (lambda: lk.affine_map_inames(twice(), "i", "u", ("u", "i")), lk.PreconditionError,
+                                 "'u' is no equation of two sides"),
+    "an equation of one side among several": (lambda: lk.affine_map_inames(twice(), "i", "u", "u = i and i"),
+                                              lk.PreconditionError, "'i' is no equation of two sides"),
+    "no equations": (lambda: lk.affine_map_inames(twice(), "i", "u", []), lk.PreconditionError, "needs equations"),
+    "a number for equations": (lambda: lk.affine_map_inames(twice(), "i", "u", 3), lk.PreconditionError,
+                               "needs equations, not 3"),
+    "an equation with a minimum": (
+        lambda: lk.affine_map_inames(scaled_matrix(), "i, j", "u, v", "u = min(i, j), v = j"),
+        lk.PreconditionError, r"'u = min\(i, j\)' is not affine"),
     "an equation that is not affine": (lambda: lk.affine_map_inames(twice(), "i", "u", "i = u*u"),
                                        lk.PreconditionError, "not affine"),
     "an equation with another iname": (lambda: lk.affine_map_inames(scaled_matrix(), "i", "u", "i = u + j"),

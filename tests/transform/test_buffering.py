@@ -131,6 +131,15 @@ def test_steps_after_it_are_bound() -> None:
     assert_same(sweep(), mapped, n=14)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_an_output_without_a_dtype_has_that_of_its_one_writer(dtype: type) -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i,j<n}", "a[i] = x[i]\nb[j] = 2*a[j]")
+    knl = lk.buffer_array(lk.fuse_loops(knl, ["i", "j"]), "a", [])
+    found = knl(x=np.arange(3, dtype=dtype))
+    assert found.a.dtype == found.b.dtype == dtype
+    np.testing.assert_array_equal(found.a, [0, 1, 2])
+
+
 def test_some_statements_only() -> None:
     plain = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<4}", """
         for i
@@ -348,8 +357,8 @@ def test_an_unknown_element_between_is_undecided() -> None:
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="insn"), lk.NameConflictError, {"subject": "insn"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", init_insn_id="io", store_insn_id="io"), lk.NameConflictError,
      {"subject": "io"}),
-    (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "y[i] = x[i]"), "y", "i"), lk.PreconditionError,
-     {"subject": "y"}),
+    (lambda: lk.buffer_array(lk.make_kernel("{[i]: 0<=i<8}", "for i\n y[i] = x[i]\n y[i] = z[i]\nend"), "y", "i"),
+     lk.PreconditionError, {"subject": "y"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", temporary_address_space="near"), lk.PreconditionError,
      {"subject": "near"}),
     (lambda: lk.buffer_array(sweep(), "y", "i_inner", default_tag="auto"), lk.PreconditionError, {"subject": "auto"}),

@@ -4,10 +4,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
+from loopkit.analysis.shapes import array_shapes, filled_outputs
 from loopkit.poly.sets import InstanceSet
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, matmul, matvec, scaled_matrix, stencil, triangle, twice, two_loops
@@ -226,6 +228,45 @@ def test_chunks_of_a_reduction_iname() -> None:
     assert knl.reductions["insn.k"].inames == ("k_outer", "k_inner")
     for n, m in SIZES:
         assert_same(matvec(), knl, n=n, m=m)
+
+
+@pytest.mark.parametrize("count", [2, 4, 7])
+def test_chunks_ask_nothing_else_of_a_caller(count: int) -> None:
+    """A guarded read needs no more elements, the output may be left out, and the shapes determine ``n``."""
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i < n-1, x[i+1], 0)"), {"x": F32})
+    knl = lk.chunk_iname(plain, "i", count)
+    assert array_shapes(knl) == array_shapes(plain)
+    assert filled_outputs(knl) == {"y"}
+    for n in (1, 2, 5, 20):
+        x = np.arange(n, dtype=F32)
+        np.testing.assert_array_equal(knl(x=x).y, [*x[1:], 0])
+
+
+def test_subscripts_of_chunks_are_short() -> None:
+    knl = lk.chunk_iname(lk.make_kernel("{[i]: 1<=i<n-1}", "y[i] = x[i-1] + x[i+1]"), "i", 4)
+    start = "i_outer*((n - 2) // 4) + min(i_outer, (n - 2) % 4) + i_inner"
+    assert f"y[{start} + 1] = x[{start}] + x[{start} + 2]" in knl.statements_text
+    with pytest.raises(lk.PreconditionError, match=re.escape(f"reads 'x' at '{start}'")):
+        lk.add_prefetch(knl, "x", "i_inner")
+    constant = lk.chunk_iname(lk.make_kernel("{[i]: 0<=i<22}", "y[i] = x[i]"), "i", 4)
+    assert "y[5*i_outer + min(i_outer, 2) + i_inner]" in constant.statements_text
+
+
+def test_a_temporary_of_each_block_in_chunks() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[b,i,j]: 0<=b<n and 0<=i,j<64}", """
+        for b
+            for i
+                <> t[i] = x[b,i]
+            end
+            for j
+                y[b,j] = t[j] + t[63 - j]
+            end
+        end
+        """), {"x": F32})
+    mapped = lk.chunk_iname(lk.chunk_iname(knl, "i", 5, inner_tag="l.0"), "j", 4, inner_tag="l.0")
+    mapped = lk.tag_inames(mapped, "b:g.0")
+    assert lk.verify(mapped).proven
+    assert_same(knl, mapped, n=3)
 
 
 def test_chunks_of_one_of_two_loops() -> None:

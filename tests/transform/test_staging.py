@@ -336,6 +336,21 @@ def test_a_copy_has_what_the_branches_read() -> None:
         assert_same(knl, mapped, n=n)
 
 
+@pytest.mark.parametrize("text", [
+    "f(p) := 2*x[p]\ny[i] = if(i < n-1, f(i+1), 0)",
+    "f(p) := 2*x[p]\ny[i] = if(0 < i and i < n-1, f(i+1) - f(i-1), 0)",
+    "f(p) := 2*x[p]\ny[i] = if(i == 0 or f(i-1) > 2, 1, 2)",
+    "f(p) := x[p]*x[p+1]\ny[i] = if(i < n-1, f(i), x[i])",
+    "f(p) := 2*x[p+1]\ng(q) := if(q < n-1, f(q), 0)\ny[i] = 3*g(i)"])
+def test_values_are_computed_where_the_branches_use_them(text: str) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", text, [lk.GlobalArg("x", F32, shape=("n",)), lk.GlobalArg("y", F32), "..."])
+    before = lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.0")
+    mapped = lk.precompute(before, "f", "i_inner")
+    assert lk.verify(mapped).proven
+    for n in (1, 2, 4, 5, 9, 12):
+        assert_same(knl, mapped, n=n)
+
+
 def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
     """In y's int64 the product is right; a cell of int32 would overflow."""
     text = "f(s) := {}\ny[i] = f(i+7)*100000"

@@ -71,11 +71,28 @@ def test_an_expansion_that_is_too_small() -> None:
 @pytest.mark.parametrize(("text", "reason"), [
     ("y[i] = x[place[i]]", "a subscript is read from memory"),
     ("y[i] = x[i*n] + place[i]", "a subscript is no affine form"),
-    ("y[i] = x[i-1] {if=place[i] > 0}", "a condition or bound is read from memory")])
-def test_what_is_read_from_memory_is_undecided(text: str, reason: str) -> None:
-    check = bounds(make("{[i]: 0<=i<n}", text, x=F32, place=np.int32))
+    ("y[i] = x[int32(2*alpha)] + place[i]", "a subscript depends on 'alpha', which is no integer"),
+    ("y[i] = x[i-1] {if=place[i] > 0}", "a condition is read from memory"),
+    ("y[i] = if(i > 0 and place[i] > 0, 0, x[i-1])", "a condition is read from memory"),
+    ("y[i] = if(i > 0.5, x[i-1], 0) + place[i]", "a condition compares real numbers"),
+    ("y[i] = if(i/2 > 0, x[i-1], 0) + place[i]", "a condition compares real numbers"),
+    ("y[i] = x[i-1] + place[i] {if=i > 0.5}", "a condition compares real numbers"),
+    ("y[i] = if(i*i > 0, x[i-1], 0) + place[i]", "a condition is no affine form"),
+    ("y[i] = if(not alpha > 0, x[i-1], 0) + place[i]", "a condition depends on 'alpha', which is no integer"),
+    ("y[i] = x[i-1] + place[i] {if=i > 1 or beta > i}",
+     "a condition depends on 'beta', which is no integer")])
+def test_what_is_not_known_is_undecided(text: str, reason: str) -> None:
+    types = {"x": F32, "place": np.int32, "alpha": F32, "beta": F32}
+    check = bounds(make("{[i]: 0<=i<n}", text, **{name: dtype for name, dtype in types.items() if name in text}))
     assert check.verdict is lk.Verdict.UNDECIDED
     assert [f.text for f in check.findings] == [f"whether 'insn' stays inside 'x': {reason}."]
+
+
+def test_a_bound_that_is_read_from_memory() -> None:
+    knl = make(["{[i]: 0<=i<n}", "[hi] -> {[j]: 0<=j<hi}"], "<> hi = count[i]\ny[i] = sum(j, x[j])",
+               [lk.GlobalArg("x", F32, shape=("n",)), "..."], count=np.int32)
+    assert [f.text for f in bounds(knl).findings] == [
+        "whether 'insn_0.j.update' stays inside 'x': a bound is read from memory."]
 
 
 def test_a_condition_from_memory_does_not_hide_what_is_inside_anyway() -> None:
@@ -88,6 +105,19 @@ def test_an_extent_that_is_no_affine_form() -> None:
     check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i]", data))
     assert check.verdict is lk.Verdict.UNDECIDED
     assert "is no affine form of the sizes" in check.findings[0].text
+
+
+def test_an_extent_with_a_minimum_is_exact() -> None:
+    data = [lk.GlobalArg("x", F32, shape=("max(n, m)",)), "..."]
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[i] + m", data)).verdict is lk.Verdict.PROVEN
+    check = bounds(make("{[i]: 0<=i<n}", "y[i] = x[i+1] + m", data))
+    assert check.verdict is lk.Verdict.REFUTED
+
+
+def test_a_clamped_subscript_is_exact() -> None:
+    data = [lk.GlobalArg("x", F32, shape=("n",)), "..."]
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[min(i + 1, n - 1)]", data)).verdict is lk.Verdict.PROVEN
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[min(i + 1, n)]", data)).verdict is lk.Verdict.REFUTED
 
 
 @pytest.mark.parametrize("text", [

@@ -36,8 +36,8 @@ def test_the_head_says_what_is_not_proven() -> None:
     lines = head(lk.generate_code(csr_matvec()))
     assert lines[0] == "// proven: order (6 dependences), no read before a write, no races"
     assert lines[1:] == [
-        "// undecided: whether 'insn_1.jj.update' stays inside 'val': a condition or bound is read from memory.",
-        "// undecided: whether 'insn_1.jj.update' stays inside 'col': a condition or bound is read from memory.",
+        "// undecided: whether 'insn_1.jj.update' stays inside 'val': a bound is read from memory.",
+        "// undecided: whether 'insn_1.jj.update' stays inside 'col': a bound is read from memory.",
         "// undecided: whether 'insn_1.jj.update' stays inside 'x': a subscript is read from memory."]
 
 

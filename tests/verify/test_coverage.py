@@ -16,7 +16,8 @@ def coverage(knl: lk.LoopKernel) -> lk.Check:
     ("{[i]: 1<=i<n}", "y[i] = x[i]", "y: not every element is written; with n = 1: y[0] is not"),
     ("{[i]: 0<=i<n}", "y[2*i] = x[i]", "y: not every element is written; with n = 2: y[1] is not"),
     ("{[i]: 0<=i<n}", "y[i] = x[i]\ny[i] = 2*y[i]", "y: every element is written, some more than once"),
-    ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i] > 0}", "y: which elements are written is read from memory"),
+    ("{[i]: 0<=i<n}", "y[i] = x[i] {if=x[i] > 0}",
+     "y: which elements are written is not known, as a condition is read from memory"),
     ("{[i]: 0<=i<n}", "y[i] = x[i]\ny[i] = 1 {if=x[i] > 0}",
      "y: every element is written for certain, some more than once"),
     ("{[i,j]: 0<=i,j<n}", "y[i] = sum(j, x[i,j])", "y: every element is written once"),
@@ -114,7 +115,7 @@ def test_a_write_under_a_condition_is_undecided() -> None:
         """, x=F32))
     assert check.verdict is lk.Verdict.UNDECIDED
     assert [f.text for f in check.findings] == [
-        "whether 't' is written before 'read' reads it: a subscript, condition or bound is read from memory."]
+        "whether 't' is written before 'read' reads it: a condition of 'insn' is read from memory."]
 
 
 def test_sizes_may_be_assumed() -> None:

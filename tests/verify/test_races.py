@@ -94,8 +94,27 @@ def test_a_subscript_that_is_read_from_memory_is_undecided() -> None:
 def test_a_condition_that_is_read_from_memory_is_undecided() -> None:
     knl = unchecked(make("{[i]: 0<=i<64}", "y[i // 2] = x[i] {if=x[i] > 0}", x=F32), i="l.0")
     assert lk.check_races(knl).verdict is lk.Verdict.UNDECIDED
+    assert lk.check_races(knl)["races"].findings[0].text == (
+        "whether two threads touch one element of 'y' at once (insn, insn): a condition of 'insn' is read from memory.")
     own = unchecked(make("{[i]: 0<=i<64}", "y[i] = x[i] {if=x[i] > 0}", x=F32), i="l.0")
     assert lk.check_races(own).proven
+
+
+@pytest.mark.parametrize(("condition", "reason"), [
+    ("i > 0.5", "compares real numbers"), ("i*i > 7", "is no affine form"),
+    ("alpha > 0", "depends on 'alpha', which is no integer")])
+def test_a_condition_that_is_not_read_from_memory(condition: str, reason: str) -> None:
+    types = {"x": F32, "alpha": F32} if "alpha" in condition else {"x": F32}
+    knl = unchecked(make("{[i]: 0<=i<64}", f"y[i // 2] = x[i] {{if={condition}}}", **types), i="l.0")
+    assert lk.check_races(knl)["races"].findings[0].text == (
+        f"whether two threads touch one element of 'y' at once (insn, insn): a condition of 'insn' {reason}.")
+
+
+def test_chunks_of_a_condition_race_as_it_does() -> None:
+    """What is exact stays exact."""
+    knl = make("{[i]: 0<=i<64}", "y[i // 2] = if(i < 63, x[i+1], 0) {if=i > 1}", x=F32)
+    knl = unchecked(lk.chunk_iname(knl, "i", 5), i_inner="l.0")
+    assert lk.check_races(knl).verdict is lk.Verdict.REFUTED
 
 
 def test_two_warps_of_a_block() -> None:
