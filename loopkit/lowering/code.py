@@ -18,7 +18,7 @@ from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import IlpTag, UnrollTag
+from loopkit.kernel.tags import is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.fetch import spread_over_threads
@@ -214,14 +214,10 @@ class Coder:
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
-        while isinstance(tree, Loop) and self._is_unrolled(tree.iname):
+        while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)):
             inames.append(tree.iname)
             tree = tree.body
         return tuple(inames)
-
-    def _is_unrolled(self, iname: str) -> bool:
-        tag = self.kernel.tags.get(iname)
-        return isinstance(tag, UnrollTag) or (isinstance(tag, IlpTag) and tag.unroll)
 
     def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
         """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
