@@ -57,8 +57,7 @@ def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: _Place(s.dtype, s.shape, s.space) for name, s in storages.items()
                if s.space is not AddressSpace.PRIVATE}
-    sizes = frozenset(x for s in knl.statements for x in s.domain.params) & knl.value_params - set(launch.hosts)
-    return _Finder(knl, inames, places, sizes).block(body, {}, set())
+    return _Finder(knl, inames, places, knl.value_params - set(launch.hosts)).block(body, {}, set())
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class _Place:
 class _Finder:
     """Finds the vectors of one launch.
 
-    :ivar sizes: parameters that decide about the text of a call.
+    :ivar sizes: the integer arguments, which a call's text is chosen by.
     """
 
     kernel: LoopKernel

@@ -14,9 +14,9 @@ from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import subtract
 
-#: The built-in type that is moved, by the bytes of an access: for reals of their own, and for all else.
-_REALS = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2",
-          ("complex64", 16): "float4"}
+#: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
+_OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
+        ("int32", 8): "int2", ("int32", 16): "int4"}
 _BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
 
 #: Characters of a line of a comment.
@@ -26,7 +26,7 @@ _WIDTH = 107
 def access_type(dtype: np.dtype, length: int) -> str:
     """The type by which *length* elements of *dtype* are moved at once."""
     size = length * dtype.itemsize
-    return _REALS.get((dtype.name, size), _BITS[size])
+    return _OWN.get((dtype.name, size), _BITS[size])
 
 
 def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
