@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Vector
 from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
-from loopkit.poly.affine import subtract
+from loopkit.poly.affine import add, affine_difference, subtract
 
 #: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
 _OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
@@ -43,18 +43,41 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 
 
 def in_registers(loop: For) -> For:
-    """*loop* with its vectors' elements in their registers, which count from the first iteration."""
+    """*loop* with its vectors' elements in their registers, which count from the first iteration.
+
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are.
+    """
+    (assign,) = loop.body.children
+    assert isinstance(assign, Assign)
+    written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
+    loaded = [v for v in loop.vectors if v.element.aggregate != written]
     index = subtract(p.Variable(loop.iname), loop.start)
     places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in loop.vectors}
 
     def moved(expr: Expression) -> Expression:
-        return places[expr] if isinstance(expr, p.Subscript) and expr in places else map_children(expr, moved)
-    (assign,) = loop.body.children
-    assert isinstance(assign, Assign)
+        if not isinstance(expr, p.Subscript):
+            return map_children(expr, moved)
+        if expr not in places:
+            places[expr] = next((x for v in loaded if (x := _neighbour(loop, v, expr)) is not None), expr)
+        return places[expr] if places[expr] is not expr else map_children(expr, moved)
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
     body = Block((replace(assign, target=target, value=moved(assign.value)),))
     return replace(loop, body=body, vectors=())
+
+
+def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:
+    """*element*, from the registers of *vector* in the iterations whose element is there; ``None`` if it is in none."""
+    if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
+        return None
+    by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    if by is None or not 0 < abs(by) < loop.stop - loop.start:
+        return None
+    x = p.Variable(loop.iname)
+    there = p.Comparison(x, "<", loop.stop - by) if by > 0 else p.Comparison(x, ">=", loop.start - by)
+    return p.If(there, p.Subscript(p.Variable(vector.name), add(x, by - loop.start)), element)
 
 
 def declaration(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:

@@ -25,8 +25,10 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
         for (int j_inner = 0; j_inner < 4; ++j_inner) {
             // insn
             out_vec[j_inner] =
-                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1] +
-                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1] +
+                    (j_inner >= 1 ? a_vec_1[j_inner - 1] :
+                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1]) +
+                    (j_inner < 3 ? a_vec_1[j_inner + 1] :
+                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1]) +
                     a_vec[j_inner] + a_vec_0[j_inner] - 4.0f*a_vec_1[j_inner];
         }
         *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner]) =
