@@ -109,6 +109,16 @@ def test_arrays_of_the_host_are_copied_to_aligned_places(lab: Lab) -> None:
     assert texts(compiled) == [True]
 
 
+def test_what_is_timed_is_what_runs(lab: Lab) -> None:
+    """Copies of arrays lie no better than the arrays."""
+    compiled = lk.compile(axpy_vec(), target="cuda")
+    x, y = (make(lab, "torch", np.ones(304, F)) for _ in range(2))
+    compiled.time(x=x[:300], y=y[:300], a=2, duration=1e-3)
+    assert texts(compiled) == [True]
+    compiled.time(x=x[:300], y=y[1:301], a=2, duration=1e-3)
+    assert texts(compiled) == [True, False]
+
+
 def test_an_offset_that_is_no_multiple(lab: Lab) -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i + k]", name="shifted", assumptions="k>=0")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": F}), "i", 4, inner_tag="vec")
