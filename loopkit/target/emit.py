@@ -17,8 +17,8 @@ from loopkit.expr.mappers import subexpressions
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target import vectors
 from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.vectors import in_registers, moves, registers
 
 
 @dataclass(frozen=True)
@@ -108,19 +108,19 @@ class Emitter:
         inside = signs.from_start(node.iname, node.start)
         dtypes = {v.name: self.dtype_of(v.element) for v in node.vectors}
         for v in node.vectors:
-            yield vectors.declaration(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
+            yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
 
-        def moves(v: Vector, *, load: bool) -> Iterator[str]:
+        def moved(v: Vector, *, load: bool) -> Iterator[str]:
             first, each = self.text(v.at(node.iname, node.start), signs), self.text(v.element, inside)
-            return vectors.moves(v, node, dtypes[v.name], first, each, self.index, load=load)
+            return moves(v, node, dtypes[v.name], first, each, self.index, load=load)
         for v in node.vectors:
             if v.loaded:
-                yield from moves(v, load=True)
+                yield from moved(v, load=True)
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
-        yield from replace(self, addresses=own, types={**self.types, **dtypes}).loop(vectors.in_registers(node), signs)
+        yield from replace(self, addresses=own, types={**self.types, **dtypes}).loop(in_registers(node), signs)
         for v in node.vectors:
             if v.stored:
-                yield from moves(v, load=False)
+                yield from moved(v, load=False)
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):

@@ -80,8 +80,8 @@ def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | 
     return p.If(there, p.Subscript(p.Variable(vector.name), add(x, by - loop.start)), element)
 
 
-def declaration(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:
-    """The registers of *vector*."""
+def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:
+    """The declaration of a vector's registers."""
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
     return f"alignas({vector.length * dtype.itemsize}) {type_name} {vector.name}[{loop.stop - loop.start}];"
@@ -98,10 +98,9 @@ def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, ind
     assert isinstance(loop.stop, int)
     moved = access_type(dtype, vector.length)
 
-    def move(registers: str, element: str) -> str:
-        if load:
-            return f"*reinterpret_cast<{moved} *>({registers}) = *reinterpret_cast<const {moved} *>(&{element});"
-        return f"*reinterpret_cast<{moved} *>(&{element}) = *reinterpret_cast<const {moved} *>({registers});"
+    def move(own: str, element: str) -> str:
+        target, source = (own, f"&{element}") if load else (f"&{element}", own)
+        return f"*reinterpret_cast<{moved} *>({target}) = *reinterpret_cast<const {moved} *>({source});"
     if loop.stop - loop.start == vector.length:
         yield move(vector.name, first)
         return

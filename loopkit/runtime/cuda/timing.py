@@ -89,7 +89,7 @@ class _Block:
         self._next = self._memory.pointer
 
     def copy(self, view: ArrayLike) -> DeviceArray:
-        """A copy; one of an array on the GPU keeps its strides and the alignment of its place, which a text may need."""
+        """A copy; one of an array on the GPU keeps its strides, and its alignment, which the text may depend on."""
         start = self._next
         self._next += _room(view)
         if isinstance(view, np.ndarray):
