@@ -306,9 +306,11 @@ class Judged:
 
     def _in_one_vector(self, pair: Pair) -> bool:
         """Would both read before the first of them writes what the second one reads?"""
-        places = [(i.statement, {x: v for x, v in i.values if str(self.knl.tags.get(x)) != "vec"})
-                  for i in (pair.source, pair.sink)]
-        return pair.kind == "flow" and places[0] == places[1]
+        tags = {x: str(tag) for x, tag in self.knl.tags.items()}
+        lanes = {x for x, _ in pair.source.values if tags.get(x) == "vec"}
+        places = [(i.statement, {x: v for x, v in i.values if x not in lanes and not
+                                 tags.get(x, "").startswith(("g.", "l."))}) for i in (pair.source, pair.sink)]
+        return bool(lanes) and pair.kind == "flow" and places[0] == places[1]
 
     def _runs_first(self, a: Instance, b: Instance) -> bool:
         for x, y in zip(self._sequential(a.statement), self._sequential(b.statement), strict=False):

@@ -78,6 +78,15 @@ def test_lanes_read_before_they_write(text: str, legal: bool) -> None:
             lk.tag_inames(knl, {"i_inner": "vec"})
 
 
+def test_threads_read_before_they_write_too() -> None:
+    """A barrier between the lanes, as along ``ilp``, would leave nothing of the vector."""
+    knl = make("{[j, i]: 0<=i<8 and 0<=j<4}", "a[i, j+1] = a[7-i, j] + 1")
+    knl = lk.tag_inames(knl, "i:l.0")
+    assert_same(knl, lk.tag_inames(knl, "j:ilp"))
+    with pytest.raises(lk.IllegalTransformError):
+        lk.tag_inames(knl, "j:vec")
+
+
 def test_statements_run_one_after_the_other() -> None:
     """As along ``ilp``: each runs for the whole vector before the next one does."""
     forwards = lk.split_iname(make("{[i]: 0<=i<64}", "for i\n <> t = x[i]\n y[i+1] = t\n z[i] = y[i]\n end"), "i", 4)
