@@ -1,6 +1,8 @@
 """What runs at once along a ``vec`` iname: the instances of one statement, all of whose reads are before its writes."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import Dependence
@@ -11,16 +13,25 @@ from loopkit.poly.sets import Map
 
 
 def in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* of which the second instance reads in a vector what the first one writes in it.
+    """The pairs of *d* that no vector keeps apart: the second instance reads in it what the first one writes.
 
-    The vectors of several threads are made at once, too.
+    The vectors of several threads are made at once, too, and there any pair is one.
     """
-    if d.source != d.sink or d.kind != "flow" or d.reorderable:
+    if d.source != d.sink or d.reorderable:
         return None
     inames = knl.statement_by_id[d.source].inames
     lanes = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
     if not lanes:
         return None
-    others = [p.Variable(x) for x in inames if x not in lanes and not is_parallel(knl.tags.get(x))]
-    pairs = d.relation.intersect(equal_coordinates(inames, others, inames, others))
+    others = [x for x in inames if x not in lanes]
+    sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
+    pairs = _where_equal(d.relation, inames, sequential)
+    if d.kind != "flow":
+        pairs = pairs.subtract(_where_equal(d.relation, inames, others))
     return None if pairs.is_empty() else pairs
+
+
+def _where_equal(relation: Map, inames: tuple[str, ...], chosen: Sequence[str]) -> Map:
+    """The pairs of *relation* that agree in *chosen*."""
+    values = list(map(p.Variable, chosen))
+    return relation.intersect(equal_coordinates(inames, values, inames, values))

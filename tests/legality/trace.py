@@ -305,12 +305,14 @@ class Judged:
             self._in_other_blocks(pair) and not self._launch_ends_between(a, b))
 
     def _in_one_vector(self, pair: Pair) -> bool:
-        """Would both read before the first of them writes what the second one reads?"""
+        """Would the second read before the first writes what it reads, or are they of two threads, made at once?"""
         tags = {x: str(tag) for x, tag in self.knl.tags.items()}
         lanes = {x for x, _ in pair.source.values if tags.get(x) == "vec"}
         places = [(i.statement, {x: v for x, v in i.values if x not in lanes and not
                                  tags.get(x, "").startswith(("g.", "l."))}) for i in (pair.source, pair.sink)]
-        return bool(lanes) and pair.kind == "flow" and places[0] == places[1]
+        one_thread = all(v == w or x in lanes for (x, v), (_, w) in zip(
+            pair.source.values, pair.sink.values, strict=False))
+        return bool(lanes) and places[0] == places[1] and (pair.kind == "flow" or not one_thread)
 
     def _runs_first(self, a: Instance, b: Instance) -> bool:
         for x, y in zip(self._sequential(a.statement), self._sequential(b.statement), strict=False):

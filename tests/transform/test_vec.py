@@ -78,9 +78,10 @@ def test_lanes_read_before_they_write(text: str, legal: bool) -> None:
             lk.tag_inames(knl, {"i_inner": "vec"})
 
 
-def test_threads_read_before_they_write_too() -> None:
+@pytest.mark.parametrize("text", ["a[i, j+1] = a[7-i, j] + 1", "a[i, j] = a[7-i, j+1] + 1"])
+def test_vectors_of_threads_are_made_at_once(text: str) -> None:
     """A barrier between the lanes, as along ``ilp``, would leave nothing of the vector."""
-    knl = make("{[j, i]: 0<=i<8 and 0<=j<4}", "a[i, j+1] = a[7-i, j] + 1")
+    knl = make("{[j, i]: 0<=i<8 and 0<=j<4}", text)
     knl = lk.tag_inames(knl, "i:l.0")
     assert_same(knl, lk.tag_inames(knl, "j:ilp"))
     with pytest.raises(lk.IllegalTransformError):
