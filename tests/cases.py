@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import loopkit as lk
+from tests.vector_kernels import axpy_vec, matmul_vec, stencil_2d_vec
 
 Arrays = dict[str, Any]
 F32 = np.float32
@@ -494,6 +495,11 @@ CASES = [
     Case("batched_matmul", batched_matmul, lambda rng, n: {"d": _rand(rng, 10, 10), "u": _rand(rng, n, 10)},
          lambda a: {"r": a["u"].astype(np.float64) @ a["d"].T}, [(1,), (16,), (53,)]),
     Case("nbody", nbody, lambda rng, n: {c: _rand(rng, n) for c in "xyzq"}, _nbody, [(1,), (64,), (150,)]),
+    Case("axpy_vec", axpy_vec, lambda rng, n: {"x": _rand(rng, n), "y": _rand(rng, n), "a": 2},
+         lambda a: {"y": 2*a["x"] + a["y"]}, _VECTORS),
+    Case("stencil_2d_vec", stencil_2d_vec, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
+         [(3, 3), (18, 36), (37, 53), (20, 132)]),
+    Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
 ]
 

@@ -15,6 +15,7 @@ from loopkit.analysis.accesses import accesses_of, data_params, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.vectors import in_one_vector
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
@@ -59,6 +60,9 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
                 yield Violation(d, broken, reason)
+        meeting = in_one_vector(knl, d)
+        if meeting is not None:
+            yield Violation(d, meeting, "order")
 
 
 def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:

@@ -1,11 +1,14 @@
 """The order in which statement instances run, as far as it is sequential."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import IlpTag, InameTag, is_parallel
+from loopkit.kernel.tags import InameTag, VecTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Meeting, Path, Step, meeting
+
+T = TypeVar("T")
 
 
 def reference_paths(knl: LoopKernel) -> Mapping[str, Path]:
@@ -14,7 +17,10 @@ def reference_paths(knl: LoopKernel) -> Mapping[str, Path]:
 
 
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
-    """The way to each statement through *sequential* loops: parallel ones are no loops, ``ilp`` ones go innermost."""
+    """The way to each statement through *sequential* loops.
+
+    Parallel ones are no loops, ``ilp`` and ``vec`` ones go innermost.
+    """
     found: Mapping[str, Path] | None = knl.memo.get("execution_paths")
     if found is None:
         found = knl.memo["execution_paths"] = {
@@ -23,18 +29,23 @@ def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
 
 
 def sequential_path(path: Path, tags: Mapping[str, InameTag]) -> Path:
-    """*path* without its parallel loops and with ``ilp`` loops around the statement alone."""
+    """*path* without its parallel loops and with ``ilp`` and then ``vec`` loops around the statement alone."""
     if not tags:
         return path
     kept: list[Step] = []
     innermost: list[Step] = []
     for step in path:
         tag = None if step.iname is None else tags.get(step.iname)
-        if isinstance(tag, IlpTag):
+        if is_innermost(tag):
             innermost.append(step)
         elif not is_parallel(tag):
             kept.append(step)
-    return (*kept, *innermost)
+    return (*kept, *vectors_last(innermost, lambda step: step.iname, tags))
+
+
+def vectors_last(loops: Sequence[T], iname: Callable[[T], str | None], tags: Mapping[str, InameTag]) -> list[T]:
+    """*loops*, outermost first, with those over ``vec`` inames inside the others."""
+    return sorted(loops, key=lambda loop: isinstance(tags.get(iname(loop) or ""), VecTag))
 
 
 def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:

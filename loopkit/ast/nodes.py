@@ -8,6 +8,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.mappers import substitute
+from loopkit.poly.affine import add
+
 
 @dataclass(frozen=True)
 class Assign:
@@ -25,8 +28,68 @@ class Assign:
 
 
 @dataclass(frozen=True)
+class AlignedArray:
+    """An array argument begins at a multiple of *elements* elements, and so does each of its rows.
+
+    That is, its last stride is one element, and the others are such multiples.
+    """
+
+    array: str
+    elements: int
+
+    def __str__(self) -> str:
+        return f"{self.array} in {self.elements}s"
+
+
+@dataclass(frozen=True)
+class DivisibleSize:
+    """An integer expression in the sizes is a multiple of *divisor*."""
+
+    size: Expression
+    divisor: int
+
+    def __str__(self) -> str:
+        return f"{self.size} divisible by {self.divisor}"
+
+
+Assumed = AlignedArray | DivisibleSize
+
+
+@dataclass(frozen=True)
+class Vector:
+    """The elements that the iterations of one loop touch at one place of its body.
+
+    :ivar name: of the registers that hold them.
+    :ivar element: as it stands in the body, in terms of the loop's variable, with which it moves one element on.
+    :ivar length: elements of one access; the first of the loop is a multiple of it.
+    :ivar loaded: they are read before the loop; *stored*: they are written behind it.
+    :ivar assumed: what must hold of a call, and is not known from the kernel.
+    """
+
+    name: str
+    element: p.Subscript
+    length: int
+    loaded: bool
+    stored: bool
+    assumed: tuple[Assumed, ...] = ()
+
+    @property
+    def array(self) -> str:
+        assert isinstance(self.element.aggregate, p.Variable)
+        return self.element.aggregate.name
+
+    def at(self, iname: str, value: Expression) -> p.Subscript:
+        """The element at the iteration *value* of the loop over *iname*."""
+        index = tuple(add(substitute(i, {iname: value})) for i in self.element.index_tuple)
+        return p.Subscript(self.element.aggregate, index)
+
+
+@dataclass(frozen=True)
 class For:
-    """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled."""
+    """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled.
+
+    :ivar vectors: what may be moved in vector accesses around it.
+    """
 
     iname: str
     start: Expression
@@ -34,6 +97,7 @@ class For:
     step: int
     body: Block
     unroll: bool = False
+    vectors: tuple[Vector, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync, Vector
 from loopkit.expr.text import to_text
 
 
@@ -55,6 +55,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
             step = "" if node.step == 1 else f" step {node.step}"
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
                    f"{'  [unroll]' if node.unroll else ''}")
+            yield from (f"{pad}  # {_vector(v)}" for v in node.vectors)
             yield from _lines(node.body, depth + 1)
         case If():
             yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
@@ -76,3 +77,9 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Block():
             yield f"{pad}block"
             yield from _lines(node, depth + 1)
+
+
+def _vector(vector: Vector) -> str:
+    verb = " and ".join(word for word, done in (("loaded", vector.loaded), ("stored", vector.stored)) if done)
+    given = f", given {', '.join(map(str, vector.assumed))}" if vector.assumed else ""
+    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{given}"

@@ -13,23 +13,25 @@ from loopkit.poly.affine import add
 Values = Mapping[str, Expression]
 
 
-def written_out(node: Node, values: Values | None = None) -> Node:
+def written_out(node: Node, values: Values | None = None, kept: frozenset[str] = frozenset()) -> Node:
     """*node* with every loop that asks for unrolling as its iterations one after another.
 
     :arg values: what the loop variables around it stand for.
+    :arg kept: variables of loops that stay as they are.
     """
     known = values or {}
     match node:
-        case For(unroll=True, start=int() as start, stop=int() as stop):
-            return Block(tuple(written_out(node.body, {**known, node.iname: i})
+        case For(unroll=True, start=int() as start, stop=int() as stop) if node.iname not in kept:
+            return Block(tuple(written_out(node.body, {**known, node.iname: i}, kept)
                                for i in range(start, stop, node.step)))
         case For():
-            body = written_out(node.body, known)
+            body = written_out(node.body, known, kept)
             return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, _block(body),
                        node.unroll)
         case If():
-            otherwise = None if node.otherwise is None else _block(written_out(node.otherwise, known))
-            return If(_put(node.condition, known), _block(written_out(node.then, known)), otherwise, node.comment)
+            otherwise = None if node.otherwise is None else _block(written_out(node.otherwise, known, kept))
+            then = _block(written_out(node.then, known, kept))
+            return If(_put(node.condition, known), then, otherwise, node.comment)
         case Assign():
             target = _put(node.target, known)
             assert isinstance(target, p.Variable | p.Subscript)
@@ -38,9 +40,9 @@ def written_out(node: Node, values: Values | None = None) -> Node:
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region():
-            return Region(_block(written_out(node.body, known)))
+            return Region(_block(written_out(node.body, known, kept)))
         case Block():
-            return Block(tuple(written_out(c, known) for c in node.children))
+            return Block(tuple(written_out(c, known, kept) for c in node.children))
         case Sync() | Call():
             return node
 

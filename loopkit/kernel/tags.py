@@ -36,6 +36,17 @@ class IlpTag(InameTag):
 
 
 @dataclass(frozen=True)
+class VecTag(InameTag):
+    """``vec``: like ``ilp``, and what is contiguous along the iname is moved in vector loads and stores.
+
+    The instances of a statement along the iname run at once: all reads are before all writes.
+    """
+
+    def __str__(self) -> str:
+        return "vec"
+
+
+@dataclass(frozen=True)
 class GroupTag(InameTag):
     """``g.N``: along axis *axis* of the grid of blocks."""
 
@@ -63,7 +74,7 @@ class AutoLocalTag(InameTag):
         return "l.auto"
 
 
-NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "for")
+NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "vec", "for")
 
 
 def parse_tag(text: str) -> InameTag:
@@ -73,9 +84,19 @@ def parse_tag(text: str) -> InameTag:
     if text in ("l.0", "l.1", "l.2"):
         return LocalTag(int(text[2]))
     return {"l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-            "ilp.seq": IlpTag(unroll=False), "for": ForTag()}[text]
+            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "for": ForTag()}[text]
 
 
 def is_parallel(tag: InameTag | None) -> bool:
     """Do the instances along an iname of this tag run at once, in no order?"""
     return isinstance(tag, GroupTag | LocalTag | AutoLocalTag)
+
+
+def is_innermost(tag: InameTag | None) -> bool:
+    """Do loops over an iname of this tag stand around single statements, whatever stands between in the order?"""
+    return isinstance(tag, IlpTag | VecTag)
+
+
+def is_unrolled(tag: InameTag | None) -> bool:
+    """Is a loop over an iname of this tag one of constant trip count under ``#pragma unroll``?"""
+    return isinstance(tag, UnrollTag | VecTag) or (isinstance(tag, IlpTag) and tag.unroll)

@@ -18,7 +18,7 @@ from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import IlpTag, UnrollTag
+from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.fetch import spread_over_threads
@@ -95,6 +95,11 @@ class Coder:
                     lambda context: self._guarded_statement(bound, context)))
             return None
         if isinstance(tree, Loop):
+            spread = self._spread_in(tree)
+            if spread is not None:
+                return _Opaque((spread.statement.id,), lambda domain: spread_over_threads(
+                    self.kernel, self.launch, spread, level.inside(domain).context,
+                    lambda context: self._vector_of(spread, tree.iname, context)))
             unrolled = self._unrolled_nest(tree)
             if unrolled:
                 return _Opaque(tuple(leaves(tree)), lambda domain: self._unrolled(tree, unrolled, level.inside(domain)))
@@ -214,14 +219,10 @@ class Coder:
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
-        while isinstance(tree, Loop) and self._is_unrolled(tree.iname):
+        while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
             inames.append(tree.iname)
             tree = tree.body
         return tuple(inames)
-
-    def _is_unrolled(self, iname: str) -> bool:
-        tag = self.kernel.tags.get(iname)
-        return isinstance(tag, UnrollTag) or (isinstance(tag, IlpTag) and tag.unroll)
 
     def _unrolled(self, tree: Tree, inames: tuple[str, ...], level: Level) -> Node:
         """Loops of constant trip count; what the domain leaves out becomes a guard inside."""
@@ -239,6 +240,21 @@ class Coder:
             low, high = ranges[x]
             body = Block((For(x, low, high + 1, 1, body, unroll=True),))
         return body
+
+    def _spread_in(self, loop: Loop) -> BoundStatement | None:
+        """The statement in a ``vec`` loop that is spread over the threads: its rounds are around the loop."""
+        match loop.body:
+            case Leaf(statement) if isinstance(self.kernel.tags.get(loop.iname), VecTag):
+                bound = self.launch.statements[statement]
+                return bound if bound.auto else None
+            case _:
+                return None
+
+    def _vector_of(self, bound: BoundStatement, iname: str, context: Set) -> Node:
+        """One vector of a statement of which all other inames are parameters."""
+        low, high = self._constant_range(iname, (bound.statement.id,))
+        body = self._guarded_statement(bound, context.intersect(range_condition(iname, low, high)))
+        return Block((For(iname, low, high + 1, 1, _as_block(body), unroll=True),))
 
     def _constant_range(self, iname: str, statements: tuple[str, ...]) -> tuple[int, int]:
         lows, highs = zip(*(self.launch.statements[s].domain.constant_range(iname) for s in statements), strict=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import IlpTag, UnrollTag
+from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.poly.codegen import worst_corner
@@ -64,7 +64,8 @@ def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]
 
 def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
     """Is the loop over *iname* a part of the tile that a thread works on?"""
-    return isinstance(knl.tags.get(iname), UnrollTag | IlpTag)
+    tag = knl.tags.get(iname)
+    return is_unrolled(tag) or isinstance(tag, IlpTag)
 
 
 def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str, tuple[int, int]]:

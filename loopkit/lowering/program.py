@@ -17,6 +17,7 @@ from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import full_block, full_iterations
 from loopkit.lowering.storage import Storage
+from loopkit.lowering.vectors import vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
@@ -31,8 +32,8 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     level = _outermost(knl, launch)
     body = simplified(_versions(knl, launch, storages, level))
     if knl.options.textual_unroll:
-        body = simplified(Block((written_out(body),)))
-    body = with_regions_apart(without_unused_names(body))
+        body = simplified(Block((written_out(body, kept=vector_inames(knl)),)))
+    body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages)))
     arrays = tuple(_arrays(knl, launch, storages))
     function = Function(launch.name, launch.extents, launch.coordinates, arrays, body)
     kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
 from loopkit.analysis.hosts import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, violations
+from loopkit.analysis.order import vectors_last
 from loopkit.errors import InternalError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import AutoLocalTag, IlpTag, InameTag, LocalTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, seq
 from loopkit.poly.relations import in_one_iteration
 
@@ -179,20 +180,20 @@ def without_idle_auto(knl: LoopKernel) -> LoopKernel:
 
 
 def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...]) -> Tree:
-    """*tree* without parallel loops, and with ``ilp`` loops around single statements."""
+    """*tree* without parallel loops, and with ``ilp`` and ``vec`` loops around single statements."""
     match tree:
         case Loop(iname, body):
             tag = tags.get(iname)
             if is_parallel(tag):
                 return sequential(body, tags, pending)
-            if isinstance(tag, IlpTag):
+            if is_innermost(tag):
                 return sequential(body, tags, (*pending, iname))
             return Loop(iname, sequential(body, tags, pending))
         case Seq(children):
             return seq(*(sequential(c, tags, pending) for c in children))
         case Leaf():
             result: Tree = tree
-            for iname in reversed(pending):
+            for iname in reversed(vectors_last(pending, lambda x: x, tags)):
                 result = Loop(iname, result)
             return result
         case _:

@@ -16,6 +16,7 @@ from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import infer_types, unknown_dtypes
+from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
@@ -50,6 +51,8 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
         found.update(s.domain.params)
     for shape in array_shapes(knl).values():
         found.update(name for extent in shape if extent is not None for name in variables(extent))
+    if vector_inames(knl):
+        found |= knl.value_params           # the first element of a vector may depend on any
     # a size that nobody declared is as wide as the text's indices
     found.update(a.name for a in knl.arguments if a.dtype is None)
     return frozenset(a.name for a in knl.arguments

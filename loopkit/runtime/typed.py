@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -14,6 +15,7 @@ from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
+from loopkit.runtime.alignment import serves
 from loopkit.runtime.arguments import Bound, CallPlan, require_known
 from loopkit.runtime.program import ScratchPlan, integer_limits, require_in_range
 from loopkit.runtime.scalars import dtype_of
@@ -44,14 +46,17 @@ class TypedKernel:
         self.plan = CallPlan(knl)
         self._texts: dict[tuple[Target, Layout], Text] = {}
 
-    def fitting(self, target: Target, bound: Bound, strided: frozenset[str]) -> Text:
+    def fitting(self, target: Target, bound: Bound, strided: frozenset[str], *, vectors: bool = True) -> Text:
         """The text for the arrays of a call, of which those in *strided* have strides of their own.
 
+        :arg vectors: it may have vector accesses, if shapes, strides and sizes let them; addresses are not looked at.
         :raises CallError: a value does not fit into the text's parameter.
         """
-        found = self.text(target, Layout(64 if bound.wide else 32, strided))
+        found = self.text(target, Layout(64 if bound.wide else 32, strided, vectors))
         if not bound.wide and any(prod(s) >= _SCRATCH_32 for s in found.scratch.shapes(bound.values).values()):
-            found = self.text(target, Layout(64, strided))
+            found = self.text(target, Layout(64, strided, vectors))
+        if found.code.assumed and not serves(found.code.assumed, bound.arrays, bound.values):
+            found = self.text(target, replace(found.code.layout, vectors=False))
         require_in_range(found.limits, bound.values)
         return found
 

@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block
+from loopkit.ast.nodes import Assumed, Block
 from loopkit.errors import ENTRY_POINTS
 
 
@@ -85,10 +85,12 @@ class Layout:
     :ivar index_bits: 32, or 64 where an array has 2^31 elements or more.
     :ivar strided: arrays whose strides are parameters of the function; the others lie in C order with
         exactly their inferred or declared shape.
+    :ivar vectors: what :attr:`GeneratedCode.assumed` says holds, so that vector accesses serve; CUDA's texts only.
     """
 
     index_bits: int = 32
     strided: frozenset[str] = frozenset()
+    vectors: bool = True
 
 
 @dataclass(frozen=True)
@@ -101,6 +103,7 @@ class GeneratedCode:
     :ivar order: what the host calls, where it is more than each function once: loops around calls.
     :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader, a function on device pointers: it stands
         behind *source* in one file; ``""`` for ``"c"``.
+    :ivar assumed: what its vector accesses need of a call; the text of ``Layout(vectors=False)`` needs none of it.
     """
 
     target: str
@@ -109,6 +112,7 @@ class GeneratedCode:
     host: str = ""
     layout: Layout = field(default_factory=Layout)
     order: Block | None = None
+    assumed: tuple[Assumed, ...] = ()
 
     def __str__(self) -> str:
         return self.source

@@ -8,6 +8,7 @@ import numpy as np
 
 from loopkit.ast.nodes import Function, Sync
 from loopkit.ast.signs import Signs
+from loopkit.ast.vectors import assumed_by, vectors_in
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.kernel.devices import DEVICE_LIMITS, WARP, DeviceLimits
 from loopkit.lowering.binding import BLOCK, GRID, Launch
@@ -21,6 +22,7 @@ from loopkit.target.emit import Emitter, indented, wrapped
 from loopkit.target.host_text import host_text
 from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.signature import Signature, head_lines, signature
+from loopkit.target.vectors import assumption_lines
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -117,10 +119,13 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
                                    shared.dynamic_bytes))
     preamble = CUDA.preamble(used)
-    comments = "\n".join(f"// {line}" for line in head)
+    assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
+    sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
+    comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
     parts = [*filter(None, (comments, preamble.rstrip())), *functions]
     host = host_text(lowered, launches, layout)
-    return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host, layout, lowered.program.host_order)
+    return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host, layout, lowered.program.host_order,
+                         assumed)
 
 
 def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
@@ -157,7 +162,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used)
+                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used, layout.vectors)
     blocks = lowered.kernel.options.min_blocks
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'
@@ -168,7 +173,8 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     for x, value in launch.coordinates.items():
         body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
         signs = signs.defining(x, value)
-    body += shared.declarations(function.arrays, CUDA)
+    aligned = frozenset(v.array for v in vectors_in(function.body)) if layout.vectors else frozenset()
+    body += shared.declarations(function.arrays, CUDA, aligned)
     if body:
         body.append("")
     body += list(emitter.lines(function.body, signs))

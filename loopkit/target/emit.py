@@ -2,20 +2,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
-from loopkit.target.addresses import Addresses
+from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.vectors import in_registers, moves, registers
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Emitter:
     :ivar sync: the lines of a barrier.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
+    :ivar vectors: move what loops say in vector accesses.
     """
 
     lowered: Lowered
@@ -38,6 +40,7 @@ class Emitter:
     sync: Callable[[Sync], list[str]]
     types: Mapping[str, Type]
     used: set[str] = field(default_factory=set)
+    vectors: bool = False
 
     # {{{ statements
 
@@ -55,7 +58,7 @@ class Emitter:
             case Assign():
                 yield from self._assign(node, signs, last)
             case For():
-                yield from self._for(node, signs)
+                yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
             case If():
                 yield from self._if(node, signs, "")
             case Define():
@@ -85,7 +88,8 @@ class Emitter:
                 yield from indented(self.lines(otherwise, signs))
                 yield "}"
 
-    def _for(self, node: For, signs: Signs) -> Iterator[str]:
+    def loop(self, node: For, signs: Signs) -> Iterator[str]:
+        """The lines of a loop as it stands."""
         if node.unroll:
             yield from self.dialect.unroll
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
@@ -96,6 +100,25 @@ class Emitter:
                f"{node.iname} < {stop}; {step}) {{")
         yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
         yield "}"
+
+    def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:
+        """A loop with the vector loads before and the vector stores behind it."""
+        inside = signs.from_start(node.iname, node.start)
+        dtypes = {v.name: self.dtype_of(v.element) for v in node.vectors}
+        for v in node.vectors:
+            yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
+
+        def moved(v: Vector, *, load: bool) -> Iterator[str]:
+            first, each = self.text(v.at(node.iname, node.start), signs), self.text(v.element, inside)
+            return moves(v, node, dtypes[v.name], first, each, self.index, load=load)
+        for v in node.vectors:
+            if v.loaded:
+                yield from moved(v, load=True)
+        own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
+        yield from replace(self, addresses=own, types={**self.types, **dtypes}).loop(in_registers(node), signs)
+        for v in node.vectors:
+            if v.stored:
+                yield from moved(v, load=False)
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):

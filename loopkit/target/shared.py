@@ -1,7 +1,7 @@
 """Shared memory of a block in CUDA's text: declared arrays, or one dynamic piece with the arrays in it."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -32,15 +32,16 @@ class SharedMemory:
     def dynamic_bytes(self) -> int:
         return self.total if self.dynamic else 0
 
-    def declarations(self, arrays: Sequence[Array], dialect: Dialect) -> Iterator[str]:
-        """The lines that declare *arrays*, shared or not."""
+    def declarations(self, arrays: Sequence[Array], dialect: Dialect, aligned: Collection[str] = ()) -> Iterator[str]:
+        """The lines that declare *arrays*, shared or not; vector accesses go to those shared ones in *aligned*."""
         for array in arrays:
             if array.shared and self.dynamic:
                 if not self.offsets[array.name]:
                     yield f"extern __shared__ __align__({ALIGNMENT}) unsigned char {DYNAMIC}[];"
                 yield _reference(array, self.offsets[array.name], dialect)
             else:
-                yield f"{'__shared__ ' if array.shared else ''}{array_declaration(array, dialect)};"
+                align = f"__align__({ALIGNMENT}) " if array.name in aligned else ""
+                yield f"{f'__shared__ {align}' if array.shared else ''}{array_declaration(array, dialect)};"
 
 
 def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:

@@ -1,7 +1,7 @@
 """Transformations that say how the instances along an iname are executed."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
@@ -13,6 +13,7 @@ from loopkit.kernel.tags import (
     InameTag,
     LocalTag,
     UnrollTag,
+    VecTag,
 )
 from loopkit.transform.step import as_tag, name_list, require_iname, transform
 
@@ -22,13 +23,14 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 @transform
 def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``for``.
+    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for``.
 
     :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
     :arg force: replace a tag that an iname has already.
     :raises UnknownNameError: an iname that the kernel does not have.
     :raises PreconditionError: an unknown tag, an iname that has another tag, a parametric extent where the tag
-        needs a constant one, or a reduction iname over blocks.
+        needs a constant one, an odd one or a second ``vec`` iname of a statement for ``vec``, or a reduction iname
+        over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
     :raises UndecidedError: whether one would be broken cannot be decided.
 
@@ -84,8 +86,10 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
                                     hint="pass force=True to replace it, or untag_inames first")
         if isinstance(tag, GroupTag):
             _require_no_reduction(kernel, x, tag)
-        if isinstance(tag, LocalTag | UnrollTag | IlpTag):
+        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag):
             _require_constant_extent(kernel, x, tag)
+        if isinstance(tag, VecTag):
+            _require_lanes(kernel, x, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])
     result = kernel.copy(tags={**kernel.tags, **new}, carried=unchanged_from(kernel))
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
@@ -121,5 +125,26 @@ def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> N
             if low is None or high is None:
                 raise PreconditionError(
                     f"'{iname}' has no constant range, which the tag '{tag}' needs.", subject=iname,
-                    hint=f"split_iname(knl, '{iname}', 128) and tag the inner iname, or fix_parameters")
+                    hint=f"split_iname(knl, '{iname}', {4 if isinstance(tag, VecTag) else 128}) and tag the inner "
+                         "iname, or fix_parameters")
+
+
+def _require_lanes(kernel: LoopKernel, iname: str, vectors: Sequence[str]) -> None:
+    """:raises PreconditionError: no vectors can be made along *iname*; *vectors* are all inames with that tag."""
+    for s in kernel.statements:
+        if iname not in s.inames or s.domain.is_empty():
+            continue
+        low, high = s.domain.constant_range(iname)
+        assert low is not None
+        assert high is not None
+        extent = high - low + 1
+        if extent % 2:
+            raise PreconditionError(
+                f"'{iname}' has {extent} value{'s' if extent > 1 else ''} in '{s.id}', of which the tag 'vec' makes no "
+                "vectors.", subject=iname,
+                hint="split an iname by 2, 4 or 8, as many elements as have 16 bytes, and tag the inner iname")
+        other = next((x for x in vectors if x != iname and x in s.inames), None)
+        if other is not None:
+            raise PreconditionError(f"'{s.id}' has the vec iname '{other}' already, and '{iname}' would be a second "
+                                    "one.", subject=iname, hint=f"tag '{iname}' unr or ilp")
 

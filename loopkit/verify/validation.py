@@ -13,7 +13,8 @@ from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
 from loopkit.verify.validation_order import OrderCheck
-from loopkit.verify.validation_walk import Execution, executions, grid_of
+from loopkit.verify.validation_vectors import VectorCheck
+from loopkit.verify.validation_walk import Execution, executions, grid_of, vector_loops
 
 
 def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
@@ -26,6 +27,8 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block meet each barrier;
+    - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
+      what they assume;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -64,5 +67,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
     for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
         yield found
         decided = decided and found.kind != "undecided"
+    for loop in vector_loops(knl, function, grid):
+        yield from VectorCheck(knl, launch.name, lowered.storages, function, loop).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

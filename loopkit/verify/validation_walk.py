@@ -14,6 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_extent, iname_range
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.vectors import vectors_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
@@ -44,7 +45,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment, a barrier or a launch at its place in the program.
+    """An assignment, a barrier, a launch, or a loop with vector accesses around it, at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
     :ivar path: the way to it.
@@ -53,7 +54,7 @@ class Execution:
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
     """
 
-    node: Assign | Sync | Call
+    node: Assign | Sync | Call | For
     coordinates: tuple[str, ...]
     condition: Set
     path: ProgramPath
@@ -135,6 +136,16 @@ def _between(name: str, low: Expression, extent: Expression) -> list[Expression]
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
     """Every assignment and every barrier of *function*, in textual order."""
+    yield from (e for e in _walked(knl, function, grid) if not isinstance(e.node, For))
+
+
+def vector_loops(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
+    """Every loop of *function* with vector accesses around it."""
+    if any(vectors_in(function.body)):
+        yield from (e for e in _walked(knl, function, grid) if isinstance(e.node, For))
+
+
+def _walked(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
     known = frozenset({*knl.value_params, *grid.coordinates})
     threads = frozenset(c for axis, cs in grid.on_axis.items() if axis.startswith("l") for c in cs)
     walk = _Walk(grid.coordinates, knl)
@@ -239,9 +250,10 @@ class _Walk:
     def node(self, node: Node, scope: _Scope) -> Iterator[Execution]:
         match node:
             case Assign() | Sync() | Call():
-                yield Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                                scope.numbers, scope.conditions, scope.data, scope.apart)
+                yield self._execution(node, scope)
             case For():
+                if node.vectors:
+                    yield self._execution(node, scope)
                 yield from self.block(node.body, scope.inside(node))
             case If():
                 condition = scope.value(node.condition)
@@ -254,3 +266,7 @@ class _Walk:
                 yield from self.block(node, scope)
             case Define():
                 raise AssertionError(node)
+
+    def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
+        return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
+                         scope.numbers, scope.conditions, scope.data, scope.apart)

@@ -326,6 +326,10 @@ LOOPS: Mapping[str, Twins] = {
     "ilp of what feeds back": Twins(FED_BACK, tag("i:ilp"), (tag("i:unr"),)),
     "ilp.seq of what feeds back": Twins(FED_BACK, tag("i:ilp.seq"), (tag("i:ilp.seq"),), legal_nest=FED_FORWARD),
     "ilp of a read ahead": Twins(READ_AHEAD, tag("i:ilp"), (tag("i:ilp"),), legal_nest=FED_FORWARD),
+    "vec of what feeds back": Twins(FED_BACK, tag("i:vec"), (tag("i:unr"),)),
+    "vec of a recurrence": Twins(
+        nest("{[i]: 1<=i<9}", "a[i] = a[i-1] + b[i]", {}), tag("i:vec"), (tag("i:vec"),),
+        legal_nest=nest("{[i]: 1<=i<9}", "a[i] = a[i+1] + b[i]", {})),
     "unroll and interchange a carried loop": Twins(
         nest("{[i,j]: 1<=i<8 and 0<=j<7}", "a[i,j] = a[i-1,j+1]", {}), step("interchange", "i", "j"),
         (step("unroll", "j"),), before=(step("unroll", "j"),)),

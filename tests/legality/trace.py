@@ -312,7 +312,18 @@ class Judged:
         Threads of a block wait for each other between two statements; blocks never do, unless a launch ends.
         """
         a, b = pair.source, pair.sink
-        return self._runs_first(a, b) and not (self._in_other_blocks(pair) and not self._launch_ends_between(a, b))
+        return self._runs_first(a, b) and not self._in_one_vector(pair) and not (
+            self._in_other_blocks(pair) and not self._launch_ends_between(a, b))
+
+    def _in_one_vector(self, pair: Pair) -> bool:
+        """Would the second read before the first writes what it reads, or are they of two threads, made at once?"""
+        tags = {x: str(tag) for x, tag in self.knl.tags.items()}
+        lanes = {x for x, _ in pair.source.values if tags.get(x) == "vec"}
+        places = [(i.statement, {x: v for x, v in i.values if x not in lanes and not
+                                 tags.get(x, "").startswith(("g.", "l."))}) for i in (pair.source, pair.sink)]
+        one_thread = all(v == w or x in lanes for (x, v), (_, w) in zip(
+            pair.source.values, pair.sink.values, strict=False))
+        return bool(lanes) and places[0] == places[1] and (pair.kind == "flow" or not one_thread)
 
     def _runs_first(self, a: Instance, b: Instance) -> bool:
         for x, y in zip(self._sequential(a.statement), self._sequential(b.statement), strict=False):
@@ -335,15 +346,17 @@ class Judged:
         return False
 
     def _sequential(self, statement: str) -> list[PathStep]:
-        """The way to a statement without its parallel loops, those of ``ilp`` innermost."""
-        kept, inner = [], []
+        """The way to a statement without its parallel loops, those of ``ilp`` and then ``vec`` innermost."""
+        kept, inner, lanes = [], [], []
         for step in self.knl.paths[statement]:
             tag = str(self.knl.tags.get(step.iname, "")) if step.iname is not None else ""
             if tag.startswith("ilp"):
                 inner.append(step)
+            elif tag == "vec":
+                lanes.append(step)
             elif not tag.startswith(("g.", "l.")):
                 kept.append(step)
-        return [*kept, *inner]
+        return [*kept, *inner, *lanes]
 
     def _in_other_blocks(self, pair: Pair) -> bool:
         a, b = self._block(pair.source), self._block(pair.sink)

@@ -10,14 +10,27 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Assumed,
+    Block,
+    Define,
+    DivisibleSize,
+    For,
+    Function,
+    If,
+    Node,
+    Region,
+    Sync,
+)
 from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
@@ -25,6 +38,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+from loopkit.target.vectors import in_registers
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -205,6 +219,8 @@ class _Text:
         match node:
             case Assign():
                 return [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
+            case For() if node.vectors:
+                return self._in_vectors(node, depth)
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
                 return [head, *self._block(node.body, depth + 1)]
@@ -224,6 +240,33 @@ class _Text:
                 return [*fresh, *self._block(node.body, depth)]
             case Block():
                 return self._block(node, depth)
+
+    def _in_vectors(self, node: For, depth: int) -> list[str]:
+        """A loop as its vectors make it, where what they assume holds; else as it stands."""
+        pad, inner = "    "*depth, "    "*(depth + 1)
+        (assign,) = node.body.children
+        assert isinstance(assign, Assign)
+        lines = [f"{inner}__place.statement = {assign.statement!r}"]
+        for v in node.vectors:
+            first = self.text(v.at(node.iname, node.start).index_tuple[-1])
+            lines += [f"{inner}if {first} % {v.length}: raise __MachineError('{v.name} is not aligned')",
+                      f"{inner}{v.name} = {{}}"]
+        lanes = f"{inner}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}):"
+        for v in node.vectors:
+            if v.loaded:
+                lines += [lanes, f"{inner}    {v.name}[({node.iname} - {node.start}, )] = {self.text(v.element)}"]
+        lines += self._node(in_registers(node), depth + 1)
+        for v in node.vectors:
+            if v.stored:
+                lines += [lanes, f"{inner}    {self.text(v.element)} = {v.name}[({node.iname} - {node.start}, )]"]
+        holds = " and ".join(dict.fromkeys(self._holds(a) for v in node.vectors for a in v.assumed)) or "True"
+        return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, vectors=()), depth + 1)]
+
+    def _holds(self, a: Assumed) -> str:
+        """Whether rows are aligned, or a size is divisible; every array begins at the best of places."""
+        if isinstance(a, DivisibleSize):
+            return f"{self.text(a.size)} % {a.divisor} == 0"
+        return f"(len({a.array}.shape) < 2 or {a.array}.shape[-1] % {a.elements} == 0)"
 
     def _assign(self, node: Assign) -> str:
         value = self.text(node.value)
@@ -309,7 +352,8 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
             order: random.Random, warp: int) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
-    names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder}
+    names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
+                             "__MachineError": MachineError}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     along_x, along_y, along_z = (range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)

@@ -12,7 +12,7 @@ from loopkit.expr.mappers import called, variables
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from tests.property.kernels import Draw
 
-TAGS = ("l.0", "g.0", "l.0", "l.1", "unr", "g.1", "ilp", "ilp.seq", "for", "l.auto")
+TAGS = ("l.0", "g.0", "l.0", "l.1", "unr", "g.1", "ilp", "ilp.seq", "for", "l.auto", "vec")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Drawer:
     def split(self) -> Step:
         kwargs: list[tuple[str, Any]] = list(self.within())
         if self.chance(45):
-            kwargs.append(("inner_tag", self.one(("l.0", "l.1", "unr", "ilp", "l.0"))))
+            kwargs.append(("inner_tag", self.one(("l.0", "l.1", "unr", "ilp", "l.0", "vec"))))
         if self.chance(35):
             kwargs.append(("outer_tag", self.one(("g.0", "g.1", "l.1"))))
         return Step("split_iname", (self.one(self.untagged), self.one((2, 3, 4, 8))), tuple(kwargs))

@@ -10,9 +10,10 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Sync
+from loopkit.ast.nodes import Block, For, If, Node, Sync, Vector
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
+from tests.vector_kernels import axpy_vec
 
 SIZES = {"n": 5, "m": 4, "l": 5}
 
@@ -95,3 +96,39 @@ def test_what_nobody_wrote_may_be_copied_but_not_used(use: str) -> None:
     execute(copied("u[1] = t\nz[0] = 1"), arrays, {}, random.Random(0))
     with pytest.raises(MachineError, match=r"nobody wrote|did not write"):
         execute(copied(use), arrays, {}, random.Random(0))
+
+
+def with_vectors(change: Callable[[Vector], Vector]) -> Lowered:
+    """``y = 3*x + y`` in vectors of four, which *change* may spoil."""
+    result = lk.lower(axpy_vec())
+    assert isinstance(result, Lowered)
+
+    def inside(node: Node) -> Node:
+        match node:
+            case For():
+                return replace(node, vectors=tuple(map(change, node.vectors)))
+            case If():
+                return replace(node, then=Block(tuple(map(inside, node.then.children))))
+            case Block():
+                return Block(tuple(map(inside, node.children)))
+            case _:
+                return node if not hasattr(node, "body") else replace(
+                    node, body=Block(tuple(map(inside, node.body.children))))
+    functions = tuple(replace(g, body=Block(tuple(map(inside, g.body.children)))) for g in result.program.functions)
+    return replace(result, program=replace(result.program, functions=functions))
+
+
+def shifted(v: Vector) -> Vector:
+    return replace(v, element=p.Subscript(v.element.aggregate, (p.Sum((v.element.index_tuple[0], 1)),)))
+
+
+@pytest.mark.parametrize("n", [128, 131])
+def test_vectors_run_as_the_text_moves_them(n: int) -> None:
+    x, y = np.arange(n, dtype=np.float32), np.ones(n, np.float32)
+    arrays, sizes = {"x": x, "y": y}, {"n": n, "a": 3}
+    right = execute(with_vectors(lambda v: v), arrays, sizes, random.Random(0))["y"]
+    np.testing.assert_array_equal(right, 3*x + 1)
+    lost = execute(with_vectors(lambda v: replace(v, stored=False)), arrays, sizes, random.Random(0))["y"]
+    assert (lost != right).any()
+    with pytest.raises(MachineError, match="is not aligned"):
+        execute(with_vectors(shifted), arrays, sizes, random.Random(0))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.tags import AutoLocalTag, ForTag, GroupTag, IlpTag, LocalTag, UnrollTag
+from loopkit.kernel.tags import AutoLocalTag, ForTag, GroupTag, IlpTag, LocalTag, UnrollTag, VecTag
 from tests.transform.kernels import F32, matvec, scaled_matrix, twice
 from tests.transform.same import assert_same, step
 
@@ -17,7 +17,7 @@ def boxed() -> lk.LoopKernel:
 @pytest.mark.parametrize(("text", "tag"), [
     ("g.0", GroupTag(0)), ("g.1", GroupTag(1)), ("g.2", GroupTag(2)), ("l.0", LocalTag(0)), ("l.1", LocalTag(1)),
     ("l.2", LocalTag(2)), ("l.auto", AutoLocalTag()), ("unr", UnrollTag()), ("ilp", IlpTag()), ("ilp.unr", IlpTag()),
-    ("ilp.seq", IlpTag(unroll=False)), ("for", ForTag())])
+    ("ilp.seq", IlpTag(unroll=False)), ("vec", VecTag()), ("for", ForTag())])
 def test_every_tag_by_its_name(text: str, tag: object) -> None:
     knl = step(boxed(), lk.tag_inames, {"i": text})
     assert dict(knl.tags) == {"i": tag}

@@ -1,4 +1,4 @@
-"""Loop programs with one fault each: a guard, a bound, a box, an index or a barrier that is off by one."""
+"""Loop programs with one fault each: a guard, a bound, a box, an index, a barrier or a vector that is off by one."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync
+from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync, Vector
 from loopkit.expr.mappers import children, map_children
 from loopkit.poly.affine import add
 
@@ -88,6 +88,8 @@ def _of_node(node: Node) -> Found:
             yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
             # the last iteration, where the step is more than one
             yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
+            for kind, text, vectors in _of_vectors(node.vectors):
+                yield kind, f"{text} along {name}", replace(node, vectors=vectors)
         case If():
             for kind, text, then in _of_block(node.then):
                 yield kind, text, replace(node, then=then)
@@ -109,6 +111,26 @@ def _of_node(node: Node) -> Found:
                 yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
         case Define() | Sync():
             pass
+
+
+def _of_vectors(vectors: tuple[Vector, ...]) -> Found:
+    """One of *vectors* off by one element, too long, moved in one way less or more, or with less assumed."""
+    for i, v in enumerate(vectors):
+        index = v.element.index_tuple
+        elements = [p.Subscript(v.element.aggregate, (*index[:k], add(index[k], 1), *index[k + 1:]))
+                    for k in range(len(index))]
+        wrong = [("vector shifted", replace(v, element=e)) for e in elements]
+        wrong.append(("vector lengthened", replace(v, length=2*v.length)))
+        if v.stored:
+            wrong.append(("vector not moved", replace(v, stored=False)))
+        if v.loaded:
+            wrong.append(("vector not moved", replace(v, loaded=False)))
+        else:
+            wrong.append(("vector not moved", replace(v, stored=False, loaded=True)))
+        for a in v.assumed:
+            wrong.append(("alignment dropped", replace(v, assumed=tuple(b for b in v.assumed if b != a))))
+        for kind, other in wrong:
+            yield kind, f"{v.name} as {other}", (*vectors[:i], other, *vectors[i + 1:])
 
 
 def _changed(expr: Expression, change: Callable[[Expression], Iterator[Expression]]) -> Iterator[Expression]:

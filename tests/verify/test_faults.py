@@ -39,6 +39,10 @@ FOUND_AS = {
     "box shrunk": {"box"},
     "grid shrunk": {"missing"},
     "index shifted": {"element", "value"},
+    "vector shifted": {"vector"},
+    "vector lengthened": {"vector"},
+    "vector not moved": {"vector"},
+    "alignment dropped": {"vector"},
     "barrier deleted": {"barrier"},
     "barrier moved": {"barrier"}}
 

@@ -95,6 +95,9 @@ class ReadyCall:
     :ivar wait: the call returns when the GPU is through, as nothing else would order what follows.
     :ivar fixed_stream: the stream that the caller chose, or ``None``.
     :ivar values: the scalars that are settled, for messages.
+    :ivar vectors: places among the given arrays whose addresses vector accesses need aligned, each with the bits that
+        one must not have.
+    :ivar plain: gives the same call without vector accesses, from a call's values.
     """
 
     gpu: Gpu
@@ -115,6 +118,12 @@ class ReadyCall:
     values: Mapping[str, Any]
     fixed_stream: int | None
     debug: bool
+    vectors: tuple[tuple[int, int], ...]
+    plain: Callable[[Sequence[Any]], ReadyCall]
+
+    def serving(self, values: Sequence[Any], addresses: Sequence[int]) -> ReadyCall:
+        """It, or where an address does not let vector accesses, the same without them."""
+        return self.plain(values) if any(addresses[place] & mask for place, mask in self.vectors) else self
 
     @cached_property
     def stream_if_fixed(self) -> Callable[[], int] | None:
@@ -148,6 +157,23 @@ class ReadyCall:
     @cached_property
     def run(self) -> Run:
         """What a call does, as a function for which everything is at hand."""
+        own, vectors = self._own_run, self.vectors
+        if not vectors:
+            return own
+        other: list[Run] = []
+
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            for place, mask in vectors:
+                if addresses[place] & mask:
+                    if not other:
+                        other.append(self.plain(values).run)
+                    return other[0](values, addresses, originals)
+            return own(values, addresses, originals)
+        return run
+
+    @cached_property
+    def _own_run(self) -> Run:
+        """The same for addresses that serve its vector accesses."""
         if isinstance(self.launches, HostedLaunches):
             return self._run_in_general
         if self.direct is None:

@@ -14,6 +14,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
+from loopkit.runtime.alignment import address_masks
 from loopkit.runtime.arguments import Bound, require_known
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
@@ -138,7 +139,7 @@ class CudaRunner:
         form = self._form(given)
         originals = [*given.values()]
         _, values, addresses = self._look(form, originals)
-        ready = self._prepare(form, values)
+        ready = self._prepare(form, values).serving(values, addresses)
         if ready.made and not any(m.of_another_library for m in ready.made):
             with reported(ready.gpu, ready.kernel), ready.gpu:
                 made = {m.name: m.kind.new(m.shape, m.dtype, ready.gpu.ordinal, zero=True) if m.adopt is None
@@ -191,7 +192,8 @@ class CudaRunner:
 
     # {{{ checking a call for the first time
 
-    def _prepare(self, form: Form, values: Sequence[Any]) -> ReadyCall:
+    def _prepare(self, form: Form, values: Sequence[Any], *, vectors: bool = True) -> ReadyCall:
+        """The call, checked; with vector accesses if they are wanted, and shapes and strides let them."""
         given = {name: values[i] for i, name in enumerate(form.names)}
         kinds = {form.names[i]: opener().kinds[type(values[i])] for i in form.arrays}
         views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
@@ -203,7 +205,7 @@ class CudaRunner:
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
             bound = replace(bound, wide=True)          # however close together its elements lie on the host
-        text = typed.fitting(self.target_on(gpu), bound, strided)
+        text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
         kind, adopt = _maker(given, kinds, views)
         made = tuple(Made(x, kind, bound.arrays[x].shape, bound.arrays[x].dtype, adopt, x not in bound.filled)
                      for x in typed.plan.outputs if x not in views)
@@ -227,7 +229,10 @@ class CudaRunner:
             _apart(entries), typed.plan.outputs,
             tuple((True, form.names.index(x)) if x in places else (False, [m.name for m in made].index(x))
                   for x in typed.plan.outputs),
-            _must_wait(entries, made, given, chosen=self._stream is not None), bound.values, self._stream, self._debug)
+            _must_wait(entries, made, given, chosen=self._stream is not None), bound.values, self._stream, self._debug,
+            address_masks(text.code.assumed, ["" if g.on_host else g.name for g in entries],
+                          {g.name: g.view.itemsize for g in entries}),
+            partial(self._prepare, form, vectors=False))
 
     def place(self, given: Mapping[str, Any]) -> Gpu:
         """The GPU that a call with these arguments runs on."""

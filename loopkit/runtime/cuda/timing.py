@@ -33,6 +33,8 @@ extern "C" __global__ void delay(const long long cycles)
     }
 }
 """
+#: Arrays of one's own begin at multiples of this many bytes.
+_ALIGNMENT = 256
 #: What the host needs for one launch or event, in cycles of a GPU; more than enough.
 _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
@@ -87,7 +89,7 @@ class _Block:
         self._next = self._memory.pointer
 
     def copy(self, view: ArrayLike) -> DeviceArray:
-        """A copy; one of an array on the GPU keeps its strides."""
+        """A copy; one of an array on the GPU keeps its strides, and its alignment, which the text may depend on."""
         start = self._next
         self._next += _room(view)
         if isinstance(view, np.ndarray):
@@ -97,16 +99,17 @@ class _Block:
             return DeviceArray(start, view.shape, view.dtype, self._gpu.ordinal, self._memory)
         assert isinstance(view, DeviceView)
         low, high = span(view.shape, view.strides, view.itemsize)
+        start += (view.pointer + low) % _ALIGNMENT
         if high > low:
             self._gpu.pycuda.memcpy_dtod(start, view.pointer + low, high - low)
         return DeviceArray(start - low, view.shape, view.dtype, self._gpu.ordinal, self._memory, strides=view.strides)
 
 
 def _room(view: ArrayLike) -> int:
-    """Bytes that a copy takes, a multiple of what every dtype is aligned to."""
+    """Bytes that a copy takes wherever it begins, a multiple of what every dtype is aligned to."""
     low, high = (0, int(view.size) * int(view.itemsize)) if isinstance(view, np.ndarray) else span(
         view.shape, view.strides, view.itemsize)
-    return -(-(high - low) // 256) * 256
+    return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
 
 
 def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:

@@ -13,7 +13,7 @@ from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
+from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.kernel.tree import Path
 from loopkit.poly.points import all_points, image
 from loopkit.poly.sets import fix_params
@@ -150,6 +150,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     else:
         apart = next((f for f in (_block, _thread) if f(knl, source, sizes) != f(knl, sink, sizes)), None)
         if apart is None:
+            yield from _vector_order(knl, order, source, sink)
             return
         own = apart(knl, sink, sizes)
         ahead = [x for x in order[first + 1:second + 1] if apart(knl, x, sizes) == own]
@@ -160,6 +161,19 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
                 [*start, Half(sink, writes=False), source, Half(sink, writes=True), *rest])
     yield Order("the first instance could read before the second writes, and write after it",
                 [*start, Half(source, writes=False), sink, Half(source, writes=True), *rest])
+
+
+def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
+    """The order in which a vector with both instances in it reads as a whole before it writes."""
+    def place(x: Instance) -> tuple[str, Mapping[str, int]]:
+        return x.statement, {k: v for k, v in x.inames(knl).items() if not isinstance(knl.tags.get(k), VecTag)}
+    if place(source) != place(sink):
+        return
+    vector = [x for x in order if place(x) == place(source)]
+    start = order.index(vector[0])
+    yield Order("the second instance would read before the first writes, both in one vector",
+                [*order[:start], *(Half(x, writes=False) for x in vector), *(Half(x, writes=True) for x in vector),
+                 *order[start + len(vector):]])
 
 
 def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:

@@ -1,0 +1,37 @@
+"""What runs at once along a ``vec`` iname: the instances of one statement, all of whose reads are before its writes."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.dependences import Dependence
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import VecTag, is_parallel
+from loopkit.poly.relations import equal_coordinates
+from loopkit.poly.sets import Map
+
+
+def in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
+    """The pairs of *d* that no vector keeps apart: the second instance reads in it what the first one writes.
+
+    The vectors of several threads are made at once, too, and there any pair is one.
+    """
+    if d.source != d.sink or d.reorderable:
+        return None
+    inames = knl.statement_by_id[d.source].inames
+    lanes = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
+    if not lanes:
+        return None
+    others = [x for x in inames if x not in lanes]
+    sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
+    pairs = _where_equal(d.relation, inames, sequential)
+    if d.kind != "flow":
+        pairs = pairs.subtract(_where_equal(d.relation, inames, others))
+    return None if pairs.is_empty() else pairs
+
+
+def _where_equal(relation: Map, inames: tuple[str, ...], chosen: Sequence[str]) -> Map:
+    """The pairs of *relation* that agree in *chosen*."""
+    values = list(map(p.Variable, chosen))
+    return relation.intersect(equal_coordinates(inames, values, inames, values))

@@ -1,0 +1,231 @@
+"""Where the loops over ``vec`` inames may move elements in vector accesses.
+
+An element may if its last subscript is the iname and what does not depend on it, its other subscripts do not depend
+on the iname at all, and the first of the loop's elements lies at a multiple of the vector's length: so it is by the
+kernel's own numbers, or it depends on the sizes, strides and addresses of a call, and is assumed of them.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.ast.nodes import (
+    AlignedArray,
+    Assign,
+    Assumed,
+    Block,
+    Define,
+    DivisibleSize,
+    For,
+    If,
+    Node,
+    Region,
+    Vector,
+)
+from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import VecTag
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import add, affine_difference, multiply
+
+Names = Mapping[str, Expression]
+
+#: Elements of one access, the widest first.
+_LENGTHS = (16, 8, 4, 2)
+
+
+def vector_inames(knl: LoopKernel) -> frozenset[str]:
+    """The inames that are tagged ``vec``."""
+    return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, VecTag))
+
+
+def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together."""
+    inames = vector_inames(knl)
+    if not inames:
+        return body
+    shapes = array_shapes(knl)
+    places = {name: _Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
+              for name, a in knl.array_args.items() if name in shapes}
+    places |= {name: _Place(s.dtype, s.shape, s.space) for name, s in storages.items()
+               if s.space is not AddressSpace.PRIVATE}
+    return _Finder(knl, inames, places, knl.value_params - set(launch.hosts)).block(body, {}, set())
+
+
+@dataclass(frozen=True)
+class _Place:
+    """The memory of an array; what is private lies in registers anyway and has none."""
+
+    dtype: np.dtype
+    shape: Shape
+    space: AddressSpace
+    argument: bool = False
+
+
+@dataclass(frozen=True)
+class _Finder:
+    """Finds the vectors of one launch.
+
+    :ivar sizes: the integer arguments, which a call's text is chosen by.
+    """
+
+    kernel: LoopKernel
+    inames: frozenset[str]
+    places: Mapping[str, _Place]
+    sizes: frozenset[str]
+
+    # {{{ the program
+
+    def block(self, block: Block, names: Names, taken: set[str]) -> Block:
+        """*block*, where *names* are the constants in scope and *taken* the names of registers."""
+        result: list[Node] = []
+        for node in block.children:
+            if isinstance(node, Define):
+                names = {**names, node.name: substitute(node.value, names)}
+            result.append(self._node(node, names, taken))
+        return Block(tuple(result))
+
+    def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
+        match node:
+            case For() if node.iname in self.inames:
+                return self._lanes(node, names, taken)
+            case For():
+                inside = {x: value for x, value in names.items() if x != node.iname}
+                if node.step != 1:
+                    number = multiply(node.step, p.Variable(f"{node.iname}'"))
+                    inside[node.iname] = add(substitute(node.start, names), number)
+                return replace(node, body=self.block(node.body, inside, {*taken}))
+            case If():
+                otherwise = None if node.otherwise is None else self.block(node.otherwise, names, {*taken})
+                return replace(node, then=self.block(node.then, names, {*taken}), otherwise=otherwise)
+            case Region():
+                return Region(self.block(node.body, names, taken))      # a target may print it without braces
+            case Block():
+                return self.block(node, names, {*taken})
+            case _:
+                return node
+
+    def _lanes(self, loop: For, names: Names, taken: set[str]) -> Node:
+        """A loop over a ``vec`` iname; conditions that hold for all of it or nothing come before it."""
+        match loop.body.children:
+            case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
+                inside = self._lanes(replace(loop, body=guard.then), names, {*taken})
+                return replace(guard, then=Block((inside,)))
+            case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
+                own: dict[str, Expression] = {}
+                for c in constants:
+                    assert isinstance(c, Define)
+                    own[c.name] = substitute(c.value, own)
+                assign = _with_names(assign, own)
+                found = tuple(self._vectors(loop, assign, names, taken))
+                return replace(loop, body=Block((assign,)), vectors=found) if found else loop
+            case _:
+                return loop
+
+    def _vectors(self, loop: For, assign: Assign, names: Names, taken: set[str]) -> Iterator[Vector]:
+        reads = dict.fromkeys(certain_elements(assign.value))
+        if isinstance(assign.target, p.Subscript):
+            reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
+        elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
+        for element in elements:
+            if not isinstance(element, p.Subscript):
+                continue
+            stored = element == assign.target
+            loaded = element in reads or (stored and assign.combine is not None)
+            vector = self._vector(loop, element, names)
+            if vector is not None:
+                name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
+                taken.add(name)
+                yield replace(vector, name=name, loaded=loaded, stored=stored)
+
+    # }}}
+
+    # {{{ one element
+
+    def _vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
+        """*element* as a vector with the most elements an access, if it is one."""
+        assert isinstance(element.aggregate, p.Variable)
+        place = self.places.get(element.aggregate.name)
+        if place is None or not _moves_by_one(element, loop.iname):
+            return None
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        vector = Vector("", element, 0, loaded=False, stored=False)
+        for length in _LENGTHS:
+            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST:
+                continue
+            assumed = self._assumed(place, vector.at(loop.iname, loop.start), length, names)
+            if assumed is not None:
+                return replace(vector, length=length, assumed=assumed)
+        return None
+
+    def _assumed(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+        """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
+        assert isinstance(first.aggregate, p.Variable)
+        result: list[Assumed] = []
+        if place.argument:
+            result.append(AlignedArray(first.aggregate.name, length))
+        offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
+        if len(place.shape) > 1:
+            row = place.shape[-1]
+            # the strides of an argument are looked at themselves
+            if row is None or (place.argument and not isinstance(row, int)):
+                row = 0
+            offsets.append(row)
+        for offset in offsets:
+            rest = _remainder(offset, length)
+            if isinstance(rest, int):
+                if rest:
+                    return None
+            elif variables(rest) <= self.sizes:
+                result.append(DivisibleSize(rest, length))
+            else:
+                return None
+        return tuple(result)
+
+    # }}}
+
+
+def _moves_by_one(element: p.Subscript, iname: str) -> bool:
+    """Does the next value of *iname* have the next element of the same row?"""
+    *rows, last = element.index_tuple
+    if any(iname in variables(i) for i in rows) or iname not in variables(last):
+        return False
+    following = substitute(last, {iname: p.Sum((p.Variable(iname), 1))})
+    return affine_difference(following, last) == 1
+
+
+def _remainder(offset: Expression, length: int) -> Expression:
+    """What *offset* has beside multiples of *length*."""
+    total = add(offset)
+    rest: list[Expression] = []
+    for term in total.children if isinstance(total, p.Sum) else (total,):
+        match term:
+            case int():
+                rest.append(term % length)
+            case p.Product(children=(int() as factor, *others)):
+                rest.append(multiply(factor % length, others[0] if len(others) == 1 else p.Product(tuple(others))))
+            case _:
+                rest.append(term)
+    return add(*rest)
+
+
+def _same_for_all(condition: Expression, iname: str) -> bool:
+    """Is *condition* the same for all of a loop over *iname*, whatever the loop writes?"""
+    return iname not in variables(condition) and not any(isinstance(e, p.Subscript) for e in subexpressions(condition))
+
+
+def _with_names(assign: Assign, names: Names) -> Assign:
+    """*assign* with the values of constants in their places."""
+    target = substitute(assign.target, names)
+    assert isinstance(target, p.Variable | p.Subscript)
+    instance = tuple((x, substitute(value, names)) for x, value in assign.instance)
+    return replace(assign, target=target, value=substitute(assign.value, names), instance=instance)

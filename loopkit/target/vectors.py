@@ -1,0 +1,111 @@
+"""Vector loads and stores as CUDA text: elements go through small arrays, which stay in registers."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from textwrap import wrap
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Vector
+from loopkit.expr.mappers import map_children
+from loopkit.expr.text import to_text
+from loopkit.poly.affine import add, affine_difference, subtract
+
+#: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
+_OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
+        ("int32", 8): "int2", ("int32", 16): "int4"}
+_BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
+
+#: Characters of a line of a comment.
+_WIDTH = 107
+
+
+def access_type(dtype: np.dtype, length: int) -> str:
+    """The type by which *length* elements of *dtype* are moved at once."""
+    size = length * dtype.itemsize
+    return _OWN.get((dtype.name, size), _BITS[size])
+
+
+def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
+    """What a reader is told of them; *sizes* are the bytes of an element of each array."""
+    by_bytes: dict[int, list[str]] = {}
+    for a in assumed:
+        if isinstance(a, AlignedArray):
+            by_bytes.setdefault(a.elements * sizes[a.array], []).append(a.array)
+    parts = [f"{', '.join(names)} at multiples of {count} bytes, row by row" for count, names in by_bytes.items()]
+    parts += [f"{to_text(a.size)} is a multiple of {a.divisor}" for a in assumed if isinstance(a, DivisibleSize)]
+    if parts:
+        text = f"vector accesses: {'; '.join(parts)}; other calls run a text without them"
+        yield from wrap(text, _WIDTH, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def in_registers(loop: For) -> For:
+    """*loop* with its vectors' elements in their registers, which count from the first iteration.
+
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are.
+    """
+    (assign,) = loop.body.children
+    assert isinstance(assign, Assign)
+    written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
+    loaded = [v for v in loop.vectors if v.element.aggregate != written]
+    index = subtract(p.Variable(loop.iname), loop.start)
+    places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in loop.vectors}
+
+    def moved(expr: Expression) -> Expression:
+        if not isinstance(expr, p.Subscript):
+            return map_children(expr, moved)
+        if expr not in places:
+            places[expr] = next((x for v in loaded if (x := _neighbour(loop, v, expr)) is not None), expr)
+        return places[expr] if places[expr] is not expr else map_children(expr, moved)
+    target = moved(assign.target)
+    assert isinstance(target, p.Variable | p.Subscript)
+    body = Block((replace(assign, target=target, value=moved(assign.value)),))
+    return replace(loop, body=body, vectors=())
+
+
+def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:
+    """*element*, from the registers of *vector* in the iterations whose element is there; ``None`` if it is in none."""
+    if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
+        return None
+    by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    if by is None or not 0 < abs(by) < loop.stop - loop.start:
+        return None
+    x = p.Variable(loop.iname)
+    there = p.Comparison(x, "<", loop.stop - by) if by > 0 else p.Comparison(x, ">=", loop.start - by)
+    return p.If(there, p.Subscript(p.Variable(vector.name), add(x, by - loop.start)), element)
+
+
+def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:
+    """The declaration of a vector's registers."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    return f"alignas({vector.length * dtype.itemsize}) {type_name} {vector.name}[{loop.stop - loop.start}];"
+
+
+def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool
+          ) -> Iterator[str]:
+    """All of *vector* between memory and its registers.
+
+    :arg first: the first element as text; *each*: the element in terms of the loop's variable, of which *index* is the
+        type.
+    """
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    moved = access_type(dtype, vector.length)
+
+    def move(own: str, element: str) -> str:
+        target, source = (own, f"&{element}") if load else (f"&{element}", own)
+        return f"*reinterpret_cast<{moved} *>({target}) = *reinterpret_cast<const {moved} *>({source});"
+    if loop.stop - loop.start == vector.length:
+        yield move(vector.name, first)
+        return
+    x = loop.iname
+    offset = x if loop.start == 0 else to_text(subtract(p.Variable(x), loop.start))
+    yield "#pragma unroll"
+    yield f"for ({index} {x} = {loop.start}; {x} < {loop.stop}; {x} += {vector.length})"
+    yield f"    {move(f'&{vector.name}[{offset}]', each)}"

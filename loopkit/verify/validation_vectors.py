@@ -1,0 +1,158 @@
+"""Do the vector accesses around a loop move what its iterations touch, and could they be made before and behind it?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function, Vector
+from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import affine_difference, remainder
+from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.sets import InstanceSet, Set, lexmin_point
+from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_walk import Execution
+
+
+@dataclass(frozen=True, eq=False)
+class VectorCheck:
+    """The checks of one loop; *execution* says where it runs."""
+
+    kernel: LoopKernel
+    launch: str
+    storages: Mapping[str, Storage]
+    function: Function
+    execution: Execution
+
+    @cached_property
+    def _loop(self) -> For:
+        assert isinstance(self.execution.node, For)
+        return self.execution.node
+
+    def findings(self) -> Iterator[Finding]:
+        loop = self._loop
+        match loop.body.children:
+            case (Assign() as assign,) if isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.step == 1:
+                for vector in loop.vectors:
+                    yield from self._moved(vector, assign)
+                    yield from self._placed(vector, assign.statement)
+                yield from self._in_time(assign)
+            case _:
+                yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
+                                    "constant number of iterations")
+
+    def _finding(self, statement: str, text: str, points: Set | None = None) -> Finding:
+        found = None if points is None else lexmin_point(points, self.execution.coordinates)
+        parameters, place = found if found is not None else ({}, {})
+        return Finding("vector", self.launch, statement, text, parameters, place)
+
+    # {{{ which elements are moved
+
+    def _moved(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
+        s, element = assign.statement, vector.element
+        reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
+        certain = any(e == element for r in reads for e in certain_elements(r))
+        updated = assign.target == element and assign.combine is not None
+        if vector.stored != (assign.target == element):
+            yield self._finding(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
+                                f"'{s}' does {'not ' if vector.stored else ''}write")
+        if vector.loaded and not (certain or vector.stored):
+            yield self._finding(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
+        if not vector.loaded and (updated or any(e == element for r in reads for e in subexpressions(r))):
+            yield self._finding(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
+        x = self._loop.iname
+        following = vector.at(x, p.Sum((p.Variable(x), 1)))
+        steps = [0 if a == b else affine_difference(a, b)
+                 for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
+        if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
+            yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+
+    # }}}
+
+    # {{{ where they are
+
+    def _placed(self, vector: Vector, s: str) -> Iterator[Finding]:
+        loop, length, name = self._loop, vector.length, vector.array
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        row: Expression = 0
+        argument = self.kernel.array_args.get(name)
+        storage = self.storages.get(name)
+        if argument is not None:
+            assert argument.dtype is not None
+            dtype = np.dtype(argument.dtype)
+            if not any(isinstance(a, AlignedArray) and a.array == name and a.elements % length == 0
+                       for a in vector.assumed):
+                yield self._finding(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+        elif storage is not None and storage.space is not AddressSpace.PRIVATE:
+            dtype = storage.dtype
+            row = storage.shape[-1] if len(storage.shape) > 1 else 0
+        else:
+            yield self._finding(s, f"'{name}' is no array in memory")
+            return
+        if length < 2 or (loop.stop - loop.start) % length or length * dtype.itemsize > WIDEST:
+            yield self._finding(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
+            return
+        for what, offset in ((f"the first element, {vector.at(loop.iname, loop.start)},",
+                              vector.at(loop.iname, loop.start).index_tuple[-1]), (f"a row of '{name}'", row)):
+            odd = self._not_divisible(vector, offset)
+            if odd is not None:
+                yield self._finding(s, f"{what} may begin at no multiple of {length} elements", odd)
+
+    def _not_divisible(self, vector: Vector, offset: Expression) -> Set | None:
+        """Where *offset* is no multiple of the vector's length, although all that is assumed holds."""
+        e = self.execution
+        value = substitute(offset, e.names)
+        points = e.points.intersect(points_where(p.Comparison(remainder(value, vector.length), "!=", 0), e.coordinates))
+        for a in vector.assumed:
+            if isinstance(a, DivisibleSize):
+                holds = p.Comparison(remainder(a.size, a.divisor), "==", 0)
+                points = points.intersect(points_where(holds, e.coordinates))
+        return None if points.is_empty() else points
+
+    # }}}
+
+    # {{{ when they are moved
+
+    def _in_time(self, assign: Assign) -> Iterator[Finding]:
+        """No iteration reads what an earlier one writes, if one of the two is moved outside of the loop."""
+        target, loop = assign.target, self._loop
+        if not isinstance(target, p.Subscript):
+            return
+        moved = {v.element for v in loop.vectors}
+        reads = {e: None for expr in (assign.value, *target.index_tuple) for e in subexpressions(expr)
+                 if isinstance(e, p.Subscript) and e.aggregate == target.aggregate}
+        for read in reads:
+            if read == target or not ({read, target} & moved):
+                continue
+            points = self._meeting(target, read)
+            if not points.is_empty():
+                yield self._finding(assign.statement, f"an iteration of '{loop.iname}' reads {read}, which an earlier "
+                                    f"one writes as {target}", InstanceSet((), points).onto(
+                                        self.execution.coordinates).set)
+
+    def _meeting(self, target: p.Subscript, read: p.Subscript) -> Set:
+        """The points of the loop at which a later iteration reads what an earlier one writes."""
+        x, e = self._loop.iname, self.execution
+        earlier, later = (p.Variable(f"{x}'{which}") for which in ("earlier", "later"))
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        conditions = [p.Comparison(self._loop.start, "<=", earlier), p.Comparison(earlier, "<", later),
+                      p.Comparison(later, "<", self._loop.stop)]
+        conditions += [p.Comparison(substitute(substitute(a, e.names), {x: earlier}), "==",
+                                    substitute(substitute(b, e.names), {x: later}))
+                       for a, b in zip(target.index_tuple, read.index_tuple, strict=True)]
+        points = e.condition
+        for condition in conditions:
+            points = points.intersect(params_condition(points_where(condition, ())))
+        return points
+
+    # }}}

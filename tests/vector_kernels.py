@@ -1,0 +1,47 @@
+"""Kernels with vector loads and stores."""
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import loopkit as lk
+
+F32 = np.float32
+
+
+def axpy_vec(dtype: Any = F32, length: int = 4) -> lk.LoopKernel:
+    """Vectors of whole arrays."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a*x[i] + y[i]", name="axpy", kernel_data=[
+        lk.GlobalArg("x", dtype), lk.GlobalArg("y", dtype), lk.ValueArg("a", dtype), "..."])
+    knl = lk.split_iname(knl, "i", length, inner_tag="vec")
+    return lk.split_iname(knl, "i_outer", 32, outer_tag="g.0", inner_tag="l.0")
+
+
+def stencil_2d_vec() -> lk.LoopKernel:
+    """Rows must begin at multiples of a vector; the neighbours along the row are loaded one by one."""
+    knl = lk.make_kernel(
+        "{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
+        "out[i, j] = a[i, j-1] + a[i, j+1] + a[i-1, j] + a[i+1, j] - 4*a[i, j]", name="stencil_2d_vec")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "i", 4, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 4, inner_tag="vec")
+    return lk.split_iname(knl, "j_outer", 8, outer_tag="g.0", inner_tag="l.0")
+
+
+def matmul_vec() -> lk.LoopKernel:
+    """A tile that comes in vectors to shared memory, is read from there in vectors, and gives a result in vectors."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
+                         name="matmul_vec", assumptions="n>=1 and m>=1 and l>=1")
+    knl = lk.add_dtypes(knl, {"a,b": F32})
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", 32, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.1", inner_tag="unr")
+    knl = lk.split_iname(knl, "j_inner", 4, outer_tag="l.0")
+    knl = lk.split_iname(knl, "k", 8)
+    knl = lk.add_prefetch(knl, "a", ["i_inner_outer", "i_inner_inner", "k_inner"])
+    knl = lk.add_prefetch(knl, "b", ["k_inner", "j_inner_outer", "j_inner_inner"], default_tag=None)
+    knl = lk.split_iname(knl, "b_dim_1", 4, outer_tag="l.auto", inner_tag="vec")
+    knl = lk.tag_inames(knl, {"b_dim_0": "l.auto"})
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
+    return lk.tag_inames(knl, {"j_inner_inner": "vec"})
