@@ -46,13 +46,23 @@ class Nested:
 
 
 @dataclass(frozen=True)
+class Register:
+    """An array in lanes: a thread names its own element only.
+
+    :ivar lanes: how many trailing subscripts say which thread's.
+    """
+
+    lanes: int
+
+
+@dataclass(frozen=True)
 class Addresses:
     """The memory of every array that a function touches.
 
     :ivar spelled: text for names that are not spelled as they are (``l0_`` for the axis ``l.0``).
     """
 
-    arrays: Mapping[str, Flat | Nested]
+    arrays: Mapping[str, Flat | Nested | Register]
     spelled: Mapping[str, str] = field(default_factory=dict)
 
     def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
@@ -60,6 +70,8 @@ class Addresses:
         place = self.arrays.get(name)
         if place is None:
             return self.spelled.get(name, name)         # a value, or a scalar of the function's own
+        if isinstance(place, Register):
+            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.lanes])}"
         if isinstance(place, Nested):
             return f"{name}{place.lead}{''.join(f'[{expr(_plain(i))}]' for i in indices)}"
         if not indices:

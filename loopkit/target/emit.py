@@ -25,6 +25,8 @@ class Emitter:
     """Prints the body of one function.
 
     :ivar region: what a target wraps around the lines of a region.
+    :ivar shuffle: how the values are read that a region takes from other lanes, and the region with them in variables;
+        ``None`` where the language has arrays in lanes in memory.
     :ivar sync: the lines of a barrier.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
@@ -40,6 +42,7 @@ class Emitter:
     sync: Callable[[Sync], list[str]]
     types: Mapping[str, Type]
     used: set[str] = field(default_factory=set)
+    shuffle: Callable[[Region], tuple[list[str], Region]] | None = None
 
     # {{{ statements
 
@@ -65,6 +68,9 @@ class Emitter:
             case Sync():
                 yield from self.sync(node)
             case Region():
+                if node.shuffle is not None and self.shuffle is not None:
+                    before, node = self.shuffle(node)
+                    yield from before
                 yield from self.region(node, list(self.lines(node.body, signs)))
             case Block():
                 yield "{"

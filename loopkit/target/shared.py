@@ -39,8 +39,8 @@ class SharedMemory:
                 if not self.offsets[array.name]:
                     yield f"extern __shared__ __align__({ALIGNMENT}) unsigned char {DYNAMIC}[];"
                 yield _reference(array, self.offsets[array.name], dialect)
-            else:
-                yield f"{'__shared__ ' if array.shared else ''}{array_declaration(array, dialect)};"
+            elif not array.lanes:
+                yield f"{'__shared__ ' if array.shared else ''}{array_declaration(array, dialect)};{note_of(array)}"
 
 
 def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
@@ -61,6 +61,11 @@ def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
     """``float acc[4][4]``."""
     return f"{dialect.type_name(array.dtype)} {array.name}{lead}{_extents(array)}"
+
+
+def note_of(array: Array) -> str:
+    """What a reader may want to know of *array*, as a comment behind its declaration."""
+    return f"  // {array.note}" if array.note else ""
 
 
 def _reference(array: Array, offset: int, dialect: Dialect) -> str:

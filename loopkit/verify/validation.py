@@ -12,6 +12,7 @@ from loopkit.poly.limits import bounded
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
+from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
 from loopkit.verify.validation_walk import Execution, executions, grid_of
 
@@ -26,6 +27,8 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block meet each barrier;
+    - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
+      what another one holds in any other way;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -64,5 +67,6 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
     for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
         yield found
         decided = decided and found.kind != "undecided"
+    yield from LaneCheck(launch, function, grid, of_statements, warp).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()
