@@ -11,6 +11,7 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, No
 from loopkit.ast.shuffles import elements_of, read_of_other_lane
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import variables
+from loopkit.poly.affine import affine_difference
 
 
 def require_well_formed(function: Function, outside: Collection[str], divergent: Collection[str]) -> None:
@@ -115,6 +116,7 @@ class _Check:
                 assignment, read = read_of_other_lane(node, self.lanes)
                 self._own_elements([e for e in elements_of(assignment.value, self.lanes) if e != read])
                 self._own_elements(elements_of(assignment.target, self.lanes))
+                self._require_offset(node.shuffle, assignment.target, read)
                 self._nodes(node.body, replace(scope, in_region=True, in_shuffle=True), own)
             case Region():
                 # one target prints regions in braces of their own and another does not: right in both
@@ -126,6 +128,14 @@ class _Check:
                 self.block(node, scope)
             case Define() | Call():
                 raise AssertionError(node)
+
+    def _require_offset(self, shuffle: Shuffle | None, target: p.Variable | p.Subscript, read: p.Subscript) -> None:
+        """What combines elements of one array reads the lane that its subscript says."""
+        if shuffle is not None and shuffle.offset is not None and (
+                not isinstance(target, p.Subscript) or target.aggregate != read.aggregate
+                or target.index_tuple[:-1] != read.index_tuple[:-1]
+                or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != shuffle.offset):
+            raise self._fault(f"'{read}' is not held {shuffle.offset} lanes further on than '{target}'")
 
     def _own_elements(self, elements: Iterable[p.Subscript]) -> None:
         for e in elements:

@@ -39,6 +39,10 @@ FOUND_AS = {
     "box shrunk": {"box"},
     "grid shrunk": {"missing"},
     "index shifted": {"element", "value"},
+    "shuffle deleted": {"missing"},
+    "shuffle shifted": {"lane"},
+    "shuffle as a region": {"lane", "barrier"},
+    "shuffle divergent": {"divergent"},
     "barrier deleted": {"barrier"},
     "barrier moved": {"barrier"}}
 
@@ -48,7 +52,7 @@ def chosen(low: Lowered) -> Iterator[Fault]:
     for fault in faults(low.program):
         kinds[fault.kind].append(fault)
     for kind, some in kinds.items():
-        step = 1 if ALL or kind.startswith("barrier") else -(-len(some) // MOST)
+        step = 1 if ALL or kind.startswith(("barrier", "shuffle")) else -(-len(some) // MOST)
         yield from some[::step]
 
 
