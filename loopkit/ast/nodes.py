@@ -68,10 +68,12 @@ class Shuffle:
 
     :ivar offset: a lane reads from the one so many places further on; ``None``: from the first of its group.
     :ivar width: how many neighbouring lanes are a group; a power of two.
+    :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
     """
 
     offset: int | None
     width: int
+    spare: bool = False
 
 
 @dataclass(frozen=True)

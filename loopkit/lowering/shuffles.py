@@ -1,10 +1,11 @@
-"""Reductions over the threads of a block by shuffles: each warp on its own, then all partial results of the block.
+"""Reductions over the threads of a block by shuffles: each warp on its own, then the results of all warps.
 
 Lane ``l`` of a warp combines what lane ``l + 16`` holds into its own, then what ``l + 8`` holds, and so on to 1, as far
-as these lanes exist: no shared memory, no barrier. In a reduction over more than a warp the first lane of each warp
-stores what came out in shared memory, and behind one barrier every thread combines the warps' results itself, in the
-order of the warps. Were the first warp to do that and to hand the result on, a second barrier would be needed, which
-costs more than reading at most 32 neighbouring elements that all threads share.
+as these lanes exist: no shared memory, no barrier. The first lane then has the result. Of one warp or less, it hands it
+to the others by one more shuffle. In a reduction over several warps it stores it in shared memory, and behind one
+barrier every thread combines the warps' results itself, in their order. Were the first warp to do that and to hand the
+result on, a second barrier would be needed, which costs more than reading at most 32 neighbouring elements, the same
+for all threads.
 """
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import axis_inames, iname_range
 from loopkit.ast.nodes import Shuffle
+from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
@@ -130,8 +132,7 @@ def by_shuffles(knl: LoopKernel, threads: OverThreads) -> Written:
     held = threads.element(own, threads.lane)
     store = Statement(f"{node.name}.store", held, p.Variable(node.accumulator), threads.everywhere)
     steps = list(_steps(threads, own, together))
-    trees = [nest(threads.lanes, leaf) for leaf in (Leaf(store.id), *(
-        Leaf(s.id, Shuffle(offset, together)) for s, offset in steps))]
+    trees = [nest(threads.lanes, leaf) for leaf in (Leaf(store.id), *(Leaf(s.id, how) for s, how in steps))]
     among = f"warps of {WARP}" if length > WARP else "the warp" if not threads.rows else f"rows of {length}"
     temporaries = [threads.array(own, length, lanes=True, note=f"combined by shuffles in {among}"),
                    TemporaryVariable(result, knl.temporaries[node.accumulator].dtype, ())]
@@ -155,22 +156,35 @@ def by_shuffles(knl: LoopKernel, threads: OverThreads) -> Written:
     return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags)
 
 
-def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[Statement, int]]:
-    """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down."""
+def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[Statement, Shuffle]]:
+    """``held[l] op= held[l + s]`` for s = the powers of two below *together*, from the largest down.
+
+    The lanes from s on have no part in a step, nor in those behind it. They are left out where they must be: otherwise
+    they combine too, what they find there is never read.
+    """
+    harmless = _harmless(threads.kernel, threads.node)
+    inside = threads.lane if threads.length <= WARP else remainder(threads.lane, WARP)
     offset = 1
     while 2 * offset < together:
         offset *= 2
     number = 0
     while offset:
-        inside = threads.lane if threads.length <= WARP else remainder(threads.lane, WARP)
         active = threads.everywhere.where(("<", add(inside, -offset)))
-        if threads.length % together or together & (together - 1):
+        whole = all(i + offset < threads.length for i in range(threads.length) if i % WARP < offset)
+        if not whole:
             active = active.where(("<", add(threads.lane, offset - threads.length)))
         yield Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
                         threads.element(array, add(threads.lane, offset)), active,
-                        combine=threads.node.operation), offset
+                        combine=threads.node.operation), Shuffle(offset, together, whole and harmless)
         offset //= 2
         number += 1
+
+
+def _harmless(knl: LoopKernel, node: ReductionNode) -> bool:
+    """May a lane combine whatever it finds? Integers could overflow, and nobody knows what a user's operation does."""
+    dtype = knl.temporaries[node.accumulator].dtype
+    assert dtype is not None
+    return node.operation not in knl.operations and (dtype.kind in "fc" or is_half(dtype))
 
 
 def _of_warps(threads: OverThreads, held: p.Subscript, shared: str, result: str, warp: str, warps: int

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -64,6 +64,10 @@ class Addresses:
 
     arrays: Mapping[str, Flat | Nested | Register]
     spelled: Mapping[str, str] = field(default_factory=dict)
+
+    def spelling(self, names: Mapping[str, str]) -> Addresses:
+        """The same with text for further *names*."""
+        return replace(self, spelled={**self.spelled, **names})
 
     def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
         """An element as text; *expr* prints an integer expression."""

@@ -155,7 +155,7 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
                     shared: SharedMemory, used: set[str]) -> Iterator[str]:
-    lanes = lanes_of(launch.kernel, function, CUDA, annotate=lowered.kernel.options.annotate)
+    lanes = lanes_of(launch.kernel, function, CUDA)
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,

@@ -28,7 +28,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block meet each barrier;
     - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
-      what another one holds in any other way;
+      what another one holds in any other way, or what a lane spoils that has no part in the statement;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -67,6 +67,6 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
     for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
         yield found
         decided = decided and found.kind != "undecided"
-    yield from LaneCheck(launch, function, grid, of_statements, warp).findings()
+    yield from LaneCheck(knl, launch, function, grid, of_statements, warp).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

@@ -2,13 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_of
+from loopkit.analysis.dependences import reads_of
 from loopkit.ast.nodes import Array, Assign, Function
 from loopkit.ast.shuffles import elements_of
 from loopkit.expr.mappers import substitute
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import Launch
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply
 from loopkit.poly.piecewise import piecewise_relation
@@ -22,6 +26,7 @@ from loopkit.verify.validation_walk import Execution, Grid, thread_number
 class LaneCheck:
     """The check of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are."""
 
+    kernel: LoopKernel
     launch: Launch
     function: Function
     grid: Grid
@@ -47,6 +52,7 @@ class LaneCheck:
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
                 cells = piecewise_relation(e.coordinates, index).intersect_domain(e.points)
                 (own if e.shuffle is None or element == node.target else others).append((e, cells))
+        yield from self._spoilt(array, others)
         number = thread_number(self.grid, self.launch.block)
         for e, cells in own:
             for f, theirs in own:
@@ -57,6 +63,23 @@ class LaneCheck:
                 else multiply(e.shuffle.width, floor_div(number, e.shuffle.width))
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, source, number)
+
+    def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Finding]:
+        """Elements that are read although lanes that have no part may have written them."""
+        for s in dict.fromkeys(e.node.statement for e, _ in shuffles
+                               if isinstance(e.node, Assign) and e.shuffle is not None and e.shuffle.spare):
+            bound = self.launch.statements[s]
+            write = accesses_of(self.kernel, bound.statement)[-1]
+            lanes = [x for x in bound.hardware if x in self.launch.ranges]
+            threads = write.domain.onto([x for x in write.domain.inames if x not in lanes]).onto(write.domain.inames)
+            for x in lanes:
+                low, high = self.launch.ranges[x]
+                threads = threads.where((">=", add(p.Variable(x), -low)), ("<", add(p.Variable(x), -high - 1)))
+            for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
+                parameters, at, _ = smallest_pair(pairs, write.domain.inames,
+                                                  self.kernel.statement_by_id[reader].inames)
+                yield Finding("lane", self.launch.name, s, f"'{reader}' reads an element of '{array.name}' that a lane "
+                              f"spoils which has no part in '{s}'", parameters, at)
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
               number: Expression) -> Iterator[Finding]:

@@ -20,8 +20,8 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
     float acc_k_0_all;
     float var;
     float scale;
-    float acc_k_warp{}, acc_k_warp_other;  // combined by shuffles in warps of 32
-    float acc_k_0_warp{}, acc_k_0_warp_other;  // combined by shuffles in warps of 32
+    float acc_k_warp{};  // combined by shuffles in warps of 32
+    float acc_k_0_warp{};  // combined by shuffles in warps of 32
 
     // insn.k.init
     acc_k = 0.0f;
@@ -36,31 +36,16 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
     }
     // insn.k.store
     acc_k_warp = acc_k;
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 16);
-    if (k_inner % 32 <= 15) {
-        // insn.k.step0
-        acc_k_warp += acc_k_warp_other;
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 8);
-    if (k_inner % 32 <= 7) {
-        // insn.k.step1
-        acc_k_warp += acc_k_warp_other;
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 4);
-    if (k_inner % 32 <= 3) {
-        // insn.k.step2
-        acc_k_warp += acc_k_warp_other;
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 2);
-    if (k_inner % 32 <= 1) {
-        // insn.k.step3
-        acc_k_warp += acc_k_warp_other;
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 1);
-    if (k_inner % 32 == 0) {
-        // insn.k.step4
-        acc_k_warp += acc_k_warp_other;
-    }
+    // insn.k.step0
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
+    // insn.k.step1
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
+    // insn.k.step2
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
+    // insn.k.step3
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
+    // insn.k.step4
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
     if (k_inner % 32 == 0) {
         // insn.k.put
         acc_k_shared[k_inner / 32] = acc_k_warp;
@@ -87,31 +72,16 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
     }
     // insn_0.k.store
     acc_k_0_warp = acc_k_0;
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 16);
-    if (k_inner % 32 <= 15) {
-        // insn_0.k.step0
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
-    if (k_inner % 32 <= 7) {
-        // insn_0.k.step1
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
-    if (k_inner % 32 <= 3) {
-        // insn_0.k.step2
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
-    if (k_inner % 32 <= 1) {
-        // insn_0.k.step3
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
-    if (k_inner % 32 == 0) {
-        // insn_0.k.step4
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
+    // insn_0.k.step0
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 16);
+    // insn_0.k.step1
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
+    // insn_0.k.step2
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
+    // insn_0.k.step3
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
+    // insn_0.k.step4
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
     if (k_inner % 32 == 0) {
         // insn_0.k.put
         acc_k_0_shared[k_inner / 32] = acc_k_0_warp;

@@ -40,26 +40,14 @@ softmax_bfloat16(const __nv_bfloat16 *__restrict__ x, __nv_bfloat16 *__restrict_
         // insn.k.step0
         acc_k_warp = __hmax(acc_k_warp, acc_k_warp_other);
     }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 8);
-    if (k_inner % 32 <= 7) {
-        // insn.k.step1
-        acc_k_warp = __hmax(acc_k_warp, acc_k_warp_other);
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 4);
-    if (k_inner % 32 <= 3) {
-        // insn.k.step2
-        acc_k_warp = __hmax(acc_k_warp, acc_k_warp_other);
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 2);
-    if (k_inner % 32 <= 1) {
-        // insn.k.step3
-        acc_k_warp = __hmax(acc_k_warp, acc_k_warp_other);
-    }
-    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 1);
-    if (k_inner % 32 == 0) {
-        // insn.k.step4
-        acc_k_warp = __hmax(acc_k_warp, acc_k_warp_other);
-    }
+    // insn.k.step1
+    acc_k_warp = __hmax(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 8));
+    // insn.k.step2
+    acc_k_warp = __hmax(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 4));
+    // insn.k.step3
+    acc_k_warp = __hmax(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 2));
+    // insn.k.step4
+    acc_k_warp = __hmax(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 1));
     if (k_inner % 32 == 0) {
         // insn.k.put
         acc_k_shared[k_inner / 32] = acc_k_warp;
@@ -91,26 +79,14 @@ softmax_bfloat16(const __nv_bfloat16 *__restrict__ x, __nv_bfloat16 *__restrict_
         // insn_0.k.step0
         acc_k_0_warp += acc_k_0_warp_other;
     }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
-    if (k_inner % 32 <= 7) {
-        // insn_0.k.step1
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
-    if (k_inner % 32 <= 3) {
-        // insn_0.k.step2
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
-    if (k_inner % 32 <= 1) {
-        // insn_0.k.step3
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
-    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
-    if (k_inner % 32 == 0) {
-        // insn_0.k.step4
-        acc_k_0_warp += acc_k_0_warp_other;
-    }
+    // insn_0.k.step1
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
+    // insn_0.k.step2
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
+    // insn_0.k.step3
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
+    // insn_0.k.step4
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
     if (k_inner % 32 == 0) {
         // insn_0.k.put
         acc_k_0_shared[k_inner / 32] = acc_k_0_warp;

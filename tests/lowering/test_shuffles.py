@@ -196,12 +196,13 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([2, 4, 8, 32]), st.integers(1, 40), st.integers(1, 6), st.booleans(),
-       st.sampled_from(["sum", "max", "min"]), st.integers(0, 99), st.integers(0, 2**32 - 1))
-def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swapped: bool, operation: str, m: int,
-                                         seed: int) -> None:
+       st.sampled_from(["sum", "max", "min"]), st.sampled_from([np.int64, np.float64]), st.integers(0, 99),
+       st.integers(0, 2**32 - 1))
+def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swapped: bool, operation: str,
+                                         dtype: type, m: int, seed: int) -> None:
     """Warps of any length: proven, and right in whatever order warps run; each lane reads what another one holds."""
     plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", f"y[i] = {operation}(k, a[i,k])",
-                                         assumptions="n>=1"), {"a": np.int64})
+                                         assumptions="n>=1"), {"a": dtype})
     axes = ("l.0", "l.1") if swapped else ("l.1", "l.0")
     knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
     knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
@@ -211,8 +212,8 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
         assert lk.verify(knl).ok
     assert validate(low, warp=warp) == ()
     n = 1 + seed % 9
-    a = np.random.default_rng(seed).integers(-9, 9, (n, m))
-    got = execute(low, {"a": a, "y": np.zeros(n, np.int64)}, {"n": n, "m": m}, random.Random(seed), warp=warp)["y"]
+    a = np.random.default_rng(seed).integers(-9, 9, (n, m)).astype(dtype)
+    got = execute(low, {"a": a, "y": np.zeros(n, dtype)}, {"n": n, "m": m}, random.Random(seed), warp=warp)["y"]
     expected = lk.compile(plain, target="c")(a=a).y
     np.testing.assert_array_equal(got, expected)
 
@@ -281,11 +282,40 @@ def test_the_binary_has_a_shuffle_a_step() -> None:
     assert "st.local" not in ptx
 
 
-def test_the_text_of_a_step() -> None:
+def steps(lanes: int, dtype: npt.DTypeLike = F32, operation: str = "sum") -> list[str]:
+    """The lines of a text with what other lanes hold."""
+    own = [lk.ReductionOperation("either", "a + b - a*b", neutral=0, reorderable=True)]
+    text = str(lk.generate_code(mapped(lanes, operation, dtype, reductions=own), target="cuda", verify=False))
+    return [line.strip() for line in text.split("\n") if "__shfl" in line or "_other" in line]
+
+
+def test_lanes_without_a_part_combine_where_nobody_reads_what_they_find() -> None:
+    shuffled = "__shfl_down_sync(0xffffffff, acc_k_warp, {})".format
+    assert steps(64) == [f"acc_k_warp += {shuffled(s)};" for s in (16, 8, 4, 2, 1)]
+    assert steps(32, operation="max") == [
+        *(f"acc_k_warp = fmaxf(acc_k_warp, {shuffled(s)});" for s in (16, 8, 4, 2, 1)),
+        "acc_k_all = __shfl_sync(0xffffffff, acc_k_warp, 0, 32);"]
+    # of 24 lanes the first 8 have one 16 further on: the others' own parts are still to be read
+    assert steps(24) == [
+        "float acc_k_warp{}, acc_k_warp_other;  // combined by shuffles in the warp",
+        f"acc_k_warp_other = {shuffled(16)};", "acc_k_warp += acc_k_warp_other;",
+        *(f"acc_k_warp += {shuffled(s)};" for s in (8, 4, 2, 1)),
+        "acc_k_all = __shfl_sync(0xffffffff, acc_k_warp, 0, 32);"]
+
+
+@pytest.mark.parametrize(("dtype", "operation"), [(np.int32, "sum"), (np.float32, "either")])
+def test_what_could_go_wrong_in_them_is_guarded(dtype: type, operation: str) -> None:
+    """A sum of integers that nobody reads could overflow, and an operation of the user's do anything."""
+    lines = steps(64, dtype, operation)
+    assert [line for line in lines if "__shfl" in line] == [
+        f"acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, {s});" for s in (16, 8, 4, 2, 1)]
+
+
+def test_the_text_of_complex_numbers() -> None:
     text = str(lk.generate_code(mapped(8, dtype=np.complex64), target="cuda"))
     words = " ".join(text.split())
     parts = [f"__shfl_down_sync(0xffffffff, acc_k_warp.{part}, 4)" for part in ("re", "im")]
-    assert f"acc_k_warp_other = complex64({', '.join(parts)});" in words
+    assert f"acc_k_warp = acc_k_warp + complex64({', '.join(parts)});" in words
     assert "acc_k_all = complex64(__shfl_sync(0xffffffff, acc_k_warp.re, 0, 8)," in words
 
 # }}}

@@ -244,9 +244,17 @@ class _Text:
                     return lines
                 shuffle = f"__shuffle({node.shuffle.offset}, {node.shuffle.width})"
                 return [*self._together(pad), f"{pad}__place.shuffle = {shuffle}", *lines,
-                        f"{pad}__place.shuffle = None", *self._together(pad)]
+                        f"{pad}__place.shuffle = None", *self._together(pad), *self._spoilt(node, pad)]
             case Block():
                 return self._block(node, depth)
+
+    def _spoilt(self, node: Region, pad: str) -> list[str]:
+        """What lanes hold that have no part in a shuffle, and need not."""
+        match node.body.children:
+            case (If(then=Block(children=(Assign() as inner,))) as guard,) if node.shuffle.spare:
+                return [f"{pad}if not {self.text(guard.condition)}:", f"{pad}    {self.text(inner.target)} = __spare"]
+            case _:
+                return []
 
     def _together(self, pad: str) -> list[str]:
         self.syncs.append(Sync((), warp=True))
@@ -332,7 +340,7 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
             order: random.Random, warp: int) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
-    names: dict[str, Any] = {**sizes, "__shuffle": Shuffle}
+    names: dict[str, Any] = {**sizes, "__shuffle": Shuffle, "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)

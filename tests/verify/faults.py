@@ -70,6 +70,8 @@ def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Nod
     else:
         for offset in (shuffle.offset + 1, 2*shuffle.offset, None):
             yield "shuffle shifted", replace(node, shuffle=replace(shuffle, offset=offset))
+    if not shuffle.spare:
+        yield "shuffle spoils", replace(node, shuffle=replace(shuffle, spare=True))
     yield "shuffle as a region", replace(node, shuffle=None)
     match node.body.children:
         case (If() as guard,):

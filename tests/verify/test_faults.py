@@ -41,6 +41,7 @@ FOUND_AS = {
     "index shifted": {"element", "value"},
     "shuffle deleted": {"missing"},
     "shuffle shifted": {"lane"},
+    "shuffle spoils": {"lane"},
     "shuffle as a region": {"lane", "barrier"},
     "shuffle divergent": {"divergent"},
     "barrier deleted": {"barrier"},
