@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import Dependence, dependences, flow_of_values, identity_pairs
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
@@ -23,6 +25,7 @@ from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
 from loopkit.lowering.shuffles import OverThreads, Written, by_shuffles, in_order_of_threads, no_shuffles
 from loopkit.poly.affine import add, subtract
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
 
 
@@ -124,7 +127,25 @@ def _dependences(old: LoopKernel, new: LoopKernel, threads: OverThreads, written
         result.append(Dependence("flow", acc, node.update, node.update,
                                  identity_pairs(new, node.update, node.update, but=own),
                                  of_value=True, reorderable=True))
-        for temporary in written.temporaries:
-            result.extend(flow_of_values(new, temporary.name))
+        for t in written.temporaries:
+            chain = written.chains.get(t.name)
+            result.extend(flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes))
         return tuple(result)
     return compute
+
+
+def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
+    """The flow of *array* along a chain: to each statement from the one before it, and from the first."""
+    for before, sink in pairwise(chain):
+        for read in accesses_of(knl, knl.statement_by_id[sink]):
+            if read.array != array or read.is_write:
+                continue
+            rest = read.domain.set
+            for source in dict.fromkeys((before, chain[0])):
+                write = accesses_of(knl, knl.statement_by_id[source])[-1]
+                relation = same_element(write.relation, read.relation).intersect(
+                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
+                rest = rest.subtract(relation.range())
+                if not relation.is_empty():
+                    yield Dependence("flow", array, source, sink, relation, exact=write.certain and read.certain,
+                                     of_value=True)

@@ -9,7 +9,7 @@ for all threads.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
@@ -35,6 +35,8 @@ class Written:
     :ivar trees: the statements in their order.
     :ivar result: what the accumulator is in the final statement.
     :ivar tags: of inames that are new.
+    :ivar chains: arrays that statements one after another update. Each reads what the one before it wrote in the same
+        iteration, and the first one's values where that wrote none.
     """
 
     statements: tuple[Statement, ...]
@@ -42,6 +44,7 @@ class Written:
     temporaries: tuple[TemporaryVariable, ...]
     result: p.Variable | p.Subscript
     tags: dict[str, InameTag] = field(default_factory=dict)
+    chains: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,10 @@ class OverThreads:
         """*own* among the elements that belong to the row of a thread."""
         rows = [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in self.rows]
         return p.Subscript(p.Variable(array), (*rows, *own))
+
+    def whole(self, offset: int) -> bool:
+        """Has each of the first *offset* lanes of each warp another one so many places further on?"""
+        return all(i + offset < self.length for i in range(self.length) if i % WARP < offset)
 
     def array(self, name: str, length: int, *, lanes: bool = False, note: str = "") -> TemporaryVariable:
         """Shared elements, *length* of them for each row."""
@@ -153,7 +160,8 @@ def by_shuffles(knl: LoopKernel, threads: OverThreads) -> Written:
         statements += [put, first, rest]
         trees += [nest(threads.lanes, Leaf(put.id)), Leaf(first.id),
                   nest(() if warps == 2 else (warp,), Leaf(rest.id))]
-    return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags)
+    chain = tuple(s.id for s in statements[:len(steps) + 2])
+    return Written(tuple(statements), tuple(trees), tuple(temporaries), p.Variable(result), tags, {own: chain})
 
 
 def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[Statement, Shuffle]]:
@@ -170,12 +178,11 @@ def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[St
     number = 0
     while offset:
         active = threads.everywhere.where(("<", add(inside, -offset)))
-        whole = all(i + offset < threads.length for i in range(threads.length) if i % WARP < offset)
-        if not whole:
+        if not threads.whole(offset):
             active = active.where(("<", add(threads.lane, offset - threads.length)))
         yield Statement(f"{threads.node.name}.step{number}", threads.element(array, threads.lane),
                         threads.element(array, add(threads.lane, offset)), active,
-                        combine=threads.node.operation), Shuffle(offset, together, whole and harmless)
+                        combine=threads.node.operation), Shuffle(offset, together, harmless and threads.whole(offset))
         offset //= 2
         number += 1
 

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any
 from unittest import mock
 
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import loopkit as lk
+from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
 from loopkit.verify.validation import validate
 from tests.lowering.kernels import F32, make, rows
@@ -216,6 +219,29 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
     got = execute(low, {"a": a, "y": np.zeros(n, dtype)}, {"n": n, "m": m}, random.Random(seed), warp=warp)["y"]
     expected = lk.compile(plain, target="c")(a=a).y
     np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("rows_", "lanes"), [(1, 2), (1, 64), (1, 24), (3, 8), (2, 96), (1, 33)])
+def test_values_go_from_step_to_step(rows_: int, lanes: int) -> None:
+    """What is put down for the lanes is what isl finds."""
+    knl = lk.lower(in_rows(rows_, lanes), stop="reductions")
+    found, wanted = (_by_pair(ds) for ds in (dependences(knl), flow_of_values(knl, "acc_k_warp")))
+    assert found.keys() == wanted.keys()
+    for pair, own in wanted.items():
+        assert _union(found[pair]).is_equal(_union(own)), pair
+        assert all(d.exact and d.of_value for d in found[pair])
+
+
+def _by_pair(found: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
+    result: dict[tuple[str, str], list[Dependence]] = {}
+    for d in found:
+        if d.array == "acc_k_warp":
+            result.setdefault((d.source, d.sink), []).append(d)
+    return result
+
+
+def _union(found: Sequence[Dependence]) -> Map:
+    return reduce(Map.union, (d.relation for d in found))
 
 
 def test_in_loops_whose_bounds_depend_on_the_row() -> None:
