@@ -91,7 +91,8 @@ def _arrays(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) ->
             assert len(shape) == len(storage.shape)
             shared = storage.space is AddressSpace.LOCAL and not storage.lanes
             lanes = len(shape) - len(storage.lead) if storage.lanes else 0
-            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, storage.note)
+            note = storage.note if knl.options.annotate else ""
+            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note)
 
 
 def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:

@@ -71,9 +71,9 @@ def _tree(knl: LoopKernel, threads: OverThreads, why: str) -> Written:
     store = Statement(f"{threads.node.name}.store", threads.element(shared, threads.lane),
                       p.Variable(threads.node.accumulator), threads.everywhere)
     statements = (store, *_steps(threads, shared))
+    note = f"combined as a tree: {why}" if threads.length > 1 else ""
     return Written(statements, tuple(nest(threads.lanes, Leaf(s.id)) for s in statements),
-                   (threads.array(shared, threads.length, note=f"combined as a tree: {why}"),),
-                   threads.element(shared, 0))
+                   (threads.array(shared, threads.length, note=note),), threads.element(shared, 0))
 
 
 def _steps(threads: OverThreads, shared: str) -> Iterator[Statement]:

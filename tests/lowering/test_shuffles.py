@@ -52,8 +52,7 @@ def note(knl: lk.LoopKernel) -> str:
 
 @pytest.mark.parametrize(("lanes", "how"), [
     (2, "by shuffles in the warp"), (7, "by shuffles in the warp"), (32, "by shuffles in the warp"),
-    (33, "by shuffles in warps of 32"), (48, "by shuffles in warps of 32"), (1024, "by shuffles in warps of 32"),
-    (1, "as a tree: of one thread")])
+    (33, "by shuffles in warps of 32"), (48, "by shuffles in warps of 32"), (1024, "by shuffles in warps of 32")])
 def test_a_row_for_a_block(lanes: int, how: str) -> None:
     assert note(mapped(lanes)) == f"combined {how}"
 
@@ -115,6 +114,19 @@ def test_registers_hold_what_lanes_combine() -> None:
                              "acc_k_all": "private float32 acc_k_all"}
     launch, = lk.generate_code(knl, target="cuda").kernels
     assert launch.shared_bytes == 16
+
+
+
+def test_one_lane_has_nothing_to_combine() -> None:
+    text = str(lk.generate_code(mapped(1), target="cuda"))
+    assert "combined" not in text
+    assert "__shfl" not in text
+
+
+def test_how_it_is_done_is_a_note_of_the_texts() -> None:
+    knl = lk.set_options(mapped(64), annotate=False)
+    for target in ("c", "cuda"):
+        assert "// combined" not in str(lk.generate_code(knl, target=target))
 
 # }}}
 
