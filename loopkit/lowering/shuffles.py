@@ -176,7 +176,7 @@ def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[St
     while 2 * offset < together:
         offset *= 2
     number = 0
-    while offset:
+    while offset and together > 1:
         active = threads.everywhere.where(("<", add(inside, -offset)))
         if not threads.whole(offset):
             active = active.where(("<", add(threads.lane, offset - threads.length)))

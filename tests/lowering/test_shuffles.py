@@ -210,7 +210,7 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.sampled_from([2, 4, 8, 32]), st.integers(1, 40), st.integers(1, 6), st.booleans(),
+@given(st.sampled_from([1, 2, 4, 8, 32]), st.integers(1, 40), st.integers(1, 6), st.booleans(),
        st.sampled_from(["sum", "max", "min"]), st.sampled_from([np.int64, np.float64]), st.integers(0, 99),
        st.integers(0, 2**32 - 1))
 def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swapped: bool, operation: str,
