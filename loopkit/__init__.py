@@ -1,6 +1,7 @@
 """loopkit: array computations as polyhedral loop nests, transformed by proven steps, run on CUDA GPUs or the host."""
 from __future__ import annotations
 
+from loopkit import library
 from loopkit.errors import (
     ENTRY_POINTS,
     AccessWitness,
@@ -64,6 +65,7 @@ from loopkit.transform.hints import tried_hints
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
+from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
@@ -82,14 +84,13 @@ __all__ = [
     "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
     "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
     "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError",
-    "Witness", "accumulate_in", "add_barrier", "add_dtypes", "add_prefetch", "affine_map_inames", "assume",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "Witness", "accumulate_in", "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames",
+    "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options",
-    "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam",
-    "untag_inames", "verify",
+    "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

@@ -68,7 +68,7 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     filling = tuple(x for x in after.statement_by_id[storing].inames
                     if all(x in after.statement_by_id[u].inames for u in users))
     touches = list(_touches(before, after, array, users, filling, loading, storing))
-    _require_inside(after, array, buffer, step)
+    require_inside(after, array, buffer, step)
     _require_same_flow(before, after, array, buffer, step, touches)
     for t in touches:
         if t.is_write and t.statement != loading:
@@ -101,8 +101,8 @@ def _keyed(a: Access, filling: Sequence[str]) -> Map:
 
 # {{{ within one filling
 
-def _require_inside(after: LoopKernel, array: str, buffer: str, step: str) -> None:
-    """A cell outside of the buffer holds nothing."""
+def require_inside(after: LoopKernel, array: str, buffer: str, step: str) -> None:
+    """Refuse what touches a cell outside of the buffer, which holds nothing."""
     for a in accesses_by_array(after)[buffer]:
         bad = outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions)
         if bad is not None:
@@ -124,14 +124,14 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer
         if i == len(touches):
             _refuse_point(array, step, touches[j].access, relation.range(), "read", "has not been loaded")
         _join(wanted, (touches[i].statement, touches[j].statement), relation)
-    found = _relations(after, buffer, "flow")
+    found = relations_of(after, buffer, "flow")
     for pair in {**wanted, **found}:
         if pair not in found or not wanted.get(pair, found[pair]).is_subset(found[pair]):
             lost = wanted[pair].subtract(found[pair]) if pair in found else wanted[pair]
-            _refuse_flow(after, array, step, pair, lost, "lose")
+            refuse_flow(after, array, step, pair, lost, "lose")
         if pair not in wanted or not found[pair].is_subset(wanted[pair]):
             wrong = found[pair].subtract(wanted[pair]) if pair in wanted else found[pair]
-            _refuse_flow(after, array, step, pair, wrong, "mistake")
+            refuse_flow(after, array, step, pair, wrong, "mistake")
 
 
 def _not_loaded(touches: Sequence[_Touch]) -> Set:
@@ -145,7 +145,7 @@ def _not_loaded(touches: Sequence[_Touch]) -> Set:
     return every
 
 
-def _relations(knl: LoopKernel, array: str, kind: str | None = None) -> dict[tuple[str, str], Map]:
+def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[tuple[str, str], Map]:
     """The dependences of *array* between each two statements, those of one *kind* or all."""
     result: dict[tuple[str, str], Map] = {}
     for d in dependences(knl):
@@ -158,7 +158,8 @@ def _join(relations: dict[tuple[str, str], Map], pair: tuple[str, str], relation
     relations[pair] = relations[pair].union(relation) if pair in relations else relation
 
 
-def _refuse_flow(after: LoopKernel, array: str, step: str, pair: tuple[str, str], pairs: Map, what: str) -> None:
+def refuse_flow(after: LoopKernel, array: str, step: str, pair: tuple[str, str], pairs: Map, what: str) -> None:
+    """Refuse to ``"lose"``, or to ``"mistake"``, the values that go along *pairs* of two statements."""
     writer, reader = (after.statement_by_id[s] for s in pair)
     params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
     raise IllegalTransformError(
@@ -208,12 +209,14 @@ class _Users:
 def _require_bound(before: LoopKernel, after: LoopKernel, array: str, step: str, users: _Users, filling: Sequence[str]
                    ) -> None:
     """Two accesses, one of them a write, keep their order: a dependence says so of what stands for them now."""
-    known = _relations(after, array)
+    known = relations_of(after, array)
     load, store = (next((t for t in users.touches if t.statement == s), None) for s in (users.loading, users.storing))
     if load is not None and store is not None:
         once = same_element(load.elements, store.elements)
         if not once.is_subset(known.get((load.statement, store.statement), once.subtract(once))):
-            _refuse_flow(after, array, step, (load.statement, store.statement), once, "lose")
+            refuse_flow(after, array, step, (load.statement, store.statement), once, "lose")
+    if load is not None:
+        _require_read_in_order(after, array, step, load.access, known)
     mine = {id(t.access): t for t in users.touches}
     accesses = accesses_by_array(before)[array]
     for a in accesses:
@@ -228,6 +231,25 @@ def _require_bound(before: LoopKernel, after: LoopKernel, array: str, step: str,
                                                       for t in (u, v))))
             if not pairs.is_empty():
                 _require_known(before, array, step, users, (a, u), (b, v), pairs, known)
+
+
+def _require_read_in_order(after: LoopKernel, array: str, step: str, load: Access, known: dict[tuple[str, str], Map]
+                           ) -> None:
+    """What is loaded and used by no one may be old or new, but nothing writes it at the same time."""
+    for w in accesses_by_array(after)[array]:
+        if not w.is_write:
+            continue
+        pairs = same_element(load.relation, w.relation)
+        behind, before = known.get((load.statement, w.statement)), known.get((w.statement, load.statement))
+        pairs = pairs if behind is None else pairs.subtract(behind)
+        pairs = pairs if before is None else pairs.subtract(before.reverse())
+        if pairs.is_empty():
+            continue
+        params, source, sink = smallest_pair(pairs, load.domain.inames, w.domain.inames)
+        element = element_at(load.subscript_relation, params, tuple(source.values()))
+        raise IllegalTransformError(
+            f"{step}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at that moment.",
+            Witness(params, (load.statement, source), (w.statement, sink), array, element, "anti"), after=after)
 
 
 def _require_known(before: LoopKernel, array: str, step: str, users: _Users, first: tuple[Access, _Touch | None],

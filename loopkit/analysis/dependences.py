@@ -199,6 +199,7 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
     """Init before every update before the final statement; updates of one cell among themselves."""
+    assert not node.others                  # of a kernel whose own order is the reference
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
     shared = init.inames
     domains = {s.id: analysis_domain(knl, s) for s in (init, update, final)}

@@ -20,7 +20,8 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
     """
     total = 0
     for node in knl.reductions.values():
-        total += prod(_extents(knl, knl.statement(node.update), node.inames, sizes))
+        for update in map(knl.statement, node.updates):
+            total += prod(_extents(knl, update, tuple(x for x in node.inames if x in update.inames), sizes))
     feeding = _feeding(knl)
     for statement in knl.statements:
         if statement.reduction is None and statement.written in feeding[statement.written]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from loopkit.errors import PreconditionError
 
 #: How much may be checked before code is generated.
-VERIFY = ("off", "default", "full")
+VERIFY = ("off", "on", "full")
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Options:
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
     :ivar min_blocks: how many blocks shall fit on a multiprocessor at once; the CUDA compiler keeps registers
         below what that leaves (``__launch_bounds__``). 0 leaves it to the compiler.
-    :ivar verify: how much is checked before there is a text (see :func:`loopkit.verify`): ``"off"``, ``"default"`` or
+    :ivar verify: how much is checked before there is a text (see :func:`loopkit.verify`): ``"off"``, ``"on"`` or
         ``"full"``.
     """
 
@@ -27,7 +27,7 @@ class Options:
     annotate: bool = True
     textual_unroll: bool = False
     min_blocks: int = 0
-    verify: str = "default"
+    verify: str = "on"
 
     def __post_init__(self) -> None:
         """:raises PreconditionError: a number of blocks that cannot be, or an unknown extent of checks."""
@@ -37,3 +37,20 @@ class Options:
         if self.verify not in VERIFY:
             raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
                                     hint=f"it is one of {', '.join(VERIFY)}")
+
+
+def extent_of_checks(verify: object) -> str:
+    """How much the argument ``verify=`` asks for: one of :data:`VERIFY`, which ``True`` and ``False`` stand for too.
+
+    :raises PreconditionError: it is none of them.
+    """
+    match verify:
+        case True:
+            return "on"
+        case False:
+            return "off"
+        case str() if verify in VERIFY:
+            return verify
+        case _:
+            raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
+                                    hint=f"give True, False, or one of {', '.join(VERIFY)}")

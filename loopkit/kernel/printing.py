@@ -226,7 +226,7 @@ class _Folded:
 
 def _folded(knl: LoopKernel) -> _Folded:
     nodes = {r.accumulator: r for r in knl.reductions.values()
-             if {r.init, r.update} <= knl.statement_by_id.keys()}
+             if {r.init, r.update} <= knl.statement_by_id.keys() and not r.others}
     inner = {r.update: x for r in nodes.values() if (x := _foldable(knl, r, _parts(nodes, r))) != r.inames}
     nodes = {a: r for a, r in nodes.items() if r.update not in inner}
     values: dict[str, Expression] = {}

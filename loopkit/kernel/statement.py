@@ -67,7 +67,7 @@ class RequestedBarrier:
 
 @dataclass(frozen=True)
 class ReductionNode:
-    """``accumulator = operation(inames, operand)`` as three statements.
+    """``accumulator = operation(inames, operand)`` as three statements, or more where the updates are in parts.
 
     :ivar name: ``S.k`` for the reduction over ``k`` in statement ``S``.
     :ivar accumulator: the temporary that holds the partial result (``acc_k``).
@@ -75,6 +75,7 @@ class ReductionNode:
     :ivar update: id of the statement that combines the operand.
     :ivar final: id of the statement whose expression uses the accumulator.
     :ivar inames: the reduction inames as they are now (``("k_outer", "k_inner")`` after a split).
+    :ivar others: ids of further statements that combine operands, those of the iterations that were peeled.
     """
 
     name: str
@@ -84,3 +85,14 @@ class ReductionNode:
     init: str
     update: str
     final: str
+    others: tuple[str, ...] = ()
+
+    @property
+    def updates(self) -> tuple[str, ...]:
+        """The ids of all statements that combine operands."""
+        return (self.update, *self.others)
+
+    @property
+    def parts(self) -> frozenset[str]:
+        """The ids of all statements that make it up."""
+        return frozenset((self.init, *self.updates, self.final))

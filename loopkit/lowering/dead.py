@@ -1,9 +1,12 @@
 """Statements that never run, or whose values nothing reads, leave the kernel before storage is settled."""
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loopkit.analysis.accesses import accesses_of, analysis_domain
 from loopkit.analysis.dependences import dependences
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 
 
@@ -23,9 +26,19 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
         knl = knl.copy(
             statements=tuple(s for s in knl.statements if s.id in kept), tree=tree,
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
-            reductions={k: r for k, r in knl.reductions.items() if {r.init, r.update, r.final} <= kept},
+            reductions=_left(knl, kept),
             carried=lambda source=source, kept=kept: tuple(
                 d for d in dependences(source) if d.source in kept and d.sink in kept))
+
+
+def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
+    """The reductions of which a part combines something still."""
+    result = {}
+    for name, node in knl.reductions.items():
+        updates = [s for s in node.updates if s in kept]
+        if updates and {node.init, node.final} <= kept:
+            result[name] = replace(node, update=updates[0], others=tuple(updates[1:]))
+    return result
 
 
 def _read_by_others(knl: LoopKernel) -> frozenset[str]:

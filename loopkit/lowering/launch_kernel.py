@@ -5,14 +5,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import reduce
 
+from pymbolic.typing import Expression
+
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
-from loopkit.analysis.legality import iname_range
+from loopkit.analysis.legality import axis_inames, iname_points, iname_range
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import is_parallel
+from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
 from loopkit.lowering.schedule import Part
+from loopkit.poly.affine import is_quasi_affine, rounded_once
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, params_of
 
@@ -39,8 +43,28 @@ def launch_kernel(knl: LoopKernel, part: Part) -> LoopKernel:
         assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))),
         carried=lambda: tuple(_within(knl, own, part.hosts)))
     # places on an axis count from where the whole kernel's do, by which they were compared
-    result.memo["iname_range"] = {x: iname_range(knl, x) for x in result.inames if is_parallel(knl.tags.get(x))}
+    ranges = {x: iname_range(knl, x) for x in result.inames if is_parallel(knl.tags.get(x))}
+    result.memo["iname_range"] = {**ranges, **dict(_shrinking(result, part.hosts))}
     return result
+
+
+def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
+    """The ``g`` inames whose least value follows the host's loops: no block is launched for those before it.
+
+    Only an iname that has its axis of the grid for itself: then equal places are equal values of it, from wherever
+    they are counted.
+    """
+    on_axis: dict[int, set[tuple[str, ...]]] = {}
+    for s in launch.statements:
+        for axis, inames in axis_inames(launch, s.inames, GroupTag).items():
+            on_axis.setdefault(axis, set()).add(inames)
+    for packings in on_axis.values():
+        inames = next(iter(packings))
+        if len(packings) > 1 or len(inames) > 1:
+            continue
+        low = rounded_once(iname_points(launch, inames[0]).lower_bound(inames[0], launch.assumptions))
+        if is_quasi_affine(low) and not variables(low).isdisjoint(hosts):
+            yield inames[0], (low, 0)
 
 
 def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...]) -> Iterator[Dependence]:

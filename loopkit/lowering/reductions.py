@@ -36,6 +36,10 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
             raise PreconditionError(f"The reduction iname of '{node.final}' cannot have the tag 'l.auto'.",
                                     subject=node.name, hint="tag it l.0")
+        if lanes and node.others:
+            raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
+                                    f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
+                                    hint="split the iname instead of peeling it")
         if lanes:
             knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes))
     return knl

@@ -2,11 +2,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
+from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.options import extent_of_checks
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
 from loopkit.runtime.cuda.devices import find_gpu, why_not
@@ -34,9 +37,11 @@ class CompiledKernel:
     :ivar target: ``"c"`` or ``"cuda"``.
     """
 
-    def __init__(self, kernel: LoopKernel, target: object, device: object = None, *, debug: bool = False) -> None:
+    def __init__(self, kernel: LoopKernel, target: object, device: object = None, *, debug: bool = False,
+                 verify: bool | str | None = None) -> None:
         self.kernel = kernel
-        self._given = (target, device, debug)
+        self._given = (target, device, debug, verify)
+        checked = kernel if verify is None else _with_checks(kernel, extent_of_checks(verify))
         self._stream: int | None = None
         resolved = resolve_target(target)
         self.target = resolved.name
@@ -46,9 +51,9 @@ class CompiledKernel:
                 if device is not None:
                     raise DeviceError(f"The host target knows no device {device!r}.",
                                       hint="compile(knl, target='cuda')")
-                self._runner = HostRunner(kernel, resolved)
+                self._runner = HostRunner(checked, resolved)
             case CudaTarget():
-                self._runner = CudaRunner(kernel, resolved, device, debug=debug)
+                self._runner = CudaRunner(checked, resolved, device, debug=debug)
         self._call = self._runner.call
 
     # {{{ running
@@ -218,12 +223,16 @@ class CompiledKernel:
         return f"<CompiledKernel '{self.kernel.name}' for target '{self.target}'>"
 
 
-def _again(knl: LoopKernel, target: object, device: object, debug: bool) -> CompiledKernel:
-    return compile(knl, target, device, debug=debug)
+def _with_checks(knl: LoopKernel, extent: str) -> LoopKernel:
+    return knl.copy(options=replace(knl.options, verify=extent), carried=unchanged_from(knl))
+
+
+def _again(knl: LoopKernel, target: object, device: object, debug: bool, verify: bool | str | None) -> CompiledKernel:
+    return compile(knl, target, device, debug=debug, verify=verify)
 
 
 def compile(knl: LoopKernel, target: object = None, device: object = None, *,       # noqa: A001 (the public name)
-            debug: bool = False) -> CompiledKernel:
+            debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
     """Make *knl* ready to be called.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``);
@@ -231,7 +240,9 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
         lie on, and for arrays of the host the one that is current.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
-    :raises PreconditionError: there is no such target.
+    :arg verify: how much is checked before there is a text, as for :func:`loopkit.generate_code`; ``None`` does as the
+        kernel's options say.
+    :raises PreconditionError: there is no such target, or no such extent of checks.
     :raises CompilerError: there is no compiler.
     :raises DeviceError: there is no such GPU.
     """
@@ -239,7 +250,7 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     if target is None:
         # a GPU is of use where there is also something to compile for it
         target = "cuda" if device is not None or (why_not() is None and has_cuda_compiler()) else "c"
-    return CompiledKernel(knl, target, device, debug=debug)
+    return CompiledKernel(knl, target, device, debug=debug, verify=verify)
 
 
 def call(knl: LoopKernel, /, *args: object, **kwargs: object) -> Outputs:

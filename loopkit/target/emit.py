@@ -168,38 +168,63 @@ class Emitter:
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
-    """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent."""
+    """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent.
+
+    What goes on in a subscript stands deeper still.
+    """
     for line in lines:
         indent = len(line) - len(line.lstrip())
+        nesting = _Nesting()
         while len(line) > width and not line.lstrip().startswith(("//", "#")):
-            at = _break(line, indent + 9, width - 1)
+            at = _break(line, indent + 9, width - 1, nesting)
             if at is None:
                 break
             yield line[:at]
-            line = " "*(indent + 8) + line[at:].lstrip()
+            for c in line[:at]:
+                nesting = nesting.after(c)
+            line = " "*(indent + 8 + 4*(nesting.brackets > 0)) + line[at:].lstrip()
         yield line
 
 
-def _break(line: str, low: int, high: int) -> int | None:
-    """Where to break a line: after the operator or comma that is least deep, else after ``=``; never in a subscript."""
-    best: tuple[int, int, int] | None = None
-    depth = brackets = 0
+@dataclass(frozen=True)
+class _Nesting:
+    """How deep a place of a line is: in parentheses and brackets, and in brackets alone."""
+
+    depth: int = 0
+    brackets: int = 0
+
+    def after(self, c: str) -> _Nesting:
+        if c not in "()[]":
+            return self
+        return _Nesting(self.depth + (c in "([") - (c in ")]"), self.brackets + (c == "[") - (c == "]"))
+
+
+def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
+    """Where to break a line: after the operator or comma that is least deep, else after ``=``.
+
+    In a subscript, and behind the ``*`` of a product of elements, only where there is no other place.
+    """
+    best: tuple[bool, int, int, int] | None = None
     code = line.split("  //")[0]
     for i, c in enumerate(code[:high]):
-        depth += (c in "([") - (c in ")]")
-        brackets += (c == "[") - (c == "]")
-        if i < low or brackets:
+        nesting = nesting.after(c)
+        inside = nesting.brackets > 0
+        # what goes on in a subscript stands four columns deeper
+        if i < low + 4*inside:
             continue
         if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):
-            found = (depth, 0, -i)
-        elif code.startswith((" + ", " - ", " ? ", " : "), i - 2):
-            found = (depth, 1, -i)
+            kind = 0
+        elif code.startswith(" + ", i - 2) or (not inside and code.startswith((" - ", " ? ", " : "), i - 2)):
+            kind = 1
         elif code.startswith(" = ", i - 2) or code.startswith((" += ", " *= "), i - 3):
-            found = (depth, 2, -i)
+            kind = 2
+        elif not inside and code.startswith(("]*", ")*"), i - 2):
+            inside, kind = True, 3
         else:
             continue
+        found = (inside, nesting.depth, kind, -i)
         best = found if best is None or found < best else best
-    return None if best is None else -best[2]
+    return None if best is None else -best[3]
 
 
 def indented(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:

@@ -17,7 +17,7 @@ from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.code import Launch, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.dialects import CUDA
-from loopkit.target.emit import indented
+from loopkit.target.emit import indented, wrapped
 from loopkit.target.signature import head_lines
 
 
@@ -35,7 +35,7 @@ def host_text(lowered: Lowered, launches: Sequence[Launch], layout: Layout) -> s
         lowered.program.order, signs, inside=False)
     body += [f"cudaFree({name});" for name in scratch]
     head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, layout), CUDA)
-    return "\n".join([*head, "{", *indented(body), "}"]) + "\n"
+    return "\n".join([*head, "{", *wrapped([*indented(body)]), "}"]) + "\n"
 
 
 @dataclass(frozen=True)

@@ -1,32 +1,28 @@
 """Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Sequence
 
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_of, data_params
+from loopkit.analysis.accesses import accesses_of, data_params
 from loopkit.analysis.buffer_proof import require_buffered
-from loopkit.analysis.dependences import Dependence, dependences, unchanged_from, values_in
+from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.order import loops_of
+from loopkit.analysis.order import loops_of, meeting_of
+from loopkit.analysis.value_buffer_proof import require_values_buffered
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
-from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
-from loopkit.kernel.data import AddressSpace, TemporaryVariable, ValueArg
+from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.kernel.tree import Leaf, leaves, nest
 from loopkit.poly.affine import NotAffineError, to_aff
-from loopkit.poly.relations import restrict, same_element, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, with_dim_names
-from loopkit.transform.box import Box, Sweep, box_of
-from loopkit.transform.placement import around_users, placed
-from loopkit.transform.reindex import with_expressions
+from loopkit.transform.box import Sweep, box_of
+from loopkit.transform.fillings import Buffer, Points, value_points
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -43,28 +39,35 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                  init_expression: str | None = None, store_expression: str | None = None, *,
                  within: str | Collection[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  temporary_name: str | None = None, temporary_address_space: str | AddressSpace | None = None,
-                 init_insn_id: str | None = None, store_insn_id: str | None = None, assume: str | None = None,
-                 unsafe: bool = False) -> LoopKernel:
+                 fetch_bounding_box: bool = False, init_insn_id: str | None = None, store_insn_id: str | None = None,
+                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let statements work on a temporary in the place of an array, over what *buffer_inames* touch of it.
 
     Before the part that uses the array, the buffer is loaded, unless each element is certainly written before it is
     read; after that part, the elements that are written are stored. The loops around all this are those of the inames
     that the subscripts mention and that are not in *buffer_inames* (parallel inames of the grid stay too).
 
-    :arg var_name: an array argument.
+    Of a temporary, those values are loaded that come from elsewhere, and those stored that are read elsewhere; the
+    loops that the statements share with others that use it stay around the buffer too.
+
+    :arg var_name: an array argument or a temporary.
     :arg buffer_inames: the inames whose iterations share one buffer.
     :arg init_expression: what the buffer is loaded with, in terms of ``base``, the element of the array; default: that.
     :arg store_expression: what is stored, in terms of ``base`` and ``buffer``, the value in the buffer; default: that.
         Whether other expressions give the same values is the caller's to say, by *assume* or *unsafe*.
     :arg within: the statements that use the buffer; default: all that touch the array.
+    :arg fetch_bounding_box: load all of the box around what is used, as far as it lies inside the array, so that the
+        loops of loading are as plain as can be. What nobody writes is not stored all the same.
     :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over the threads of a
         block.
-    :raises UnknownNameError: no such array, or an iname that no statement has.
+    :raises UnknownNameError: no such array or temporary, or an iname that no statement has.
     :raises NameConflictError: a name that is taken.
-    :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, or the box has no
-        constant size.
+    :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, the box has no
+        constant size, or it is not known where the array ends that a whole box is fetched from; of a temporary: it
+        belongs to a reduction, a write of it depends on data, or nothing else uses it.
     :raises ScheduleError: the statements do not share a place for the buffer.
-    :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them.
+    :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them; or a block would
+        fetch what another one writes meanwhile.
     :raises UndecidedError: an expression was given, and nobody answers for it.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
@@ -79,38 +82,70 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    if var_name not in kernel.array_args:
-        raise unknown("array argument", var_name, kernel.array_args)
+    _require_array(kernel, var_name, fetch_bounding_box)
     sweep = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(sweep)})"
     users = _users_of(kernel, var_name, within)
     _require_usable(kernel, step, var_name, users)
-    for x in sweep:
-        if not any(x in s.inames for s in users):
-            raise unknown("iname", x, {y for s in users for y in s.inames}, where=f"the users of '{var_name}'")
+    if var_name in kernel.temporaries:
+        _require_values(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression)
+    known = {x for s in users for x in s.inames}
+    if strange := [x for x in sweep if x not in known]:
+        raise unknown("iname", strange[0], known, where=f"the users of '{var_name}'")
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
     uses = [(s, _subscripts_of(kernel, var_name, s)) for s in users]
     outer = _outer_inames(kernel, var_name, uses, sweep)
     box = box_of(kernel, Sweep(step, var_name, sweep, None), uses, outer)
     ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
-    space = None if temporary_address_space is None else as_address_space(temporary_address_space)
-    init = _template(kernel, "init_expression", init_expression, "base")
-    store = _template(kernel, "store_expression", store_expression, "base", "buffer")
-    buffer = _Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
-                     None if default_tag is None else as_tag(default_tag), space, ids[0], ids[1], init, store)
-    result = buffer.put_in(step, load=True)
-    if init is not None or store is not None:
-        _require_dtype(kernel, step, var_name)
-        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, var_name, assume, unsafe)
-    if not any(d.source == buffer.load_id for d in dependences(result) if d.array == name and d.kind == "flow"):
-        _require_dtype(kernel, step, var_name)
-        result = buffer.put_in(step, load=False)
-    require_buffered(kernel, result, var_name, name, step)
+    buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
+                    None if default_tag is None else as_tag(default_tag),
+                    None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
+                    _template(kernel, "init_expression", init_expression, "base"),
+                    _template(kernel, "store_expression", store_expression, "base", "buffer"), fetch_bounding_box)
+    return (_of_values if buffer.of_value else _of_elements)(buffer, step, assume, unsafe)
+
+
+def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+    """The buffer of an argument."""
+    kernel, name, own = buffer.kernel, buffer.name, buffer.temporary
+    points = buffer.points()
+    result = buffer.put_in(step, points)
+    if buffer.init is not None or buffer.store is not None:
+        _require_dtype(kernel, step, name)
+        return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
+    if not any(d.source == buffer.load_id for d in dependences(result) if d.array == own and d.kind == "flow"):
+        _require_dtype(kernel, step, name)
+        result = buffer.put_in(step, Points(None, points.store))
+    require_buffered(kernel, result, name, own, step)
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
+
+
+def _of_values(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+    """The buffer of a temporary."""
+    kernel, name = buffer.kernel, buffer.name
+    points = value_points(buffer)
+    if points.load is None and points.store is None:
+        raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would only be "
+                                "another name for it.", subject=name,
+                                hint="name the statements that shall use a buffer with within=")
+    writers = {s.id for s in kernel.statements if s.written == name}
+    if points.load is None and not writers <= set(buffer.users) and kernel.temporaries[name].dtype is None:
+        raise _without_dtype(step, name)
+    result = buffer.put_in(step, points)
+    require_values_buffered(kernel, result, name, buffer.temporary, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 # {{{ preconditions
+
+def _require_array(kernel: LoopKernel, name: str, whole_box: bool) -> None:
+    if name not in kernel.array_args and name not in kernel.temporaries:
+        raise unknown("array", str(name), [*kernel.array_args, *kernel.temporaries])
+    if not isinstance(whole_box, bool):
+        raise PreconditionError(f"fetch_bounding_box is True or False, not {whole_box!r}.",
+                                subject="fetch_bounding_box", hint="fetch_bounding_box=True loads all of the box")
+
 
 def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
     chosen = matching_statements(kernel, within)
@@ -133,8 +168,12 @@ def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) 
 def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
     """A buffer that is not loaded with the array's own values says nothing of their dtype."""
     if kernel.array_args[name].dtype is None:
-        raise PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
-                                hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
+        raise _without_dtype(step, name)
+
+
+def _without_dtype(step: str, name: str) -> PreconditionError:
+    return PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
+                             hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
@@ -179,6 +218,23 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                         subject=name, hint="leave this statement out with within=")
 
 
+def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object) -> None:
+    """What the buffer of a temporary needs beside what that of an argument does."""
+    if any(name == node.accumulator for node in kernel.reductions.values()):
+        raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
+                                hint="buffer what the reduction is written to")
+    if asked_for:
+        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for "
+                                f"arguments, and '{name}' is a temporary, of which only what has a value is loaded.",
+                                subject=name, hint="leave them out")
+    for s in users:
+        if any(a.array == name and a.is_write and not certain_write(a) for a in accesses_of(kernel, s)):
+            raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
+                                    "known which values are to be loaded.", subject=name,
+                                    hint="leave this statement out with within=, or write the old value where the "
+                                         "condition fails: if(condition, new, old)")
+
+
 def _affine(kernel: LoopKernel, s: Statement, subscripts: Sequence[Expression]) -> bool:
     try:
         for e in subscripts:
@@ -192,6 +248,12 @@ def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement,
                   sweep: Collection[str]) -> tuple[str, ...]:
     """The loops around the buffer, the same for all users."""
     mentioned = frozenset[str]().union(*(variables(e) for _, arguments in uses for args in arguments for e in args))
+    if name in kernel.temporaries:
+        # a value that goes to or fro in an iteration is loaded or stored in it
+        users = [s.id for s, _ in uses]
+        others = [s.id for s in kernel.statements if s.id not in users
+                  and any(a.array == name for a in accesses_of(kernel, s))]
+        mentioned = mentioned.union(*(meeting_of(kernel.paths, u, o).loops for u in users for o in others))
     results: dict[tuple[str, ...], str] = {}
     for s, _ in uses:
         results[tuple(x for x in loops_of(kernel.paths[s.id]) if x not in sweep and (
@@ -207,175 +269,3 @@ def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement,
 # }}}
 
 
-@dataclass(frozen=True)
-class _Buffer:
-    """What stands in the place of the array *name*, and for whom."""
-
-    kernel: LoopKernel
-    name: str
-    temporary: str
-    users: tuple[str, ...]
-    outer: tuple[str, ...]
-    box: Box
-    tag: InameTag | None
-    space: AddressSpace | None
-    load_id: str
-    store_id: str
-    init: Expression | None
-    store: Expression | None
-
-    def put_in(self, step: str, *, load: bool) -> LoopKernel:
-        """The kernel with the buffer, with or without loading it."""
-        kernel, users = self.kernel, frozenset(self.users)
-        moves = {u: self._moves(u) for u in self.users}
-        every = [m for own in moves.values() for _, m in own]
-        written = [m for own in moves.values() for a, m in own if a.is_write]
-        first = self._copy(self.load_id, "init", every) if load else None
-        last = self._copy(self.store_id, "store", written)
-        store_box = self._named("store")
-        trees = None if first is None else nest(self._named("init").dims, Leaf(self.load_id))
-        tree = placed(kernel, step, self.name, users, self.outer,
-                      lambda body: around_users(body, users, trees, nest(store_box.dims, Leaf(self.store_id))))
-        at = {s: i for i, s in enumerate(leaves(tree))}
-        new = [with_expressions(s, self._replaced) if s.id in users else s for s in kernel.statements]
-        statements = tuple(sorted([*([] if first is None else [first]), last, *new], key=lambda s: at[s.id]))
-        dims = [*([] if first is None else self._named("init").dims), *store_box.dims]
-        temporary = TemporaryVariable(self.temporary, kernel.array_args[self.name].dtype, self.box.shape, self.space)
-        result = kernel.copy(
-            statements=statements, tree=tree, temporaries={**kernel.temporaries, self.temporary: temporary},
-            tags={**kernel.tags, **(dict.fromkeys(dims, self.tag) if self.tag is not None else {})})
-
-        def carried() -> tuple[Dependence, ...]:
-            return (*_Moved(self, result, moves, first, last).dependences(),
-                    *values_in(result, self.temporary, self.outer))
-        return result.copy(carried=carried)
-
-    def _named(self, what: str) -> Box:
-        """The box with the inames of loading (``init``) or storing."""
-        inames = (None if x is None else self.kernel.fresh_name(f"{self.name}_{what}_{k}")
-                  for k, x in enumerate(self.box.inames))
-        return replace(self.box, inames=tuple(inames))
-
-    def _copy(self, statement_id: str, what: str, moves: Sequence[Map]) -> Statement:
-        """The statement that loads or stores what the images of *moves* name."""
-        box = self._named(what)
-        inames = (*self.outer, *box.dims)
-        points: InstanceSet | None = None
-        for move in moves:
-            image = InstanceSet(inames, with_dim_names(move.range(), inames))
-            points = image if points is None else points.union(image)
-        assert points is not None
-        target = p.Variable(self.temporary)
-        cell = p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target
-        element = _element(self.name, box.arguments())
-        if what == "init":
-            value = element if self.init is None else substitute(self.init, {"base": element})
-            return Statement(statement_id, cell, value, points)
-        value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
-        return Statement(statement_id, element, value, points)
-
-    def _moves(self, user: str) -> list[tuple[Access, Map]]:
-        """For each access of *user*: the point of loading and storing that is its element."""
-        s = self.kernel.statement_by_id[user]
-        outer = tuple(p.Variable(x) for x in self.outer)
-        return [(a, restrict(subscript_relation(s.inames, (*outer, *self.box.offsets(a.subscripts))), a.domain))
-                for a in accesses_of(self.kernel, s) if a.array == self.name]
-
-    def _replaced(self, expr: Expression) -> Expression:
-        target = p.Variable(self.temporary)
-        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(self.name):
-            return p.Subscript(target, self.box.offsets(expr.index_tuple)) if self.box.dims else target
-        return target if expr == p.Variable(self.name) else map_children(expr, self._replaced)
-
-
-def _element(name: str, arguments: tuple[Expression, ...]) -> p.Variable | p.Subscript:
-    return p.Subscript(p.Variable(name), arguments) if arguments else p.Variable(name)
-
-
-# {{{ dependences
-
-@dataclass(frozen=True)
-class _End:
-    """One end of a dependence after the step: a statement that reads or writes the array, and the way to it."""
-
-    statement: str
-    is_write: bool
-    move: Map | None
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """What bound the users of the array binds the loading and the storing of their buffer."""
-
-    buffer: _Buffer
-    result: LoopKernel
-    moves: Mapping[str, Sequence[tuple[Access, Map]]]
-    load: Statement | None
-    store: Statement
-
-    def dependences(self) -> Iterator[Dependence]:
-        for d in dependences(self.buffer.kernel):
-            if d.array != self.buffer.name or not (d.source in self.moves or d.sink in self.moves):
-                yield d
-                continue
-            for a in self._ends(d.source, is_write=d.kind in ("flow", "output")):
-                for b in self._ends(d.sink, is_write=d.kind in ("anti", "output")):
-                    if a.is_write or b.is_write:
-                        yield from self._between(d, a, b)
-        for load in self._reading():
-            if load.statement != self.store.id:
-                once = same_element(self._elements(load), self._elements(_End(self.store.id, True, None)))
-                yield self._dependence("anti", load.statement, self.store.id, once.intersect(self._same_region()))
-
-    def _reading(self) -> Iterator[_End]:
-        """The loading, and the storing, if they read the array."""
-        for s in (self.load, self.store):
-            if s is not None and self.buffer.name in variables(s.expression):
-                yield _End(s.id, False, None)
-
-    def _ends(self, statement: str, *, is_write: bool) -> Iterator[_End]:
-        """What touches the array where *statement* did."""
-        if statement not in self.moves:
-            yield _End(statement, is_write, None)
-            return
-        moves = [m for a, m in self.moves[statement] if a.is_write == is_write]
-        move = moves[0]
-        for other in moves[1:]:
-            move = move.union(other)
-        for end in self._reading():
-            if is_write or end.statement != self.store.id:      # what is only read is not stored
-                yield replace(end, move=move)
-        if is_write:
-            yield _End(self.store.id, True, move)
-
-    def _between(self, d: Dependence, a: _End, b: _End) -> Iterator[Dependence]:
-        relation = d.relation
-        if a.move is not None:
-            relation = relation.apply_domain(a.move)
-        if b.move is not None:
-            relation = relation.apply_range(b.move)
-        if a.move is not None and b.move is not None:
-            relation = relation.subtract(self._same_region())       # the buffer's own affair
-        relation = relation.intersect(same_element(self._elements(a), self._elements(b)))
-        if not relation.is_empty():
-            kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-            yield replace(self._dependence(kind, a.statement, b.statement, relation), exact=d.exact)
-
-    def _dependence(self, kind: str, source: str, sink: str, relation: Map) -> Dependence:
-        return Dependence(kind, self.buffer.name, source, sink, relation)
-
-    def _same_region(self) -> Map:
-        """Points of loading or storing that belong to one filling of the buffer."""
-        outer = tuple(p.Variable(x) for x in self.buffer.outer)
-        filling = subscript_relation(self.store.inames, outer)
-        return same_element(filling, filling)
-
-    def _elements(self, end: _End) -> Map:
-        found: Map | None = None
-        for a in accesses_of(self.result, self.result.statement_by_id[end.statement]):
-            if a.array == self.buffer.name and a.is_write == end.is_write:
-                found = a.relation if found is None else found.union(a.relation)
-        assert found is not None
-        return found
-
-# }}}

@@ -36,12 +36,15 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
     ``S_last``, in loops over ``i_first`` and ``i_last`` for an iname ``i``; a statement that runs in one of the parts
     only keeps its id.
 
+    Of a reduction iname ``k`` the first and the last terms are added by statements of their own
+    (``S.k.update_first``, ``S.k.update_last``) to the same accumulator, in the order in which they were.
+
     :arg within: ids (or globs) of the statements whose loops are peeled; default: all.
     :raises UnknownNameError: there is no such iname.
-    :raises PreconditionError: *iname* has a tag or belongs to a reduction, nothing is to be peeled, or a loop has no
-        first or last iteration, because data bounds it.
-    :raises ScheduleError: *within* names some of the statements of a loop only, or the parts of a reduction stand in
-        different loops.
+    :raises PreconditionError: *iname* has a tag, nothing is to be peeled, or a loop has no first or last iteration,
+        because data bounds it.
+    :raises ScheduleError: *within* names some of the statements of a loop only, or the parts of a reduction around
+        which it is stand in different loops.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=2")
@@ -107,17 +110,30 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, first:
         regions = _regions(kernel, iname, ids, first, last)
         groups: dict[str, list[str]] = {}
         for s in ids:
-            groups.setdefault(_base(s), []).append(s)
-        for base, members in groups.items():
+            groups.setdefault(_whole(kernel, s, ids), []).append(s)
+        for whole, members in groups.items():
             # the statements of a reduction stay together: where nothing is combined, the neutral element is stored
             running = [end for end, where in zip(_ENDS, regions, strict=True) if any(
                 not analysis_domain(kernel, kernel.statement(s)).intersect(where).is_empty() for s in members)] or [""]
             for end in running:
-                names[base, end] = base if not end or len(running) == 1 else \
-                    kernel.fresh_name(f"{base}_{end}", *names.values())
+                for s in members:
+                    # what belongs to a statement is called after it, whatever that is called now
+                    old = whole if _base(s) == whole else s
+                    if (old, end) not in names:
+                        names[old, end] = old if not end or len(running) == 1 else \
+                            kernel.fresh_name(f"{old}_{end}", *names.values())
             for s in members:
-                yield s, [_Part(end, names[base, end] + s[len(base):], where)
+                old = whole if _base(s) == whole else s
+                yield s, [_Part(end, names[old, end] + s[len(old):], where)
                           for end, where in zip(_ENDS, regions, strict=True) if end in running]
+
+
+def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
+    """The one of *ids* that *statement* is a part of: another statement, or the update of a reduction."""
+    if _base(statement) in ids:
+        return _base(statement)
+    node = kernel.reductions.get(kernel.statement(statement).reduction or "")
+    return statement if node is None or node.final not in ids else _whole(kernel, node.final, ids)
 
 
 def _base(statement: str) -> str:
@@ -138,12 +154,8 @@ def _loops(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> lis
 
 def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]) -> None:
     for node in kernel.reductions.values():
-        inside = {node.init, node.update, node.final} & set(ids)
-        if iname in node.inames and inside:
-            raise PreconditionError(
-                f"'{iname}' belongs to the reduction of '{node.final}', whose updates cannot become two statements.",
-                subject=iname, hint="write the first and the last operands of the reduction out in the kernel")
-        if inside and len(inside) < 3:
+        inside = node.parts & set(ids)
+        if inside and iname not in node.inames and inside != node.parts:
             raise ScheduleError(f"The statements of the reduction of '{node.final}' stand in different loops over "
                                 f"'{iname}'.", subject=iname, hint="peel before the loops are distributed")
 
@@ -170,7 +182,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
     """Each statement as its parts, in loops over *iname* one after another."""
-    accumulators, nodes = _reductions(kernel, parts)
+    accumulators, nodes, names = _reductions(kernel, parts)
 
     def ids(old: frozenset[str]) -> frozenset[str]:
         return frozenset(new for s in old for new in ([part.id for part in parts[s]] if s in parts else [s]))
@@ -181,7 +193,7 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, 
             yield ordered
         for part in parts.get(s.id, ()):
             values = {acc: p.Variable(new) for (acc, end), new in accumulators.items() if end == part.end}
-            reduction = None if s.reduction is None else _base(part.id) + s.reduction[len(_base(s.id)):]
+            reduction = None if s.reduction is None else names.get((s.reduction, part.end), s.reduction)
             yield substituted(replace(ordered, id=part.id, domain=s.domain.intersect(part.where), reduction=reduction),
                               values)
 
@@ -214,23 +226,40 @@ def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree
 
 
 def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
-                ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode]]:
-    """The accumulators by their old name and the part of the loop, and the reduction nodes with one for each part."""
+                ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode], dict[tuple[str, str], str]]:
+    """Reductions that are peeled, or stand in what is.
+
+    :returns: the accumulators by their old name and the part of the loop, the nodes with one for each part of a whole
+        reduction, and the names of these by the old name and the part.
+    """
     accumulators: dict[tuple[str, str], str] = {}
     nodes: dict[str, ReductionNode] = {}
+    names: dict[tuple[str, str], str] = {}
     for name, node in kernel.reductions.items():
         if node.final not in parts:
-            nodes[name] = node
+            nodes[name] = _with_updates(node, parts)
             continue
         for i, part in enumerate(parts[node.final]):
-            base, acc = _base(part.id), node.accumulator
+            acc, new = node.accumulator, name
             if part.end and len(parts[node.final]) > 1:
                 acc = kernel.fresh_name(f"{acc}_{part.end}", *accumulators.values())
+                whole = node.final == _base(node.final)
+                new = part.id + name[len(node.final):] if whole else f"{name}_{part.end}"
             accumulators[node.accumulator, part.end] = acc
-            init, update, final = (parts[s][i].id for s in (node.init, node.update, node.final))
-            new = base + name[len(_base(node.final)):]
-            nodes[new] = replace(node, name=new, accumulator=acc, init=init, update=update, final=final)
-    return accumulators, nodes
+            names[name, part.end] = new
+            init, final = (parts[s][i].id for s in (node.init, node.final))
+            update, *others = (parts[s][i].id for s in node.updates)
+            nodes[new] = replace(node, name=new, accumulator=acc, init=init, update=update, final=final,
+                                 others=tuple(others))
+    return accumulators, nodes, names
+
+
+def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> ReductionNode:
+    """*node* with the parts of its updates; what remains in the middle of the loop is its update still."""
+    found = [x for s in node.updates
+             for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
+    update = next((s for end, s in found if not end), found[0][1])
+    return replace(node, update=update, others=tuple(s for _, s in found if s != update))
 
 
 def _divided(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]], accumulators: Mapping[tuple[str, str], str]

@@ -60,12 +60,12 @@ def before_readers(body: Tree, readers: frozenset[str], copy: Tree, writers: fro
     return seq(*children[:at], *([] if first is None else [first]), copy, second, *children[at + 1:])
 
 
-def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tree) -> Tree:
+def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tree | None) -> Tree:
     """*first* in *body* right before the first part that holds one of *users*, and *last* right after the last."""
     children = body.children if isinstance(body, Seq) else (body,)
     at = [i for i, c in enumerate(children) if not users.isdisjoint(leaves(c))]
-    return seq(*children[:at[0]], *([] if first is None else [first]), *children[at[0]:at[-1] + 1], last,
-               *children[at[-1] + 1:])
+    return seq(*children[:at[0]], *([] if first is None else [first]), *children[at[0]:at[-1] + 1],
+               *([] if last is None else [last]), *children[at[-1] + 1:])
 
 
 def _parted(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> tuple[Tree | None, Tree]:

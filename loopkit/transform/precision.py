@@ -56,11 +56,12 @@ def accumulate_in(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Col
     accumulators: list[str] = []
     for node in kernel.reductions.values():
         if chosen is None or node.update in chosen:
-            old = kernel.statement_by_id[node.update].expression
-            new = _converted(kernel, node, old, wanted)
-            if new is not old:
-                operands[node.update] = new
-                accumulators.append(node.accumulator)
+            for update in node.updates:
+                old = kernel.statement_by_id[update].expression
+                new = _converted(kernel, node, old, wanted)
+                if new is not old:
+                    operands[update] = new
+                    accumulators.append(node.accumulator)
     if not operands:
         raise PreconditionError(f"No reduction meant here loads real numbers narrower than {wanted}.",
                                 subject=str(wanted), hint="their operands are not converted")

@@ -13,7 +13,7 @@ from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import called, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.relations import reindexing
 from loopkit.poly.sets import InstanceSet, Map, Set
@@ -140,11 +140,21 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
             domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
         return substituted(replace(statement, domain=domains[key]), step.values)
 
-    nodes = {name: replace(node, inames=steps[node.update].inames(node.inames))
-             if node.update in steps and any(x in node.inames for x in steps[node.update].old) else node
-             for name, node in kernel.reductions.items()}
+    nodes = {name: replace(node, inames=_reduced(kernel, node, steps)) for name, node in kernel.reductions.items()}
     return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
                        carried=carried_from(kernel, relation_of))
+
+
+def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:
+    """The inames of a reduction after each of its updates moved."""
+    result: dict[str, None] = {}
+    for update in node.updates:
+        own = node.inames if not node.others else tuple(
+            x for x in node.inames if x in kernel.statement_by_id[update].inames)
+        if update in steps and any(x in own for x in steps[update].old):
+            own = steps[update].inames(own)
+        result.update(dict.fromkeys(own))
+    return tuple(result)
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:
@@ -186,7 +196,7 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
     """:raises ScheduleError: the parts of a reduction no longer share the inames around it."""
     for node in kernel.reductions.values():
         inames = kernel.statement_by_id[node.init].inames
-        for part in (node.update, node.final):
+        for part in (*node.updates, node.final):
             missing = [x for x in inames if x not in kernel.statement_by_id[part].inames]
             if missing:
                 raise ScheduleError(f"{step} would give the parts of the reduction '{node.name}' different inames: "

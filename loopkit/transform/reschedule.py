@@ -217,7 +217,7 @@ Dims = Sequence[tuple[str, Expression]]
 
 def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]) -> dict[str, Reindexing]:
     """What gives each statement its new inames; units alike in domain and schedule share one step."""
-    parts_of_reductions = {s for r in kernel.reductions.values() for s in (r.init, r.update, r.final)}
+    parts_of_reductions = {s for r in kernel.reductions.values() for s in r.parts}
     result: dict[str, Reindexing] = {}
     known: dict[object, Reindexing] = {}
     for unit in units:

@@ -91,7 +91,7 @@ def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
 def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None) -> None:
     """:raises ScheduleError: *chosen* holds some of the statements of a reduction inside *iname*, but not all."""
     for node in kernel.reductions.values():
-        parts = {node.init, node.update, node.final}
+        parts = node.parts
         if chosen is not None and iname in kernel.statement(node.final).inames and parts & chosen \
                 and not parts <= chosen:
             raise ScheduleError(f"within= names only some of the statements that make up the reduction of "

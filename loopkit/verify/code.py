@@ -4,9 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
-from loopkit.kernel.options import VERIFY
+from loopkit.kernel.options import extent_of_checks
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.target.code import GeneratedCode, Layout
@@ -26,7 +25,7 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
     :arg layout: what of the arrays' memory layout the text is made for; default: C order, 32-bit indices.
     :arg verify: ``False`` (or ``"off"``) checks nothing, ``"full"`` adds translation validation to ``True``
-        (``"default"``); ``None`` does as the kernel's options say. What was proven, and what was not, stands at the top
+        (``"on"``); ``None`` does as the kernel's options say. What was proven, and what was not, stands at the top
         of a CUDA text.
     :raises PreconditionError: there is no such target, or no such extent of checks.
     :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
@@ -42,7 +41,8 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     void twice(...
     """
     require_kernel(knl, "generate_code")
-    chosen, extent = resolve_target(target), _extent(knl, verify)
+    chosen = resolve_target(target)
+    extent = knl.options.verify if verify is None else extent_of_checks(verify)
     lowered = lowered_once(knl)
     report = None
     if extent != "off":
@@ -50,16 +50,6 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
         return write_code(lowered, chosen, layout if layout is not None else Layout(), head)
-
-
-def _extent(knl: LoopKernel, verify: bool | str | None) -> str:
-    if verify is None:
-        return knl.options.verify
-    extent = {True: "default", False: "off"}.get(verify, verify) if isinstance(verify, bool) else verify
-    if extent not in VERIFY:
-        raise PreconditionError(f"verify={verify!r} is no extent of checks.", subject="verify",
-                                hint=f"give True, False, or one of {', '.join(VERIFY)}")
-    return extent
 
 
 def _report(knl: LoopKernel, subject: Subject, *, full: bool) -> Report:

@@ -15,7 +15,7 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, buffering
+from loopkit.transform import box, fillings
 from tests.transform.kernels import F32
 
 
@@ -48,10 +48,17 @@ def two_writes() -> lk.LoopKernel:
         """, [lk.GlobalArg("x", F32), lk.GlobalArg("y", F32), lk.GlobalArg("z", F32), "..."])
 
 
+def overlapping() -> lk.LoopKernel:
+    """Two elements of each box are worked on, the last one inside the next box."""
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", "y[4*i + 5*j] = y[4*i + 5*j] + 1",
+                          [lk.GlobalArg("y", F32), "..."])
+
+
 KERNELS: dict[str, tuple[Callable[[], lk.LoopKernel], Callable[[lk.LoopKernel], lk.LoopKernel]]] = {
     "accumulation": (accumulation, lambda k: lk.buffer_array(k, "y", "i_inner")),
     "running sum": (running_sum, lambda k: lk.buffer_array(k, "y", "i_inner", default_tag=None)),
     "two writes": (two_writes, lambda k: lk.buffer_array(k, "y", "j", within="set,use")),
+    "whole boxes": (overlapping, lambda k: lk.buffer_array(k, "y", "j", default_tag=None, fetch_bounding_box=True)),
 }
 
 
@@ -123,6 +130,17 @@ def test_an_order_of_others_that_is_not_known() -> None:
     err = refused(before, forgetful)
     assert (err.witness.source[0], err.witness.sink[0], err.witness.kind) == ("set", "other", "flow")
 
+
+def test_loading_what_others_write_in_no_order() -> None:
+    make, step = KERNELS["whole boxes"]
+    before = make()
+    after = step(before)
+    known = dependences(after)
+    for pair in (("init_y", "store_y"), ("store_y", "init_y")):
+        forgetful = after.copy(carried=lambda pair=pair: tuple(d for d in known if (d.source, d.sink) != pair))
+        err = refused(before, forgetful)
+        assert {err.witness.source[0], err.witness.sink[0]} == {"init_y", "store_y"}
+
 # }}}
 
 
@@ -133,7 +151,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, step, load: right(self, step, load=False)
+    return lambda self, step, points: right(self, step, fillings.Points(None, points.store))
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -149,17 +167,18 @@ FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[...
     "an element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
     "a short box": (box, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
-    "short copies": (buffering._Buffer, "_copy", short_copies),
-    "no load": (buffering._Buffer, "put_in", one_load_less),
-    "no flow": (buffering, "values_in", without("y_buf", "flow")),
-    "no anti": (buffering._Moved, "dependences", without("y", "anti")),
-    "no flow between fillings": (buffering._Moved, "dependences", without("y", "flow")),
-    "no output": (buffering._Moved, "dependences", without("y", "output")),
+    "short copies": (fillings.Buffer, "_copy", short_copies),
+    "no load": (fillings.Buffer, "put_in", one_load_less),
+    "no flow": (fillings, "values_in", without("y_buf", "flow")),
+    "no anti": (fillings._Moved, "dependences", without("y", "anti")),
+    "no flow between fillings": (fillings._Moved, "dependences", without("y", "flow")),
+    "no output": (fillings._Moved, "dependences", without("y", "output")),
 }
 
 #: What harms no one: each element of the accumulation is of one filling.
 HARMLESS = {("accumulation", "no flow between fillings"), ("accumulation", "no output"), ("two writes", "no load"),
-            ("two writes", "no anti"), ("two writes", "no output"), ("running sum", "no output")}
+            ("two writes", "no anti"), ("two writes", "no output"), ("running sum", "no output"),
+            ("whole boxes", "no output")}
 
 
 @pytest.mark.parametrize("kernel", KERNELS)

@@ -3,8 +3,8 @@
 void lu_0(float *restrict a, const int n, const int k)
 {
     #pragma omp parallel for
-    for (int g0_ = 0; g0_ < (n + 127) / 128; ++g0_) {
-        const int r_outer = g0_;
+    for (int g0_ = 0; g0_ < (n + 127) / 128 - (k + 1) / 128; ++g0_) {
+        const int r_outer = g0_ + (k + 1) / 128;
 
         if (128*r_outer + 128 <= n && k < 128*r_outer) {  // the whole tile lies inside
             for (int l0_ = 0; l0_ < 128; ++l0_) {
@@ -27,12 +27,12 @@ void lu_0(float *restrict a, const int n, const int k)
 void lu_1(float *restrict a, const int n, const int k)
 {
     #pragma omp parallel for collapse(2)
-    for (int g1_ = 0; g1_ < (n + 7) / 8; ++g1_) {
-        for (int g0_ = 0; g0_ < (n + 31) / 32; ++g0_) {
-            const int i_outer = g1_;
-            const int j_outer = g0_;
+    for (int g1_ = 0; g1_ < (n + 7) / 8 - (k + 1) / 8; ++g1_) {
+        for (int g0_ = 0; g0_ < (n + 31) / 32 - (k + 1) / 32; ++g0_) {
+            const int i_outer = g1_ + (k + 1) / 8;
+            const int j_outer = g0_ + (k + 1) / 32;
 
-            if (32*j_outer + 32 <= n && 8*i_outer + 8 <= n && k < 8*i_outer &&
+            if (8*i_outer + 8 <= n && k < 8*i_outer && 32*j_outer + 32 <= n &&
                     k < 32*j_outer) {  // the whole tile lies inside
                 for (int l1_ = 0; l1_ < 8; ++l1_) {
                     for (int l0_ = 0; l0_ < 32; ++l0_) {
@@ -49,8 +49,8 @@ void lu_1(float *restrict a, const int n, const int k)
                     for (int l0_ = 0; l0_ < 32; ++l0_) {
                         const int i_inner = l1_;
                         const int j_inner = l0_;
-                        if (32*j_outer + j_inner < n && 8*i_outer + i_inner < n &&
-                                k < 8*i_outer + i_inner && k < 32*j_outer + j_inner) {
+                        if (32*j_outer + j_inner < n && k < 32*j_outer + j_inner &&
+                                8*i_outer + i_inner < n && k < 8*i_outer + i_inner) {
                             // update
                             a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
                                     a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -

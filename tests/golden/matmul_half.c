@@ -77,7 +77,8 @@ void matmul_half(const float16 *restrict a, const float16 *restrict b, float16 *
                             for (int k_inner = 0; k_inner < 16; ++k_inner) {
                                 // insn.k.update
                                 acc_k[l1_][l0_] +=
-                                        from_f16(a_fetch[i_inner][k_inner])*from_f16(b_fetch[k_inner][j_inner]);
+                                        from_f16(a_fetch[i_inner][k_inner])*
+                                        from_f16(b_fetch[k_inner][j_inner]);
                             }
                         }
                     }
@@ -115,7 +116,8 @@ void matmul_half(const float16 *restrict a, const float16 *restrict b, float16 *
                             for (int k_inner = 0; k_inner < l - 16*k_outer; ++k_inner) {
                                 // insn.k.update
                                 acc_k[l1_][l0_] +=
-                                        from_f16(a_fetch[i_inner][k_inner])*from_f16(b_fetch[k_inner][j_inner]);
+                                        from_f16(a_fetch[i_inner][k_inner])*
+                                        from_f16(b_fetch[k_inner][j_inner]);
                             }
                         }
                     }
@@ -169,7 +171,8 @@ void matmul_half(const float16 *restrict a, const float16 *restrict b, float16 *
                                 for (int k_inner = 0; k_inner < min_i32(16, l - 16*k_outer); ++k_inner) {
                                     // insn.k.update
                                     acc_k[l1_][l0_] +=
-                                            from_f16(a_fetch[i_inner][k_inner])*from_f16(b_fetch[k_inner][j_inner]);
+                                            from_f16(a_fetch[i_inner][k_inner])*
+                                            from_f16(b_fetch[k_inner][j_inner]);
                                 }
                             }
                         }

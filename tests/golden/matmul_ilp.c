@@ -27,14 +27,17 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                 for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
                                     // insn.k.update
                                     acc_k[i_inner_inner][j_inner_outer] +=
-                                            a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
+                                            a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
+                                            b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
                                 }
                             }
                         }
                         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
                             for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
                                 // insn
-                                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
+                                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer +
+                                            16*j_inner_outer + j_inner_inner] =
+                                        acc_k[i_inner_inner][j_inner_outer];
                             }
                         }
                     }
@@ -63,7 +66,8 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                                 16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                             // insn.k.update
                                             acc_k[i_inner_inner][j_inner_outer] +=
-                                                    a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
+                                                    a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
+                                                    b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
                                         }
                                     }
                                 }
@@ -73,7 +77,9 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                     if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
                                             16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                         // insn
-                                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
+                                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer +
+                                                    16*j_inner_outer + j_inner_inner] =
+                                                acc_k[i_inner_inner][j_inner_outer];
                                     }
                                 }
                             }

@@ -26,7 +26,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                 for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
                     // insn.k.update
                     acc_k[i_inner_inner][j_inner_outer] +=
-                            a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
+                            a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
+                            b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
                 }
             }
         }
@@ -35,7 +36,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
             #pragma unroll
             for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
                 // insn
-                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
+                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer +
+                            j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
             }
         }
     } else {
@@ -60,7 +62,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                                 16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                             // insn.k.update
                             acc_k[i_inner_inner][j_inner_outer] +=
-                                    a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
+                                    a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
+                                    b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
                         }
                     }
                 }
@@ -72,7 +75,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                     if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
                             16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                         // insn
-                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
+                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer +
+                                    j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
                     }
                 }
             }

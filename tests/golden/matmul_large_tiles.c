@@ -60,7 +60,8 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                         // insn.k.update
                                         acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                     }
                                 }
                             }
@@ -108,7 +109,8 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                         // insn.k.update
                                         acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                     }
                                 }
                             }
@@ -122,7 +124,9 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
                             for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                 // insn
-                                c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
+                                c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer +
+                                            4*j_inner_outer + j_inner_inner] =
+                                        acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
                             }
                         }
                     }
@@ -185,7 +189,8 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                                     64*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                                 // insn.k.update
                                                 acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                        b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                             }
                                         }
                                     }
@@ -207,7 +212,9 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                     if (64*j_outer + 4*j_inner_outer + j_inner_inner < m &&
                                             64*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                         // insn
-                                        c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
+                                        c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer +
+                                                    4*j_inner_outer + j_inner_inner] =
+                                                acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
                                     }
                                 }
                             }

@@ -49,7 +49,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                         // insn.k.update
                         acc_k[i_inner_inner][j_inner_inner] +=
-                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                     }
                 }
             }
@@ -89,7 +90,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                         // insn.k.update
                         acc_k[i_inner_inner][j_inner_inner] +=
-                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                     }
                 }
             }
@@ -99,7 +101,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
             #pragma unroll
             for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                 // insn
-                c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
+                c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer +
+                            j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
             }
         }
     } else {
@@ -150,7 +153,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                                     64*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                 // insn.k.update
                                 acc_k[i_inner_inner][j_inner_inner] +=
-                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                        b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                             }
                         }
                     }
@@ -168,7 +172,8 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                     if (64*j_outer + 4*j_inner_outer + j_inner_inner < m &&
                             64*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                         // insn
-                        c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
+                        c[(64*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 4*j_inner_outer +
+                                    j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
                     }
                 }
             }

@@ -247,7 +247,8 @@ void matmul(const float *restrict a, const float *restrict b, float *restrict c,
                                     if (64*j_outer + 4*j_thread + j_reg < m &&
                                             64*i_outer + 4*i_thread + i_reg < n) {
                                         // insn
-                                        c[(64*i_outer + 4*i_thread + i_reg)*m + 64*j_outer + 4*j_thread + j_reg] = acc_k[l1_][l0_][i_reg][j_reg];
+                                        c[(64*i_outer + 4*i_thread + i_reg)*m + 64*j_outer + 4*j_thread +
+                                                    j_reg] = acc_k[l1_][l0_][i_reg][j_reg];
                                     }
                                 }
                             }

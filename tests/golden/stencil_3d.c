@@ -28,7 +28,8 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                         const int a_dim_2 = a_fetch_rule_point % 18;
                                         // a_fetch_rule
                                         a_fetch[a_dim_0][a_dim_1][a_dim_2] =
-                                                a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
+                                                a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer +
+                                                    a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
                                     }
                                 }
                             }
@@ -43,7 +44,14 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                 const int j_inner = l1_;
                                 const int k_inner = l0_;
                                 // insn
-                                out[((4*i_outer + i_inner)*m + 4*j_outer + j_inner)*l + 16*k_outer + k_inner] = a_fetch[i_inner][j_inner + 1][k_inner + 1] + a_fetch[i_inner + 2][j_inner + 1][k_inner + 1] + a_fetch[i_inner + 1][j_inner][k_inner + 1] + a_fetch[i_inner + 1][j_inner + 2][k_inner + 1] + a_fetch[i_inner + 1][j_inner + 1][k_inner] + a_fetch[i_inner + 1][j_inner + 1][k_inner + 2] - 6.0f*a_fetch[i_inner + 1][j_inner + 1][k_inner + 1];
+                                out[((4*i_outer + i_inner)*m + 4*j_outer + j_inner)*l + 16*k_outer +
+                                            k_inner] = a_fetch[i_inner][j_inner + 1][k_inner + 1] +
+                                        a_fetch[i_inner + 2][j_inner + 1][k_inner + 1] +
+                                        a_fetch[i_inner + 1][j_inner][k_inner + 1] +
+                                        a_fetch[i_inner + 1][j_inner + 2][k_inner + 1] +
+                                        a_fetch[i_inner + 1][j_inner + 1][k_inner] +
+                                        a_fetch[i_inner + 1][j_inner + 1][k_inner + 2] -
+                                        6.0f*a_fetch[i_inner + 1][j_inner + 1][k_inner + 1];
                             }
                         }
                     }
@@ -64,7 +72,8 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                                 1 <= 4*i_outer + a_dim_0 && 4*i_outer + a_dim_0 <= n) {
                                             // a_fetch_rule
                                             a_fetch[a_dim_0][a_dim_1][a_dim_2] =
-                                                    a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
+                                                    a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer +
+                                                        a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
                                         }
                                     }
                                 }
@@ -83,7 +92,14 @@ void stencil_3d(const float *restrict a, float *restrict out, const int l, const
                                         4*j_outer + j_inner + 2 <= m && 1 <= 4*j_outer + j_inner &&
                                         4*i_outer + i_inner + 2 <= n && 1 <= 4*i_outer + i_inner) {
                                     // insn
-                                    out[((4*i_outer + i_inner)*m + 4*j_outer + j_inner)*l + 16*k_outer + k_inner] = a_fetch[i_inner][j_inner + 1][k_inner + 1] + a_fetch[i_inner + 2][j_inner + 1][k_inner + 1] + a_fetch[i_inner + 1][j_inner][k_inner + 1] + a_fetch[i_inner + 1][j_inner + 2][k_inner + 1] + a_fetch[i_inner + 1][j_inner + 1][k_inner] + a_fetch[i_inner + 1][j_inner + 1][k_inner + 2] - 6.0f*a_fetch[i_inner + 1][j_inner + 1][k_inner + 1];
+                                    out[((4*i_outer + i_inner)*m + 4*j_outer + j_inner)*l + 16*k_outer +
+                                                k_inner] = a_fetch[i_inner][j_inner + 1][k_inner + 1] +
+                                            a_fetch[i_inner + 2][j_inner + 1][k_inner + 1] +
+                                            a_fetch[i_inner + 1][j_inner][k_inner + 1] +
+                                            a_fetch[i_inner + 1][j_inner + 2][k_inner + 1] +
+                                            a_fetch[i_inner + 1][j_inner + 1][k_inner] +
+                                            a_fetch[i_inner + 1][j_inner + 1][k_inner + 2] -
+                                            6.0f*a_fetch[i_inner + 1][j_inner + 1][k_inner + 1];
                                 }
                             }
                         }

@@ -23,7 +23,8 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
                 const int a_dim_2 = a_fetch_rule_point % 18;
                 // a_fetch_rule
                 a_fetch[a_dim_0][a_dim_1][a_dim_2] =
-                        a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
+                        a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer +
+                            a_dim_2 - 1];
             }
         }
         // a_fetch: a_fetch_rule writes, insn reads
@@ -50,7 +51,8 @@ stencil_3d(const float *__restrict__ a, float *__restrict__ out, const int l, co
                         4*j_outer + a_dim_1 <= m && 1 <= 4*i_outer + a_dim_0 && 4*i_outer + a_dim_0 <= n) {
                     // a_fetch_rule
                     a_fetch[a_dim_0][a_dim_1][a_dim_2] =
-                            a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer + a_dim_2 - 1];
+                            a[((4*i_outer + a_dim_0 - 1)*m + 4*j_outer + a_dim_1 - 1)*l + 16*k_outer +
+                                a_dim_2 - 1];
                 }
             }
         }

@@ -6,19 +6,23 @@
 
 Each tool watches one process that runs every golden kernel as it is, and then with one fault after the other, each
 under a name of its own, by which the tool's reports are counted. A fault that the tool does not report is looked at
-by its results.
+by its results. Where a fault makes the process hang or die, that is noted, and another process takes the next one.
 """
 from __future__ import annotations
 
 import argparse
 import os
+import queue
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -41,9 +45,11 @@ MARK = "fault"
 # {{{ faults that only a run shows
 
 def divergent(program: Program) -> Iterator[Fault]:
-    """Each barrier under a condition that only the lower half of the threads meet."""
+    """Each barrier under a condition that only the lower half of the threads along the first axis meet."""
     for number, function in enumerate(program.functions):
-        half = p.Comparison(p.Variable("l.0"), "<", function.threads//2)
+        extent = function.extents.get("l.0", 1)
+        assert isinstance(extent, int)
+        half = p.Comparison(p.Variable("l.0"), "<", extent//2)
         for body in _changed(function.body, Sync, lambda node, half=half: If(half, Block((node,)))):
             yield Fault("barrier divergent", function.name, _with(program, number, replace(function, body=body)))
 
@@ -124,90 +130,168 @@ def mutants(tool: str, most: int) -> list[Mutant]:
     return result if len(result) <= most else random.Random(1).sample(result, most)
 
 
-def compiled(case: Case, name: str, change: Callable[[Lowered], Program]) -> lk.CompiledKernel:
-    """The case's kernel, called *name*, with a *change* of its loop program."""
-    original = lk.set_options(case.make(), verify="off")
-    knl = original.copy(name=name, carried=unchanged_from(original))
+@contextmanager
+def lowered_wrongly(change: Callable[[Lowered], Program]) -> Iterator[None]:
+    """Texts that are made meanwhile have a *change* of their loop programs."""
     honest = pipeline.lower_fully
 
-    def lower_wrongly(typed: lk.LoopKernel) -> Lowered:
+    def lower_fully(typed: lk.LoopKernel) -> Lowered:
         lowered = honest(typed)
         return replace(lowered, program=change(lowered))
-    pipeline.lower_fully = lower_wrongly
+    pipeline.lower_fully = lower_fully
     try:
-        result = lk.compile(knl, target="cuda")
-        run(result, case)                              # texts are made when a call needs them
-        return result
+        yield
     finally:
         pipeline.lower_fully = honest
 
 
+def run_wrongly(mutant: Mutant) -> bool:
+    """Is what the case's kernel computes right in spite of the fault?"""
+    original = lk.set_options(mutant.case.make(), verify="off")
+    knl = original.copy(name=mutant.name, carried=unchanged_from(original))
+    with lowered_wrongly(lambda lowered: all_faults(mutant.case, lowered)[mutant.number].program):
+        return run(lk.compile(knl, target="cuda"), mutant.case)
+
+
 def run(knl: lk.CompiledKernel, case: Case) -> bool:
-    """Is what *knl* computes right, on tensors of exactly the size they need?"""
-    import torch
-    sizes = max(case.sizes, key=np.prod)              # many blocks, and a ragged last one
-    arguments = case.data(np.random.default_rng(7), *sizes)
-    expected = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
-    given = {k: torch.from_numpy(v).cuda() if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
-    found = knl(**given).asdict()
-    torch.cuda.synchronize()
-    return all(np.allclose(found[k].double().cpu().numpy(), v, rtol=1e-2, atol=1e-2) for k, v in expected.items())
+    """Is what *knl* computes right, at all the case's sizes, as each version of the text runs at some of them only?
+
+    Each array has an allocation of its own, so that memcheck sees an access to the element after its last.
+    """
+    from pycuda import autoprimaryctx, gpuarray
+    assert autoprimaryctx.context                     # importing it makes the primary context current
+    right = True
+    for sizes in case.sizes:
+        arguments = case.data(np.random.default_rng(7), *sizes)
+        expected = case.expected({k: v.copy() if isinstance(v, np.ndarray) else v for k, v in arguments.items()})
+        given = {k: gpuarray.to_gpu(v) if isinstance(v, np.ndarray) else v for k, v in arguments.items()}
+        found = knl(**given).asdict()
+        right &= all(np.allclose(found[k].get().astype(np.float64), v, rtol=1e-2, atol=1e-2)
+                     for k, v in expected.items())
+    return right
 
 
-def watched(tool: str, most: int) -> None:
-    """Run the golden kernels, then the faulty ones; a line on standard output for each."""
-    cases = [case for case in CASES if case.name not in HALVES]
-    for case in cases:
+def watched(tool: str, most: int, first: int) -> None:
+    """Run the golden kernels, unless *first* says that they ran, then the faulty ones; a line for each."""
+    for case in CASES if first == 0 else ():
         print("clean", case.name, run(lk.compile(case.make(), target="cuda"), case), flush=True)
-    for mutant in mutants(tool, most):
-        if mutant.case.name in HALVES:
+    for number, mutant in enumerate(mutants(tool, most)):
+        if number < first:
             continue
+        print("faulty", number, mutant.name, mutant.kind.replace(" ", "-"), flush=True)
         right: object
         try:
-            knl = compiled(mutant.case, mutant.name, lambda low, m=mutant: all_faults(m.case, low)[m.number].program)
-            right = run(knl, mutant.case)
+            right = run_wrongly(mutant)
         except lk.LoopkitError as err:
             right = f"{type(err).__name__}"
-        print("faulty", mutant.name, mutant.kind.replace(" ", "-"), right, flush=True)
+        print("found", number, right, flush=True)
+    print("done", flush=True)
 
-
-#: torch has no way from ml_dtypes' arrays to its own.
-HALVES = frozenset(case.name for case in CASES if case.dtype.itemsize == 2)
 
 # }}}
 
 
-def opinion(tool: str, most: int) -> bool:
-    """What *tool* says: prints a summary; is the clean part clean?"""
-    command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", "--print-limit", "100000"]
+# {{{ what a tool says
+
+#: Seconds without a line after which a process hangs: threads wait for others at a barrier that these never reach.
+PATIENCE = 30
+#: How a tool names what it found.
+REPORT = re.compile(r"Invalid|hazard|Error:|Uninit|Barrier error")
+
+
+@dataclass
+class Log:
+    """What a tool and the processes that it watched printed.
+
+    :ivar results: what became of the fault of each number.
+    """
+
+    clean: list[str] = field(default_factory=list)
+    early: list[str] = field(default_factory=list)
+    reported: Counter[str] = field(default_factory=Counter)
+    faulty: dict[int, tuple[str, str]] = field(default_factory=dict)
+    results: dict[int, str] = field(default_factory=dict)
+    done: bool = False
+
+    def take(self, line: str) -> None:
+        match line.split():
+            case ["clean", *_]:
+                self.clean.append(line)
+            case ["faulty", number, name, kind]:
+                self.faulty[int(number)] = (name, kind)
+            case ["found", number, result]:
+                self.results[int(number)] = result
+            case ["done"]:
+                self.done = True
+            case [mark, *_] if mark.startswith("====="):
+                self.reported.update(re.findall(rf"\b(\w+_{MARK}\d+)", line))
+                if not self.faulty and (REPORT.search(line) or 0 < len(self.early) < 12):
+                    self.early.append(line)            # with the lines that say where
+
+    @property
+    def reports(self) -> int:
+        return sum(REPORT.search(line) is not None for line in self.early)
+
+
+def watch(tool: str, most: int, first: int, log: Log) -> str:
+    """Run a process from the fault of number *first* on; how it ended."""
+    command = ["compute-sanitizer", "--tool", tool, "--show-backtrace", "device", "--print-limit", "100000"]
+    if tool != "initcheck":
+        command += ["--report-api-errors", "no"]
     if tool == "memcheck":
         command += ["--destroy-on-device-error", "kernel"]
-    if tool == "initcheck":
-        command = [c for c in command if c not in ("--report-api-errors", "no")]
-    command += [sys.executable, "-m", "tests.gpu.sanitizer", "--watched", tool, "--most", str(most)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False,
-                          env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "PYTHONUNBUFFERED": "1"})
-    lines = done.stdout.splitlines()
-    reported = Counter(re.findall(rf"\b(\w+_{MARK}\d+)\b", "\n".join(x for x in lines if x.startswith("====="))))
-    clean = [x for x in lines if x.startswith("clean")]
-    first = next((i for i, x in enumerate(lines) if x.startswith("faulty")), len(lines))
-    early = [x for x in lines[:first] if x.startswith("=====") and MARK not in x
-             and re.search(r"Invalid|hazard|Error:|Uninit|Barrier error", x)]
-    faulty = [x.split() for x in lines if x.startswith("faulty")]
-    print(f"{tool}: {len(clean)} golden kernels, {len(early)} reports, "
-          f"{sum(x.endswith('True') for x in clean)} right", flush=True)
+    command += [sys.executable, "-m", "tests.gpu.sanitizer", "--watched", tool]
+    command += ["--most", str(most), "--from", str(first)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+                          env={**os.environ, "PYTHONUNBUFFERED": "1"}) as process:
+        lines: queue.Queue[str | None] = queue.Queue()
+
+        def read() -> None:
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.put(line.rstrip())
+            lines.put(None)
+        threading.Thread(target=read, daemon=True).start()
+        last = ""
+        try:
+            while (line := lines.get(timeout=PATIENCE)) is not None:
+                last = line
+                log.take(line)
+            return "dies: " + last if process.wait() else ""
+        except queue.Empty:
+            return "hangs"
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def opinion(tool: str, most: int) -> bool:
+    """What *tool* says: prints a summary; is the clean part clean?"""
+    log = Log()
+    while not log.done:
+        first = len(log.results)
+        end = watch(tool, most, first, log)
+        if log.done:
+            break
+        if first not in log.faulty and len(log.results) == first:
+            print(f"{tool}: {end}", *log.early, sep="\n    ")
+            return False
+        log.results[len(log.results)] = end.split(":")[0] or "ends"
+    print(f"{tool}: {len(log.clean)} golden kernels, {log.reports} reports, "
+          f"{sum(x.endswith('True') for x in log.clean)} right", flush=True)
+    for line in log.early:
+        print("   ", line)
     for kind in KINDS[tool]:
-        own = [x for x in faulty if x[2] == kind.replace(" ", "-")]
-        seen = [x for x in own if reported[x[1]]]
-        unseen = [x for x in own if not reported[x[1]]]
-        wrong = sum(x[3] != "True" for x in unseen)
-        print(f"  {kind}: {len(own)} faults, {len(seen)} reported; of the others {wrong} show in the results, "
-              f"{len(unseen) - wrong} do not", flush=True)
-        for x in unseen:
-            print("    not reported:", *x[1:], flush=True)
-    if not clean:
-        print(done.stdout[-2000:], done.stderr[-2000:])
-    return bool(clean) and not early and all(x.endswith("True") for x in clean)
+        own = [(name, log.results[number]) for number, (name, k) in log.faulty.items() if k == kind.replace(" ", "-")]
+        unseen = [(name, result) for name, result in own if not log.reported[name]]
+        wrong = sum(result != "True" for _, result in unseen)
+        print(f"  {kind}: {len(own)} faults, {len(own) - len(unseen)} reported; of the others {wrong} show in the "
+              f"results, {len(unseen) - wrong} do not", flush=True)
+        for name, result in unseen:
+            print("    not reported:", name, result, flush=True)
+    return bool(log.clean) and not log.reports and all(x.endswith("True") for x in log.clean)
+
+# }}}
 
 
 def main() -> None:
@@ -215,9 +299,10 @@ def main() -> None:
     parser.add_argument("--tool", choices=KINDS, help="one tool only")
     parser.add_argument("--most", type=int, default=1000, help="at most so many faults a tool")
     parser.add_argument("--watched", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--from", type=int, default=0, dest="first", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.watched is not None:
-        watched(args.watched, args.most)
+        watched(args.watched, args.most, args.first)
         return
     clean = [opinion(tool, args.most) for tool in ([args.tool] if args.tool else KINDS)]
     sys.exit(not all(clean))

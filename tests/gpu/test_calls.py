@@ -371,6 +371,7 @@ GATHER = ("knl = lk.compile(lk.split_iname(lk.add_dtypes(lk.make_kernel('{[i]: 0
           "at = torch.full((1000,), 2**30, dtype=torch.int32, device='cuda')\n")
 
 
+@pytest.mark.device_fault
 def test_an_illegal_access_in_debug_mode() -> None:
     done = run(GATHER % ", debug=True" + "try:\n    knl(x=x, at=at)\nexcept lk.LaunchError as err:\n"
                "    print(err, err.sticky, err.launch, err.grid, err.block)\n")
@@ -382,6 +383,7 @@ def test_an_illegal_access_in_debug_mode() -> None:
     assert "True gather (16, 1, 1) (64, 1, 1)" in done.stdout
 
 
+@pytest.mark.device_fault
 def test_an_illegal_access_is_seen_at_a_later_launch() -> None:
     done = run(GATHER % "" + "import time\ny = torch.zeros(1000, device='cuda')\n"
                "knl(x=x, at=at, y=y)\ntime.sleep(0.5)\n"
@@ -390,6 +392,7 @@ def test_an_illegal_access_is_seen_at_a_later_launch() -> None:
     assert "something that was launched before" in done.stdout
 
 
+@pytest.mark.device_fault
 def test_an_illegal_access_on_arrays_of_the_host() -> None:
     done = run("knl = lk.compile(lk.make_kernel('{[i]: 0<=i<n}', 'y[i] = x[at[i]]', name='gather'), target='cuda')\n"
                "try:\n    knl(x=np.ones(4, F), at=np.full(9, 2**30, np.int32))\n"

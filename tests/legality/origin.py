@@ -24,15 +24,15 @@ class Origin:
     """
 
     def __init__(self, kernels: Sequence[lk.LoopKernel], match: Match) -> None:
-        self.written = kernels[0]
+        self.kernels = kernels
         self.undo = [undone(before, after, match) for before, after in pairwise(kernels)]
 
-    def point(self, statement: str, values: Mapping[str, int]) -> Point:
-        """The inames of the written kernel's *statement*."""
+    def point(self, statement: str, values: Mapping[str, int], back_to: int = 0) -> Point:
+        """The inames of *statement* in one of the kernels: in the written one, unless *back_to* says which."""
         point = dict(values)
-        for undo in reversed(self.undo):
+        for undo in reversed(self.undo[back_to:]):
             point = undo(statement, point)
-        own = self.written.statement_by_id[statement].inames
+        own = self.kernels[back_to].statement_by_id[statement].inames
         assert set(point) == set(own), f"{statement} had {own}, not {point}"
         return point
 

@@ -31,6 +31,23 @@ CELLS = nest("{[i]: 0<=i<8}", """
         y[i] = t[i] {id=R}
     end
     """, {}, data=(lk.TemporaryVariable("t", F64, (8,)),))
+SCRATCH = nest("{[i]: 0<=i<8}", """
+    for i
+        t[i] = 2*x[i] {id=W}
+    end
+    for i
+        t[i] = t[i] + 1 {id=A}
+    end
+    for i
+        t[i] = t[7-i]*3 {id=B}
+    end
+    for i
+        t[i] = t[i] + 1 {id=C}
+    end
+    for i
+        y[i] = t[i] {id=R}
+    end
+    """, {}, data=(lk.TemporaryVariable("t", F64, (8,)),))
 APART = step("distribute_loop", "i", before="R")
 BUFFER = step("buffer_array", "y", "i", within="A", default_tag=None)
 
@@ -41,6 +58,9 @@ STORED: Mapping[str, Twins] = {
         READ_BESIDE, BUFFER, (step("buffer_array", "y", "i", default_tag=None),)),
     "a buffer over the reader's loop": Twins(
         READ_BEHIND, BUFFER, (step("buffer_array", "y", "i", default_tag=None),)),
+    "a buffer that another writes beside": Twins(
+        SCRATCH, step("buffer_array", "t", "i", within="A,C", default_tag=None),
+        (step("buffer_array", "t", "i", within="A", default_tag=None),)),
     "one cell for values that are alive at once": Twins(
         CELLS, step("contract", "t", "i"), (step("contract", "t", "i"),), before=(APART,)),
 }

@@ -203,7 +203,10 @@ class Judged:
 
     @cached_property
     def served(self) -> dict[Instance, list[Instance]]:
-        """Who reads what each instance of a copy has copied."""
+        """Who reads what each instance of a copy has copied.
+
+        They share the inames that the step which made the copy gave to both; a later one may give them others.
+        """
         writes = {}
         for array, touches in self.touches.items():
             writes[array] = [t for t in touches if t.is_write and t.instance.statement in self.new]
@@ -211,10 +214,17 @@ class Judged:
         for array, copies in writes.items():
             for t in self.touches[array] if copies else ():
                 for c in copies if not t.is_write else ():
-                    here, there = c.instance.point, t.instance.point
-                    if c.element == t.element and all(there[x] == v for x, v in here.items() if x in there):
+                    if c.element != t.element:
+                        continue
+                    here, there = (self._when_made(c.instance.statement, i) for i in (c.instance, t.instance))
+                    if all(there[x] == v for x, v in here.items() if x in there):
                         result.setdefault(c.instance, []).append(t.instance)
         return result
+
+    def _when_made(self, copy: str, instance: Instance) -> Point:
+        """The inames of an instance in the first kernel that has the statement *copy*."""
+        first = next(n for n, knl in enumerate(self.kernels) if copy in knl.statement_by_id)
+        return self.origin.point(instance.statement, instance.point, first)
 
     def times(self, instance: Instance) -> list[tuple[tuple[int, ...], Instance]]:
         """When an instance, or those whom a copy serves, ran."""
@@ -271,11 +281,12 @@ class Judged:
 
     def _parts_of_a_reduction(self, array: str) -> Iterator[Pair]:
         node = next(n for n in self.written.reductions.values() if n.accumulator == array)
-        own = self.knl.statement_by_id[node.init].inames
+        own = self.written.statement_by_id[node.init].inames
         cells: dict[tuple[int, ...], dict[str, list[Instance]]] = {}
         for i in self.instances:
             if i.statement in (node.init, node.update, node.final):
-                cell = cells.setdefault(tuple(i.point[x] for x in own), {})
+                point = self.origin.point(i.statement, i.point)
+                cell = cells.setdefault(tuple(point[x] for x in own), {})
                 cell.setdefault(i.statement, []).append(i)
         for cell in cells.values():
             for first, second in ((node.init, node.update), (node.update, node.final), (node.init, node.final)):

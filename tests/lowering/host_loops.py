@@ -130,6 +130,20 @@ def in_lanes() -> lk.LoopKernel:
         """, u=F32)
 
 
+def two_corners() -> lk.LoopKernel:
+    """Two inames on one axis of the grid, which shrink by different steps."""
+    return make("{[k,i,j]: 0<=k<n and k<i<n and 2k+1<j<n}", """
+        for k
+            for i
+                u[k+1,i] = u[k,n-i] + 1 {id=first}
+            end
+            for j
+                w[k+1,j] = w[k,n-j] + 2 {id=second}
+            end
+        end
+        """, u=F32, w=F32)
+
+
 HOSTED = {
     "Jacobi in two loops": Hosted(time_loop, over_blocks("i", "j"), STEPS, """\
 on the host, for t:
@@ -163,6 +177,11 @@ on the host, for k:
     scale
   launch 1:
     update"""),
+    "two corners": Hosted(two_corners, over_blocks("i", "j"), ({"n": 1}, {"n": 2}, {"n": 5}, {"n": 13}), """\
+on the host, for k:
+  launch 0:
+    first
+    second"""),
     "launches before and behind": Hosted(before_and_behind, over_blocks("i", "j", "k"), STEPS, """\
 launch 0:
   begin

@@ -91,3 +91,22 @@ def test_a_ragged_box_is_guarded_element_by_element() -> None:
     knl = lk.add_prefetch(lk.split_iname(knl, "k", 20), "x", "k_inner")
     for n, m in ((1, 1), (8, 20), (9, 21), (17, 59)):
         assert_same(plain, knl, n=n, m=m)
+
+
+def test_neighbouring_threads_read_neighbouring_addresses_of_a_copy_that_is_transposed() -> None:
+    plain = make("{[b,i,j,p,q]: 0<=b<n and 0<=i<18 and 0<=j<12 and 0<=p<16 and 0<=q<4}",
+                 "f(s, r) := x[b, r, s]\ny[b,i,j,p,q] = f(11-j, 17-i)", x=F32)
+    knl = lk.tag_inames(plain, {"b": "g.0", "p": "l.0", "q": "l.1"})
+    knl = lk.precompute(knl, "f", ["i", "j"])
+    assert lines_with(knl, "f_dim_0 =") == ["const int f_dim_0 = f_0_rule_point % 12;"]         # the last axis of x
+    assert lines_with(knl, "f_dim_1 =") == ["const int f_dim_1 = f_0_rule_point / 12;"]
+    assert_same(plain, knl, n=2)
+
+
+def test_loads_that_disagree_leave_the_box_as_it_is() -> None:
+    plain = make("{[b,i,j,p]: 0<=b<n and 0<=i<18 and 0<=j<12 and 0<=p<16}",
+                 "f(s, r) := x[b, r, s] + z[b, s, r]\ny[b,i,j,p] = f(j, i)", x=F32, z=F32)
+    knl = lk.tag_inames(plain, {"b": "g.0", "p": "l.0"})
+    knl = lk.precompute(knl, "f", ["i", "j"])
+    assert lines_with(knl, "f_dim_1 =") == ["const int f_dim_1 = f_0_rule_point % 18;"]
+    assert_same(plain, knl, n=2)

@@ -9,6 +9,7 @@ import pytest
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
 from loopkit.target.code import ParameterKind
 from tests.lowering.host_loops import HOSTED, before_and_behind, elimination, one_statement, over_blocks
 from tests.lowering.kernels import F32, make, time_loop
@@ -100,6 +101,21 @@ def test_a_launch_takes_the_inames_that_it_needs() -> None:
     launch, = lk.generate_code(over_blocks("i")(one_statement())).kernels
     assert [(p.name, p.kind) for p in launch.parameters] == [
         ("u", ParameterKind.ARRAY), ("n", ParameterKind.VALUE), ("t", ParameterKind.HOST)]
+
+
+def test_no_blocks_for_what_the_loop_has_left_behind() -> None:
+    knl = HOSTED["elimination"].mapped()
+    scale, update = lk.generate_code(knl).kernels
+    for n, k in ((7, 0), (7, 5), (16, 3), (17, 3), (33, 30)):
+        values = {"n": n, "k": k}
+        assert evaluate(scale.grid[0], values) == len({r//4 for r in range(k + 1, n)})
+        assert evaluate(update.grid[1], values) == len({i//2 for i in range(k + 1, n)})
+    assert "const int r_outer = blockIdx.x + (k + 1) / 4;" in lk.generate_code(knl).source
+
+
+def test_inames_that_share_an_axis_are_counted_from_where_they_were_compared() -> None:
+    launch, = lk.generate_code(HOSTED["two corners"].mapped()).kernels
+    assert "k" not in variables(launch.grid[0])
 
 
 def test_the_printed_program() -> None:

@@ -255,7 +255,7 @@ class Drawer:
         return Step("privatize", (self.some(self.inames, 2), *only))
 
     def buffer(self) -> Step:
-        array = self.one(sorted({s.written for s in self.knl.statements if s.written in self.knl.array_args}))
+        array = self.one(sorted({s.written for s in self.knl.statements}))
         users = [s for s in self.knl.statements if s.written == array or array in variables(s.expression)]
         inames = sorted({x for s in users for x in s.inames})
         kwargs: list[tuple[str, Any]] = []
@@ -263,6 +263,8 @@ class Drawer:
             kwargs.append(("default_tag", self.one((None, None, "l.0", "for"))))
         if self.chance(30):
             kwargs.append(("within", self.one([s.id for s in users])))
+        if self.chance(30):
+            kwargs.append(("fetch_bounding_box", True))
         return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
 
     def expand_storage(self) -> Step:

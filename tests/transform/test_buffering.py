@@ -6,6 +6,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.shapes import array_shapes
 from tests.language.outline import outline, text
 from tests.transform.kernels import F32, twice
 from tests.transform.same import assert_same, step
@@ -163,6 +164,94 @@ def test_names_can_be_given() -> None:
 # }}}
 
 
+# {{{ whole boxes
+
+def triangle() -> lk.LoopKernel:
+    return lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i, j] = y[i, j]*2 + 3*i + j", arrays("y"))
+
+
+def tiled_triangle() -> lk.LoopKernel:
+    knl = lk.split_iname(lk.split_iname(triangle(), "i", 4), "j", 4)
+    return lk.prioritize_loops(knl, "i_outer, j_outer, i_inner, j_inner")
+
+
+def test_a_whole_box_is_loaded_and_its_triangle_stored() -> None:
+    exact = lk.buffer_array(tiled_triangle(), "y", "i_inner, j_inner", default_tag=None)
+    knl = step(tiled_triangle(), lk.buffer_array, "y", "i_inner, j_inner", default_tag=None, fetch_bounding_box=True)
+    assert knl.statement("store_y") == exact.statement("store_y")
+    loaded = knl.statement("init_y").domain
+    assert exact.statement("init_y").domain.is_subset(loaded)
+    assert not loaded.is_subset(exact.statement("init_y").domain)
+    assert array_shapes(knl)["y"] == array_shapes(triangle())["y"]
+    assert lk.check_bounds(knl).verdict is lk.Verdict.PROVEN
+    mapped = lk.tag_inames(knl, "i_outer:g.0, j_outer:g.1, i_inner:l.0, y_init_0:l.1, y_init_1:l.0, y_store_0:l.0")
+    for n in (1, 3, 4, 9):
+        assert_same(triangle(), knl, n=n)
+        assert_same(triangle(), mapped, n=n)
+
+
+def test_what_lies_outside_of_the_array_is_not_fetched() -> None:
+    """Odd elements only, of an array that ends with the last one."""
+    plain = lk.make_kernel("{[i]: 0<=i<n}", "y[2*i + 1] = y[2*i + 1] + 1", [lk.GlobalArg("y", F32, ("2*n",)), "..."])
+    knl = lk.buffer_array(lk.split_iname(plain, "i", 4), "y", "i_inner", default_tag=None, fetch_bounding_box=True)
+    last = knl.statement("init_y").inames[-1]
+    assert knl.statement("init_y").domain.constant_range(last) == (0, 6)
+    assert lk.check_bounds(knl).verdict is lk.Verdict.PROVEN
+    for n in (1, 4, 6):
+        assert_same(plain, knl, n=n)
+
+
+def test_boxes_of_blocks_that_overlap() -> None:
+    """Where only boxes overlap, blocks may work on their own elements, but not load what others write meanwhile."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<2}", "y[4*i + 5*j] = y[4*i + 5*j] + x[i]", arrays("x", "y"))
+    exact = lk.tag_inames(lk.buffer_array(knl, "y", "j", default_tag=None), "i:g.0")
+    boxed = step(knl, lk.buffer_array, "y", "j", default_tag=None, fetch_bounding_box=True)
+    with pytest.raises(lk.IllegalTransformError) as err:
+        lk.tag_inames(boxed, "i:g.0")
+    assert str(err.value.witness) == \
+        "with n = 2: store_y[i=0, y_store_0=5] writes y[5], which init_y[i=1, y_init_0=1] reads"
+    # of blocks that are there already, all load before any stores: two launches
+    apart = lk.buffer_array(lk.tag_inames(knl, "i:g.0"), "y", "j", fetch_bounding_box=True)
+    assert str(lk.lower(apart, stop="schedule")).count("launch") == 2
+    for n in (1, 4, 9):
+        for other in (exact, boxed, apart):
+            assert_same(knl, other, n=n)
+
+
+def test_another_statement_that_writes_into_the_box() -> None:
+    """Nothing of the filling touches the odd elements, which another statement writes."""
+    plain = lk.make_kernel("{[t, i, j]: 0<=t<3 and 0<=i, j<4}", """
+        for t
+            for i
+                y[2*i] = y[2*i] + x[i] {id=even}
+            end
+            for j
+                y[2*j + 1] = 7 {id=odd}
+            end
+        end
+        """, arrays("x", "y"))
+    knl = lk.buffer_array(plain, "y", "i", within="even", default_tag=None, fetch_bounding_box=True)
+    assert_same(plain, knl)
+    with pytest.raises(lk.IllegalTransformError) as err:
+        lk.reschedule(knl, {"odd": "[0, t, j]", "init_y": "[1, y_init_0]", "even": "[2, t, i]",
+                            "store_y": "[3, y_store_0]"})
+    assert {err.value.witness.source[0], err.value.witness.sink[0]} == {"init_y", "odd"}
+
+
+@pytest.mark.parametrize(("call", "subject"), [
+    (lambda: lk.buffer_array(tiled_triangle(), "y", "i_inner", fetch_bounding_box="yes"), "fetch_bounding_box"),
+    (lambda: lk.buffer_array(lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = y[i] + 1\nz[i] = y[p[i]]",
+                                                           [lk.GlobalArg("p", np.int32), *arrays("y", "z")]), "i", 4),
+                             "y", "i_inner", within="writes:y", fetch_bounding_box=True), "y"),
+])
+def test_boxes_that_cannot_be(call: object, subject: str) -> None:
+    with pytest.raises(lk.PreconditionError) as err:
+        call()                                                     # type: ignore[operator]
+    assert err.value.subject == subject
+
+# }}}
+
+
 # {{{ other values to begin with and to end with
 
 def test_an_increment_is_added_at_the_end() -> None:
@@ -249,7 +338,7 @@ def test_an_unknown_element_between_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(("call", "error", "fields"), [
-    (lambda: lk.buffer_array(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array argument", "name": "q"}),
+    (lambda: lk.buffer_array(twice(), "q", "i"), lk.UnknownNameError, {"kind": "array", "name": "q"}),
     (lambda: lk.buffer_array(twice(), "y", "q"), lk.UnknownNameError, {"kind": "iname", "name": "q"}),
     (lambda: lk.buffer_array(twice(), "x", "i"), lk.PreconditionError, {"subject": "x"}),
     (lambda: lk.buffer_array(twice(), "y", "i"), lk.PreconditionError, {"subject": "i"}),

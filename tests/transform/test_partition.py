@@ -451,7 +451,6 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
     "peel of less than nothing": (lambda: lk.peel(twice(), "i", last=-1), lk.PreconditionError, "-1"),
     "peel of a tagged iname": (lambda: lk.peel(lk.tag_inames(twice(), "i:g.0"), "i", 1), lk.PreconditionError,
                                "cannot be peeled"),
-    "peel of a reduction iname": (lambda: lk.peel(matvec(), "k", 1), lk.PreconditionError, "belongs to the reduction"),
     "peel around a reduction in pieces": (lambda: lk.peel(lk.prioritize_loops(matvec(), "k, i"), "i", 1),
                                           lk.ScheduleError, "different loops"),
     "peel of a part of a loop": (lambda: lk.peel(chain(), "i", 1, within="B"), lk.ScheduleError, "only some"),

@@ -1,6 +1,8 @@
 """Code generation checks first, says so in the text, and can be told not to."""
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -76,9 +78,32 @@ def test_an_argument_outweighs_the_option() -> None:
         lk.generate_code(knl, verify=True)
 
 
-@pytest.mark.parametrize("extent", [True, "default"])
+@pytest.mark.parametrize("extent", [True, "on"])
 def test_the_default(extent: bool | str) -> None:
     assert lk.generate_code(matmul_tiled(), verify=extent) == lk.generate_code(matmul_tiled())
+
+
+def test_compiling_takes_the_same_argument() -> None:
+    x = np.ones(3, F32)
+    y, = lk.compile(early(), target="c", verify="off")(x=x)
+    assert y == 1
+    off = lk.set_options(early(), verify="off")
+    for verify in ("on", True, "full"):
+        with pytest.raises(lk.VerificationError, match="before anything is written"):
+            lk.compile(off, target="c", verify=verify)(x=x)
+    compiled = lk.compile(off, target="c", verify="on")
+    assert compiled.kernel is off
+    with pytest.raises(lk.VerificationError):
+        pickle.loads(pickle.dumps(compiled))(x=x)
+
+
+def test_a_compiled_text_says_what_was_checked() -> None:
+    def head_of(verify: bool | str | None) -> list[str]:
+        return lk.compile(exchange(), target="cuda", verify=verify).source.splitlines()
+    proven = "// proven: order (1 dependence), in bounds, no read before a write, no races"
+    assert head_of("full")[0] == f"{proven}, program"
+    assert head_of("on")[0] == head_of(None)[0] == proven
+    assert not head_of(False)[0].startswith("// proven")
 
 
 def test_full_checks_validate_the_program() -> None:
@@ -91,6 +116,8 @@ def test_full_checks_validate_the_program() -> None:
 def test_wrong_extents(wrong: object) -> None:
     with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
         lk.generate_code(matmul_tiled(), verify=wrong)              # type: ignore[arg-type]
+    with pytest.raises(lk.PreconditionError, match="is no extent of checks"):
+        lk.compile(matmul_tiled(), target="c", verify=wrong)        # type: ignore[arg-type]
     if isinstance(wrong, str):
         with pytest.raises(lk.PreconditionError, match="option 'verify'"):
             lk.set_options(matmul_tiled(), verify=wrong)

@@ -65,6 +65,13 @@ def test_each_iteration_gets_its_own_values(lab: Lab, kind: str) -> None:
         np.testing.assert_array_equal(read(lab, given), stepped(u, alpha, 6))
 
 
+def test_blocks_that_the_loop_has_left_behind_are_not_launched(lab: Lab) -> None:
+    compiled = lk.compile(HOSTED["elimination"].mapped(), target="cuda")
+    compiled(a=make(lab, "torch", np.arange(81).reshape(9, 9)))
+    assert [x.grid[:2] for x in lab.machine.launched] == [
+        grid for k in range(8) for grid in ((3 - (k + 1)//4, 1), (3 - (k + 1)//4, 5 - (k + 1)//2))]
+
+
 def test_bound_calls(lab: Lab) -> None:
     compiled = lk.compile(scaled_steps(), target="cuda")
     u = np.arange(50, dtype=F).reshape(5, 10)

@@ -1,0 +1,405 @@
+"""What is measured: a row each, with its sizes, data, float64 reference, contestants and goals."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+import gpu_peers as peers
+import numpy as np
+from gpu_machine import Machine, Run
+
+Size = tuple[int, ...]
+Arrays = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One set of arrays; its attributes are the arrays and scalars by name."""
+
+    size: Size
+    inputs: Arrays
+    outputs: Arrays
+    scalars: Mapping[str, float]
+
+    def __getattr__(self, name: str) -> Any:
+        for values in (self.inputs, self.outputs, self.scalars):
+            if name in values:
+                return values[name]
+        raise AttributeError(name)
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What ours is held to.
+
+    :ivar of: ``"copy"``: bytes a second over those of a copy of as many bytes; ``"peer"``: the best peer's time over
+        ours; ``"peak"``: operations a second over the GPU's of float32.
+    :ivar among: names of the peers that are meant; none: all.
+    """
+
+    of: str
+    must: float
+    stretch: float
+    among: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        what = {"copy": "the copy rate", "peak": "the peak", "peer": " or ".join(self.among) or "the best peer"}
+        return f"{self.must:.2f} of {what[self.of]}"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of work.
+
+    :ivar even: sizes that tiles divide, *ragged*: one that they do not; *draw* gives one at run time.
+    :ivar small: sizes for the host.
+    :ivar inputs: shape of each input, or a function that makes its values; *outputs*: shape of each output.
+    :ivar reference: the result from inputs in float64, with numpy's functions or torch's.
+    :ivar compared: the part of a result that the reference gives; default: all of it.
+    :ivar bytes: the least that one run has to move, *flops*: its operations.
+    :ivar ours: kernels by label, each a function of the size; the first is the one with the library's defaults.
+    :ivar tolerance: of a result's error. A sum of many terms in float32 has some; TF32 would have 3e-4.
+    :ivar result: the output that the reference gives.
+    """
+
+    name: str
+    even: Sequence[Size]
+    ragged: Size
+    draw: Callable[[random.Random], Size]
+    small: Sequence[Size]
+    inputs: Callable[[Size], Mapping[str, Any]]
+    outputs: Callable[[Size], Mapping[str, Size]]
+    reference: Callable[[Any, Any], Any]
+    bytes: Callable[[Size], float]
+    flops: Callable[[Size], float]
+    peers: Mapping[str, peers.Peer]
+    goals: Sequence[Goal]
+    ours: Mapping[str, Callable[[Size], Any]] = field(default_factory=dict)
+    scalars: Mapping[str, float] = field(default_factory=dict)
+    compared: Callable[[Any], Any] | None = None
+    dtype: str = "float32"
+    low: float = -1.0
+    tolerance: float = 2e-6
+
+    @property
+    def result(self) -> str:
+        return next(iter(self.outputs(self.even[0])))
+
+    def problem(self, size: Size, machine: Machine) -> Problem:
+        """Random inputs, and outputs of NaN."""
+        inputs = {x: shape(machine) if callable(shape) else machine.random(shape, self.dtype, self.low)
+                  for x, shape in self.inputs(size).items()}
+        outputs = {x: machine.nothing(shape, self.dtype) for x, shape in self.outputs(size).items()}
+        return Problem(size, inputs, outputs, self.scalars)
+
+
+def loopkit(make: Callable[..., Any], **options: Any) -> Callable[[Size], Any]:
+    """A pipeline that serves all sizes."""
+    return lambda size: make(np.float32, **options)
+
+
+def bound(knl: Any, machine: Machine) -> Callable[[Problem], Run]:
+    """From a problem to its run, all arguments fixed: what is timed is launches and no checks."""
+    import loopkit as lk
+    compiled = lk.compile(knl, target=machine.target)
+
+    def run_of(p: Problem) -> Run:
+        call = compiled.bind(**p.inputs, **p.outputs, **p.scalars)
+
+        def run() -> None:
+            call()
+        return run
+    return run_of
+
+
+# {{{ sizes
+
+
+def _lines(r: random.Random) -> Size:
+    return (r.randrange(1 << 27, 1 << 29),)
+
+
+def _squares(r: random.Random) -> Size:
+    return (r.randrange(8000, 20000), r.randrange(8000, 20000))
+
+
+def _cubes(r: random.Random) -> Size:
+    return (r.randrange(400, 900), r.randrange(400, 900), r.randrange(400, 900))
+
+
+def _rows(r: random.Random) -> Size:
+    columns = r.randrange(256, 16385)
+    return ((1 << 28)//columns, columns)
+
+
+def _products(r: random.Random) -> Size:
+    return (r.randrange(2000, 8000), r.randrange(2000, 8000), r.randrange(2000, 8000))
+
+
+def of_width(size: Size, width: int = 4) -> float:
+    return float(np.prod(size, dtype=np.float64))*width
+
+
+def _batches(r: random.Random) -> Size:
+    return (r.randrange(50_000, 150_000), 64)
+
+
+def _sparse(r: random.Random) -> Size:
+    return (r.randrange(1 << 19, 1 << 21), r.randrange(1 << 19, 1 << 21))
+
+
+def _bodies(r: random.Random) -> Size:
+    return (r.randrange(50_000, 150_000),)
+
+
+# }}}
+
+# {{{ references
+
+
+def laplacian(xp: Any, a: Any) -> Any:
+    """Of the inner points; the others are not written."""
+    inner = (slice(1, -1),)*a.ndim
+    result = -2.0*a.ndim*a[inner]
+    for axis in range(a.ndim):
+        for neighbour in (slice(None, -2), slice(2, None)):
+            result = result + a[tuple(neighbour if k == axis else s for k, s in enumerate(inner))]
+    return result
+
+
+def inner_part(out: Any) -> Any:
+    return out[(slice(1, -1),)*out.ndim]
+
+
+def softmax(xp: Any, p: Any) -> Any:
+    e = xp.exp(p.x - xp.amax(p.x, 1)[:, None])
+    return e/e.sum(1)[:, None]
+
+
+def layer_norm(xp: Any, p: Any) -> Any:
+    d = p.x - p.x.mean(1)[:, None]
+    return d/xp.sqrt((d*d).mean(1) + 1e-5)[:, None]*p.weight + p.bias
+
+
+def potential(xp: Any, p: Any) -> Any:
+    """At the first bodies, which are enough to compare."""
+    distance = sum((c[None, :] - c[:CHECKED_BODIES, None])**2 for c in (p.x, p.y, p.z))
+    return (p.q/xp.sqrt(distance + 0.01)).sum(1)
+
+
+CHECKED_BODIES = 256
+
+
+def sparse_product(xp: Any, p: Any) -> Any:
+    lengths = p.rowptr[1:] - p.rowptr[:-1]
+    terms = p.val*p.x[p.col]
+    if xp is np:
+        return np.bincount(np.repeat(np.arange(len(lengths)), lengths), terms, len(lengths))
+    places = xp.repeat_interleave(xp.arange(len(lengths), device=terms.device), lengths.long())
+    return xp.zeros(len(lengths), dtype=terms.dtype, device=terms.device).index_add_(0, places, terms)
+
+
+def histogram(xp: Any, p: Any) -> Any:
+    bins = p.size[1]
+    return np.histogram(p.x, bins, (-1, 1))[0] if xp is np else xp.histc(p.x.float(), bins, -1, 1).double()
+
+
+# }}}
+
+# {{{ sparse matrices: how many elements each row has, and in which columns
+
+
+@lru_cache(maxsize=4)
+def pattern(name: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
+    """``rowptr`` and ``col`` of a matrix of *n* rows and *m* columns."""
+    rng = np.random.default_rng([n, m])
+    match name:
+        case "band":                                      # five diagonals, as of a grid
+            lengths = np.full(n, 5)
+        case "random":
+            lengths = rng.integers(16, 48, n)
+        case _:                                           # few rows have most elements
+            lengths = np.minimum(2 + rng.pareto(1.2, n)*6, 20_000).astype(np.int64)
+    rowptr = np.concatenate([[0], np.cumsum(lengths)])
+    if name == "band":
+        width = max(int(n**0.5), 1)
+        offsets = np.array([-width, -1, 0, 1, width])
+        col = np.clip(np.arange(n)[:, None]*m//n + offsets, 0, m - 1).reshape(-1)
+    else:
+        col = rng.integers(0, m, rowptr[-1])
+    return rowptr.astype(np.int32), col.astype(np.int32)
+
+
+# }}}
+
+# {{{ rows of one kind
+
+COPY = Goal("peer", 0.98, 1.0, ("torch", "Triton"))
+
+
+def _elementwise(name: str, inputs: str, output: str, make: str, reference: Callable[[Any, Any], Any],
+                 flops: int, others: Mapping[str, peers.Peer], even: Size, scalars: Mapping[str, float]) -> Row:
+    import loopkit as lk
+    function = getattr(lk.library, make)
+    return Row(
+        name, [even], (even[0] - 4099,), _lines, [(5000,)],
+        lambda s: dict.fromkeys(inputs, s), lambda s: {output: s}, reference,
+        lambda s: of_width(s)*(len(inputs) + 1), lambda s: of_width(s, flops), others, [COPY],
+        {"loopkit": loopkit(function), "items=1": loopkit(function, items=1), "items=8": loopkit(function, items=8),
+         "threads=512": loopkit(function, threads=512)}, scalars)
+
+
+def _stencil(name: str, even: Size, draw: Callable[[random.Random], Size], small: Size, flops: int,
+             variants: Mapping[str, Callable[[Size], Any]]) -> Row:
+    return Row(
+        name, [even], tuple(e - 5 - 2*k for k, e in enumerate(even)), draw, [small],
+        lambda s: {"a": s}, lambda s: {"out": s}, lambda xp, p: laplacian(xp, p.a),
+        lambda s: of_width(s)*2, lambda s: of_width(s, flops),
+        {"torch.compile": getattr(peers, f"inductor_{name}"), "Triton": peers.triton_peer(name)},
+        [Goal("copy", 0.90, 0.94)], variants, compared=inner_part)
+
+
+def _by_rows(name: str, inputs: Callable[[Size], Mapping[str, Size]], reference: Callable[[Any, Any], Any], flops: int,
+             others: Mapping[str, peers.Peer]) -> Row:
+    import loopkit as lk
+    make = getattr(lk.library, name)
+
+    def fixed(threads: int | None) -> Callable[[Size], Any]:
+        return lambda s: make(np.float32, columns=s[1], threads=threads)
+    return Row(
+        name, [((1 << 28)//m, m) for m in (4096, 256, 1024, 16384)], (65537, 4093), _rows, [(7, 300)],
+        inputs, lambda s: {"y": s}, reference, lambda s: of_width(s)*2, lambda s: of_width(s, flops), others,
+        [Goal("peer", 1.0, 1.02, ("Triton", "torch.compile")), Goal("copy", 0.96, 0.99)],
+        {"loopkit": fixed(None), "any length": lambda s: make(np.float32), "threads=128": fixed(128),
+         "threads=256": fixed(256), "threads=512": fixed(512), "threads=1024": fixed(1024)})
+
+
+def _batched(dtype: str) -> Row:
+    import loopkit as lk
+    width = np.dtype(dtype).itemsize
+
+    def of(**options: Any) -> Callable[[Size], Any]:
+        return lambda s: lk.library.batched_matmul(dtype, size=s[1], **options)
+    return Row(
+        f"batched_{dtype}", [(100_000, 64)], (99_991, 64), _batches, [(7, 64)],
+        lambda s: {"a": (*s, s[1]), "b": (*s, s[1])}, lambda s: {"c": (*s, s[1])}, lambda xp, p: p.a @ p.b,
+        lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
+        [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
+        {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
+         "16x8": of(threads=(16, 8))}, dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
+
+
+def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
+    import loopkit as lk
+
+    def of(lanes: int | None = None) -> Callable[[Size], Any]:
+        return lambda s: lk.library.csr_matvec(lanes=lanes or lanes_for(s))
+
+    def lanes_for(s: Size) -> int:
+        """A power of two, about half as many as a row has elements."""
+        return min(max(1 << (round(elements(s)/s[0]).bit_length() - 2), 1), 32)
+
+    def elements(s: Size) -> int:
+        return int(pattern(name, *s)[0][-1])
+
+    def inputs(s: Size) -> Mapping[str, Any]:
+        rowptr, col = pattern(name, *s)
+        return {"rowptr": lambda machine: machine.integers(rowptr), "col": lambda machine: machine.integers(col),
+                "val": (len(col),), "x": (s[1],)}
+    return Row(
+        f"csr_{name}", [size], (size[0] - 4099, size[1] - 77), draw, [(300, 200)], inputs, lambda s: {"y": s[:1]},
+        sparse_product, lambda s: 8.0*elements(s) + 8.0*s[0] + 4.0*s[1], lambda s: 2.0*elements(s),
+        {"cuSPARSE": peers.cupy_csr, "torch": peers.torch_csr}, [Goal("peer", 0.9, 1.1, ("cuSPARSE",))],
+        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
+
+
+# }}}
+
+
+def rows() -> tuple[Row, ...]:
+    """All of them, in the order in which they are measured."""
+    import loopkit as lk
+    lib = lk.library
+    line, square = (1 << 29,), (16384, 16384)
+    return (
+        _elementwise("copy", "x", "y", "copy", lambda xp, p: p.x, 0,
+                     {"torch": peers.torch_copy, "Triton": peers.triton_peer("copy")}, (1 << 30,), {}),
+        _elementwise("axpy", "xy", "z", "axpy", lambda xp, p: p.alpha*p.x + p.y, 2,
+                     {"torch": peers.torch_axpy, "Triton": peers.triton_peer("axpy")}, line, {"alpha": 2.5}),
+        _elementwise("add", "xy", "z", "add", lambda xp, p: p.x + p.y, 1,
+                     {"torch": peers.torch_add, "Triton": peers.triton_peer("add")}, line, {}),
+        Row("transpose", [square], (16381, 16411), _squares, [(70, 100)],
+            lambda s: {"a": s}, lambda s: {"b": s[::-1]}, lambda xp, p: p.a.T, lambda s: of_width(s)*2, lambda s: 0.0,
+            {"torch": peers.torch_transpose, "Triton": peers.triton_peer("transpose")}, [Goal("copy", 0.95, 0.98)],
+            {"loopkit": loopkit(lib.transpose), "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
+             "64, 32x8": loopkit(lib.transpose, threads=(32, 8)),
+             "64, 64x8": loopkit(lib.transpose, threads=(64, 8))}),
+        _stencil("stencil_2d", square, _squares, (30, 300), 6, {
+            "loopkit": loopkit(lib.stencil_2d), "rows=4": loopkit(lib.stencil_2d, rows=4),
+            "rows=16": loopkit(lib.stencil_2d, rows=16), "rows=32": loopkit(lib.stencil_2d, rows=32),
+            "8, 128 threads": loopkit(lib.stencil_2d, threads=128)}),
+        _stencil("stencil_3d", (768, 768, 768), _cubes, (20, 20, 40), 8, {
+            "loopkit": loopkit(lib.stencil_3d), "planes=4": loopkit(lib.stencil_3d, planes=4),
+            "planes=16": loopkit(lib.stencil_3d, planes=16), "64x4": loopkit(lib.stencil_3d, threads=(64, 4)),
+            "128x2": loopkit(lib.stencil_3d, threads=(128, 2))}),
+        Row("full_sum", [line], (line[0] - 4099,), _lines, [(50000,)],
+            lambda s: {"x": s}, lambda s: {"s": (1,)}, lambda xp, p: p.x.sum().reshape(1), of_width,
+            lambda s: of_width(s, 1),
+            {"torch": peers.torch_full_sum, "Triton": peers.triton_peer("full_sum"), "CuPy": peers.cupy_full_sum},
+            [Goal("peer", 0.95, 1.0)],
+            {"loopkit": loopkit(lib.full_sum), "items=4": loopkit(lib.full_sum, items=4),
+             "items=16": loopkit(lib.full_sum, items=16), "2048 blocks": loopkit(lib.full_sum, blocks=2048)}, low=0.0),
+        Row("row_sum", [(65536, 4096)], (65537, 4093), _rows, [(9, 300)],
+            lambda s: {"x": s}, lambda s: {"s": s[:1]}, lambda xp, p: p.x.sum(1), of_width, lambda s: of_width(s, 1),
+            {"torch": peers.torch_row_sum, "Triton": peers.triton_peer("row_sum"), "CuPy": peers.cupy_row_sum},
+            [Goal("peer", 0.95, 1.0, ("torch",))],
+            {"loopkit": lambda s: lib.row_sum(columns=s[1]), "any length": loopkit(lib.row_sum),
+             "threads=128": lambda s: lib.row_sum(columns=s[1], threads=128),
+             "threads=512": lambda s: lib.row_sum(columns=s[1], threads=512)}, low=0.0),
+        Row("column_sum", [(65536, 4096)], (65537, 4093), _rows, [(600, 45)],
+            lambda s: {"x": s}, lambda s: {"s": s[1:]}, lambda xp, p: p.x.sum(0), of_width, lambda s: of_width(s, 1),
+            {"torch": peers.torch_column_sum, "Triton": peers.triton_peer("column_sum")},
+            [Goal("peer", 0.95, 1.0, ("torch",))],
+            {"loopkit": loopkit(lib.column_sum), "rows=512": loopkit(lib.column_sum, rows=512),
+             "items=8": loopkit(lib.column_sum, items=8), "64x4": loopkit(lib.column_sum, threads=(64, 4))},
+            low=0.0, tolerance=1e-5),
+        _by_rows("softmax", lambda s: {"x": s}, softmax, 6,
+                 {"torch": peers.torch_softmax, "torch.compile": peers.inductor_softmax,
+                  "Triton": peers.triton_peer("softmax")}),
+        _by_rows("layer_norm", lambda s: {"x": s, "weight": s[1:], "bias": s[1:]}, layer_norm, 8,
+                 {"torch": peers.torch_layer_norm, "torch.compile": peers.inductor_layer_norm,
+                  "Triton": peers.triton_peer("layer_norm")}),
+        Row("matmul", [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 1024, 4096), (1024, 16384, 4096),
+                       (2048, 2048, 32768)], (4093, 4099, 4101), _products, [(130, 70, 40)],
+            lambda s: {"a": (s[0], s[2]), "b": (s[2], s[1])}, lambda s: {"c": s[:2]}, lambda xp, p: p.a @ p.b,
+            lambda s: 4.0*(s[0]*s[2] + s[2]*s[1] + s[0]*s[1]), lambda s: of_width(s, 2),
+            {"cuBLAS": peers.torch_matmul, "Triton": peers.triton_peer("matmul")},
+            [Goal("peer", 0.92, 1.0, ("cuBLAS",))],
+            {"loopkit": loopkit(lib.matmul), "no limit": loopkit(lib.matmul, min_blocks=0),
+             "128x128x16": loopkit(lib.matmul, tile=(128, 128, 16)),
+             "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), min_blocks=1),
+             "64x128x16": loopkit(lib.matmul, tile=(64, 128, 16), threads=(16, 8))}, tolerance=2e-5),
+        _batched("float32"),
+        _batched("float64"),
+        Row("nbody", [(100_000,)], (99_991,), _bodies, [(300,)],
+            lambda s: dict.fromkeys("xyzq", s), lambda s: {"phi": s}, potential, lambda s: 20.0*s[0],
+            lambda s: 12.0*s[0]**2, {"torch.compile": peers.inductor_nbody, "Triton": peers.triton_peer("nbody")},
+            [Goal("peak", 0.70, 0.80)],
+            {"loopkit": loopkit(lib.nbody), "unroll=32": loopkit(lib.nbody, unroll=32),
+             "threads=128": loopkit(lib.nbody, threads=128)},
+            compared=lambda phi: phi[:CHECKED_BODIES], tolerance=5e-5),
+        _csr("band", (1 << 23, 1 << 23), lambda r: (r.randrange(1 << 22, 1 << 23),)*2),
+        _csr("random", (1 << 21, 1 << 21), _sparse),
+        _csr("skewed", (1 << 21, 1 << 21), _sparse),
+        Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
+            lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
+            lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
+            [Goal("peer", 0.75, 1.0, ("CuPy",))], low=0.0, tolerance=1e-4),
+        Row("histogram", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 1024)),
+            [(5000, 32)], lambda s: {"x": s[:1]}, lambda s: {"counts": s[1:]}, histogram, lambda s: of_width(s[:1]),
+            lambda s: of_width(s[:1], 1), {"CuPy": peers.cupy_histogram, "torch": peers.torch_histogram},
+            [Goal("peer", 0.75, 1.0, ("CuPy",))], tolerance=1e-3),
+    )

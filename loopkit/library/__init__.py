@@ -1,0 +1,18 @@
+"""Ready pipelines: kernels written as math and mapped to a GPU by public transformations, for use and for reading."""
+from __future__ import annotations
+
+from loopkit.library.elementwise import add as add
+from loopkit.library.elementwise import axpy as axpy
+from loopkit.library.elementwise import copy as copy
+from loopkit.library.pairs import nbody as nbody
+from loopkit.library.products import batched_matmul as batched_matmul
+from loopkit.library.products import matmul as matmul
+from loopkit.library.rows import layer_norm as layer_norm
+from loopkit.library.rows import softmax as softmax
+from loopkit.library.sparse import csr_matvec as csr_matvec
+from loopkit.library.stencils import stencil_2d as stencil_2d
+from loopkit.library.stencils import stencil_3d as stencil_3d
+from loopkit.library.sums import column_sum as column_sum
+from loopkit.library.sums import full_sum as full_sum
+from loopkit.library.sums import row_sum as row_sum
+from loopkit.library.transposition import transpose as transpose

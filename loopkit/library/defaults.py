@@ -1,0 +1,39 @@
+"""What the pipelines share: sizes that follow from a dtype and from what every GPU has."""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.transform.data import as_dtype
+from loopkit.transform.iname import split_iname
+
+WARP = 32
+MOST_THREADS = 1024
+#: Threads of a block: several blocks fit on a multiprocessor, each with enough warps to hide its own waiting.
+THREADS = 256
+#: Bytes that a thread has under way at once, so that few threads keep a memory busy.
+BYTES_A_THREAD = 16
+
+
+def checked(dtype: npt.DTypeLike) -> np.dtype:
+    """*dtype* as numpy's; :raises PreconditionError: kernels have no such dtype."""
+    return as_dtype(dtype, "an array")
+
+
+def items_a_thread(dtype: np.dtype) -> int:
+    """Elements of *dtype* that a thread loads at once."""
+    return max(BYTES_A_THREAD // dtype.itemsize, 1)
+
+
+def over_threads(knl: LoopKernel, iname: str, threads: int, items: int, axis: int = 0) -> LoopKernel:
+    """*iname* over blocks and threads along *axis*, *items* of it a thread.
+
+    Neighbouring threads have neighbouring elements, so that each load of a warp is one piece of memory; the items
+    of a thread lie *threads* apart, in a loop that is unrolled, so that its loads are all under way at once.
+    """
+    if items == 1:
+        return split_iname(knl, iname, threads, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
+    knl = split_iname(knl, iname, threads*items, outer_tag=f"g.{axis}")
+    return split_iname(knl, f"{iname}_inner", threads, outer_iname=f"{iname}_item", inner_iname=f"{iname}_thread",
+                       outer_tag="unr", inner_tag=f"l.{axis}")

@@ -1,0 +1,55 @@
+"""One result an element: copy, axpy, add."""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.make import make_kernel
+from loopkit.library.defaults import THREADS, checked, items_a_thread, over_threads
+from loopkit.transform.data import add_dtypes
+
+
+def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+    """``y[i] = x[i]``.
+
+    Nothing is used twice, so that the memory alone sets the pace; what a mapping can do is keep it busy. Each thread
+    has *items* loads under way before its first store.
+
+    :arg threads: of a block.
+    :arg items: elements a thread; default: 16 bytes of them.
+
+    >>> knl = lk.library.copy(np.float64)
+    >>> print(knl.statements_text)
+    for i_outer [g.0], i_item [unr], i_thread [l.0]
+      y[512*i_outer + 256*i_item + i_thread] = x[512*i_outer + 256*i_item + i_thread]  {id=insn}
+    end
+    >>> knl(x=np.arange(3.0)).y
+    array([0., 1., 2.])
+    """
+    return _elementwise("copy", "y[i] = x[i]", "x,y", dtype, threads, items)
+
+
+def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+    """``z[i] = alpha*x[i] + y[i]``, mapped as :func:`copy` is.
+
+    >>> lk.library.axpy()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32), alpha=3).z
+    array([3., 4.], dtype=float32)
+    """
+    return _elementwise("axpy", "z[i] = alpha*x[i] + y[i]", "alpha,x,y,z", dtype, threads, items)
+
+
+def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
+    """``z[i] = x[i] + y[i]``, mapped as :func:`copy` is.
+
+    >>> lk.library.add()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32)).z
+    array([1., 2.], dtype=float32)
+    """
+    return _elementwise("add", "z[i] = x[i] + y[i]", "x,y,z", dtype, threads, items)
+
+
+def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int,
+                 items: int | None) -> LoopKernel:
+    known = checked(dtype)
+    knl = add_dtypes(make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
+    return over_threads(knl, "i", threads, items_a_thread(known) if items is None else items)

@@ -1,0 +1,125 @@
+"""Softmax and layer norm of rows, a block a row."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.make import make_kernel
+from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread
+from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.expansion import contract
+from loopkit.transform.iname import split_iname
+from loopkit.transform.step import require_positive
+from loopkit.transform.tags import tag_inames
+
+
+def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
+            ) -> LoopKernel:
+    """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
+
+    A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
+    fixed: the elements are read once and stay in registers until the results are written. Without it the row is read
+    three times, of which the caches serve two.
+
+    :arg columns: how long rows are; default: what the arrays of a call say.
+    :arg threads: of a block; default: so many that each holds a few elements of a row.
+
+    >>> x = np.log(np.array([[1, 2, 1], [1, 1, 2]], np.float32))
+    >>> lk.library.softmax()(x=x).y
+    array([[0.25, 0.5 , 0.25],
+           [0.25, 0.25, 0.5 ]], dtype=float32)
+    """
+    return _by_rows(Row("softmax", "<> top = max({over}, {x})", "exp({x} - top)",
+                        "<> scale = 1/sum({over}, {e})", "{e}*scale"), checked(dtype), columns, threads)
+
+
+def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
+               threads: int | None = None) -> LoopKernel:
+    """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped as :func:`softmax` is.
+
+    The variance is the mean of squares of what remains without the mean, so that nothing cancels.
+
+    >>> x, ones = np.array([[1, 3, 1, 3]], np.float32), np.ones(4, np.float32)
+    >>> lk.library.layer_norm(eps=0)(x=x, weight=ones, bias=ones).y
+    array([[0., 2., 0., 2.]], dtype=float32)
+    """
+    return _by_rows(Row("layer_norm", "<> mean = sum({over}, {x})/m", "({x} - mean)",
+                        f"<> scale = rsqrt(sum({{over}}, {{e}}**2)/m + {float(eps)!r})",
+                        "{e}*scale*weight[{j}] + bias[{j}]", ("weight", "bias")), checked(dtype), columns, threads)
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is computed of a row: a first number, from it a term of each element, a number of all terms, the results.
+
+    ``{x}`` stands for an element, ``{e}`` for its term, ``{j}`` for its column and ``{over}`` for all columns.
+    """
+
+    name: str
+    first: str
+    term: str
+    second: str
+    result: str
+    weights: tuple[str, ...] = ()
+
+    def dtypes(self, dtype: np.dtype) -> dict[str, np.dtype]:
+        return {",".join(["x", "y", *self.weights]): dtype}
+
+
+def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None) -> LoopKernel:
+    if columns is None:
+        return _read_again(row, dtype, threads or THREADS)
+    columns = require_positive(columns, "columns")
+    return _kept(row, dtype, columns, threads or threads_for(columns, dtype))
+
+
+def threads_for(columns: int, dtype: np.dtype) -> int:
+    """So many threads that each has two loads of a few elements; a power of two, at least a warp.
+
+    The fewer threads there are, the less they wait for each other.
+    """
+    wanted = -(-columns // (2*items_a_thread(dtype)))
+    return min(max(1 << (wanted - 1).bit_length(), WARP), MOST_THREADS)
+
+
+def _read_again(row: Row, dtype: np.dtype, threads: int) -> LoopKernel:
+    x = {"x": "x[i, j]", "j": "j", "over": "j"}
+    x["e"] = row.term.format(**x)
+    knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"""
+        for i
+            {row.first.format(**x)}
+            {row.second.format(**x)}
+            for j
+                y[i, j] = {row.result.format(**x)}
+            end
+        end
+        """, name=row.name, assumptions="m>=1")
+    knl = tag_inames(add_dtypes(knl, row.dtypes(dtype)), {"i": "g.0"})
+    return split_iname(knl, "j", threads, inner_tag="l.0")
+
+
+def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> LoopKernel:
+    """Column ``threads*u + t`` belongs to thread t, which keeps it."""
+    x = {"x": "kept[u, t]", "e": "term[u, t]", "j": f"{threads}*u + t", "over": "[u, t]"}
+    knl = make_kernel(f"{{[i, u, t]: 0<=i<n and 0<=t<{threads} and 0<=u and {threads}*u + t<m}}", f"""
+        for i
+            for u, t
+                <> kept[u, t] = x[i, {threads}*u + t]
+            end
+            {row.first.format(**x)}
+            for u, t
+                <> term[u, t] = {row.term.format(**x)}
+            end
+            {row.second.format(**x)}
+            for u, t
+                y[i, {threads}*u + t] = {row.result.format(**x)}
+            end
+        end
+        """, name=row.name, assumptions="m>=1")
+    knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
+    knl = tag_inames(knl, {"i": "g.0", "u": "unr", "t": "l.0"})
+    # no thread needs the elements of another: its own are all that it keeps
+    return contract(contract(knl, "kept", "t"), "term", "t")

@@ -1,0 +1,40 @@
+"""Products with sparse matrices."""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.make import make_kernel
+from loopkit.library.defaults import THREADS, checked
+from loopkit.transform.data import add_dtypes
+from loopkit.transform.iname import split_iname
+
+
+def csr_matvec(dtype: npt.DTypeLike = np.float32, *, lanes: int = 8, threads: int = THREADS) -> LoopKernel:
+    """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
+
+    Some threads share a row, so that they read a piece of it at once; a tree adds up their parts.
+
+    :arg lanes: threads that share a row; about as many as a short row has elements.
+    :arg threads: of a block.
+
+    >>> rowptr, col = np.array([0, 2, 3], np.int32), np.array([0, 1, 1], np.int32)
+    >>> val, x = np.array([1, 2, 3], np.float32), np.array([10, 20], np.float32)
+    >>> lk.library.csr_matvec()(rowptr=rowptr, col=col, val=val, x=x).y
+    array([50., 60.], dtype=float32)
+    """
+    knl = make_kernel(
+        ["{[i]: 0<=i<n}", "{[k]: first<=k<last}"],
+        """
+        for i
+            <> first = rowptr[i]
+            <> last = rowptr[i+1]
+            y[i] = sum(k, val[k]*x[col[k]])
+        end
+        """, name="csr_matvec")
+    knl = add_dtypes(knl, {"val,x,y": checked(dtype), "rowptr,col": np.int32})
+    if lanes == 1:
+        return split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
+    knl = split_iname(knl, "i", max(threads//lanes, 1), outer_tag="g.0", inner_tag="l.1")
+    return split_iname(knl, "k", lanes, inner_tag="l.0")

@@ -1,0 +1,67 @@
+"""The GPU benchmark's script, on the host: every row runs, is right, and is judged; what fails is a line."""
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+WITHOUT_PIPELINE = {"scan", "histogram"}
+
+
+def benchmark(*args: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "CUDA_VISIBLE_DEVICES": ""}
+    return subprocess.run([sys.executable, ROOT / "benchmarks" / "gpu.py", *args], check=False, text=True,
+                          capture_output=True, env=environment)
+
+
+def said(*args: str) -> str:
+    done = benchmark(*args)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def dry(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("gpu") / "figures.json"
+    text = said("--dry", "--json", str(file), "--seed", "3")
+    return {"text": text, **json.loads(file.read_text(encoding="utf-8"))}
+
+
+@pytest.fixture(scope="module")
+def listed() -> list[str]:
+    return [line.split()[0] for line in said("--list").splitlines()]
+
+
+def test_every_row_is_measured(dry: dict[str, Any], listed: list[str]) -> None:
+    assert [case["row"] for case in dry["cases"]] == listed
+    assert {"copy", "transpose", "stencil_2d", "softmax", "matmul"} <= set(listed)
+
+
+def test_everybody_is_right(dry: dict[str, Any]) -> None:
+    for case in dry["cases"]:
+        assert {"copy", "reference"} & {c["kind"] for c in case["contestants"]}
+        assert "ours" in {c["kind"] for c in case["contestants"]} or case["row"] in WITHOUT_PIPELINE
+        for contestant in case["contestants"]:
+            assert not contestant["reason"], (case["row"], contestant)
+            assert contestant["seconds"] > 0
+            assert contestant["kind"] == "copy" or contestant["error"] < 1e-5
+
+
+def test_goals_are_judged(dry: dict[str, Any]) -> None:
+    for case in dry["cases"]:
+        assert case["goals"]
+        assert f"{case['row']} {'x'.join(map(str, case['size']))} (small)" in dry["text"]
+    assert "of the copy rate: missed by" in dry["text"]            # the host's loops are no match for a copy
+    assert "0.92 of cuBLAS: not measured" in dry["text"]
+
+
+def test_without_a_gpu_it_says_so() -> None:
+    done = benchmark("--quick", "--only", "copy")
+    assert done.returncode != 0
+    assert "nothing to measure" in done.stderr

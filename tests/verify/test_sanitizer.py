@@ -1,0 +1,43 @@
+"""How the reports of NVIDIA's tools are counted; they run on a GPU, by ``python -m tests.gpu.sanitizer``."""
+from __future__ import annotations
+
+import loopkit as lk
+from loopkit.ast.nodes import If, Sync
+from loopkit.lowering.pipeline import Lowered
+from tests.cases import CASES
+from tests.gpu.sanitizer import Log, divergent
+
+
+def test_reports_count_for_the_fault_whose_kernel_they_name() -> None:
+    log = Log()
+    for line in ("clean stencil True", "faulty 0 two_launches_fault2 write-deleted",
+                 "========= Uninitialized __global__ memory read of size 4 bytes",
+                 "=========     at two_launches_fault2_1+0x60", "found 0 False",
+                 "faulty 1 two_launches_fault24 write-deleted", "found 1 True", "done"):
+        log.take(line)
+    assert log.done
+    assert log.clean == ["clean stencil True"]
+    assert log.reports == 0
+    assert dict(log.reported) == {"two_launches_fault2": 1}
+    assert log.results == {0: "False", 1: "True"}
+    assert log.faulty[1] == ("two_launches_fault24", "write-deleted")
+
+
+def test_what_is_said_of_a_kernel_without_faults_is_kept_with_its_place() -> None:
+    log = Log()
+    for line in ("========= COMPUTE-SANITIZER", "========= Invalid __global__ read of size 4 bytes",
+                 "=========     at transpose+0x20", "clean transpose True"):
+        log.take(line)
+    assert log.reports == 1
+    assert log.early[1] == "=========     at transpose+0x20"
+
+
+def test_a_divergent_barrier_parts_the_threads_of_a_warp() -> None:
+    case = next(case for case in CASES if case.name == "matmul_tiled")
+    lowered = lk.lower(case.make())
+    assert isinstance(lowered, Lowered)
+    found = list(divergent(lowered.program))
+    assert found
+    text = repr(found[0].program)
+    assert text.count(Sync.__name__) == repr(lowered.program).count(Sync.__name__)
+    assert text.count(If.__name__ + "(") == repr(lowered.program).count(If.__name__ + "(") + 1
