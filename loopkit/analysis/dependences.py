@@ -233,6 +233,14 @@ def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
 
 
+def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
+    """Who would read it if *write* were made too, in the order of *knl*: statements, and pairs with its instances."""
+    accesses = (*accesses_by_array(knl)[write.array], write)
+    for source, sink, _, relation in _value_flow(knl, accesses, reference_paths(knl)):
+        if source == len(accesses) - 1:
+            yield accesses[sink].statement, relation
+
+
 def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
     """The dependences of one temporary's values in the order in which *knl* runs.
 

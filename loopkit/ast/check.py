@@ -1,14 +1,17 @@
 """What must hold of a loop program, whatever target prints it: each name has one meaning where it is used."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Shuffle, Sync
+from loopkit.ast.shuffles import elements_of, read_of_other_lane
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import variables
+from loopkit.poly.affine import affine_difference
 
 
 def require_well_formed(function: Function, outside: Collection[str], divergent: Collection[str]) -> None:
@@ -17,12 +20,12 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     :arg outside: names that a caller gives a value: arguments and global temporaries.
     :arg divergent: names that may differ between the threads of a block; what is computed from them may too.
     :raises InternalError: a name is used where it has no value, is defined twice in one scope or by itself, hides the
-        variable of a loop around it; or a barrier is under a condition that may differ between threads, or in a
-        region.
+        variable of a loop around it; a barrier or a shuffle is under a condition that may differ between threads, or in
+        a region; or an array in lanes is touched at another thread's element in any other way.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
-    _Check(function.name).block(
+    _Check(function.name, {a.name: a.lanes for a in function.arrays if a.lanes}, {}).block(
         function.body, _Scope(frozenset({*outside, *arrays, *axes, *function.coordinates}), frozenset(divergent)))
 
 
@@ -40,6 +43,7 @@ class _Scope:
     loops: frozenset[str] = frozenset()
     uniform: bool = True
     in_region: bool = False
+    in_shuffle: bool = False
 
     def agree(self, *expressions: Expression) -> bool:
         """Have all threads of the block the same values of *expressions*?"""
@@ -53,7 +57,15 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Check:
+    """What is known of a function.
+
+    :ivar lanes: its arrays in lanes, and how many subscripts say which thread's element it is.
+    :ivar own: these subscripts as the threads have them for their own elements, as far as they were seen.
+    """
+
     function: str
+    lanes: Mapping[str, int]
+    own: dict[str, tuple[Expression, ...]]
 
     def block(self, block: Block, scope: _Scope) -> None:
         """Check what is in braces of its own."""
@@ -82,6 +94,8 @@ class _Check:
             case Assign():
                 self._use(node.target, scope)
                 self._use(node.value, scope)
+                if not scope.in_shuffle:
+                    self._own_elements(e for part in (node.target, node.value) for e in elements_of(part, self.lanes))
             case For():
                 self._use(node.start, scope)
                 self._use(node.stop, scope)
@@ -96,6 +110,14 @@ class _Check:
                 self.block(node.then, inside)
                 if node.otherwise is not None:
                     self.block(node.otherwise, inside)
+            case Region(shuffle=Shuffle()):
+                if not scope.uniform or scope.in_region:
+                    raise self._fault("a shuffle stands where not all threads of a block come")
+                assignment, read = read_of_other_lane(node, self.lanes)
+                self._own_elements([e for e in elements_of(assignment.value, self.lanes) if e != read])
+                self._own_elements(elements_of(assignment.target, self.lanes))
+                self._require_offset(node.shuffle, assignment.target, read)
+                self._nodes(node.body, replace(scope, in_region=True, in_shuffle=True), own)
             case Region():
                 # one target prints regions in braces of their own and another does not: right in both
                 self._nodes(node.body, replace(scope, in_region=True), own)
@@ -106,6 +128,22 @@ class _Check:
                 self.block(node, scope)
             case Define() | Call():
                 raise AssertionError(node)
+
+    def _require_offset(self, shuffle: Shuffle | None, target: p.Variable | p.Subscript, read: p.Subscript) -> None:
+        """What combines elements of one array reads the lane that its subscript says."""
+        if shuffle is not None and shuffle.offset is not None and (
+                not isinstance(target, p.Subscript) or target.aggregate != read.aggregate
+                or target.index_tuple[:-1] != read.index_tuple[:-1]
+                or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != shuffle.offset):
+            raise self._fault(f"'{read}' is not held {shuffle.offset} lanes further on than '{target}'")
+
+    def _own_elements(self, elements: Iterable[p.Subscript]) -> None:
+        for e in elements:
+            assert isinstance(e.aggregate, p.Variable)
+            name = e.aggregate.name
+            index = e.index_tuple[-self.lanes[name]:]
+            if self.own.setdefault(name, index) != index:
+                raise self._fault(f"'{e}' is read from another lane without a shuffle")
 
     def _use(self, expr: Expression, scope: _Scope) -> None:
         missing = variables(expr) - scope.names

@@ -127,10 +127,29 @@ class Sync:
 
 
 @dataclass(frozen=True)
+class Shuffle:
+    """How the lanes of a warp read a register of each other, all of them at once.
+
+    :ivar offset: a lane reads from the one so many places further on; ``None``: from the first of its group.
+    :ivar width: how many neighbouring lanes are a group; a power of two.
+    :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
+    """
+
+    offset: int | None
+    width: int
+    spare: bool = False
+
+
+@dataclass(frozen=True)
 class Region:
-    """Code without a barrier, run by all threads of the block."""
+    """Code without a barrier, run by all threads of the block.
+
+    :ivar shuffle: it is one assignment, perhaps under a guard, that reads an array in lanes. All threads of a warp run
+        it at once: what they read is what the array held before any of them writes.
+    """
 
     body: Block
+    shuffle: Shuffle | None = None
 
 
 @dataclass(frozen=True)
@@ -156,6 +175,9 @@ class Array:
 
     :ivar shape: ``()`` for a scalar.
     :ivar across_regions: a private one whose value lives from one region to another.
+    :ivar lanes: an array of as many trailing axes with an element for each thread of the block, which it holds in a
+        register; other lanes of its warp read it by shuffles. It is not *shared*.
+    :ivar note: what a reader may want to know.
     """
 
     name: str
@@ -163,6 +185,8 @@ class Array:
     shape: tuple[int, ...]
     shared: bool
     across_regions: bool = False
+    lanes: int = 0
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import Array, Assign, Block, Call, Define, For, Function, If, Node, Program, Region, Sync, Vector
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    Function,
+    If,
+    Node,
+    Program,
+    Region,
+    Shuffle,
+    Sync,
+    Vector,
+)
 from loopkit.expr.text import to_text
 
 
@@ -36,8 +51,14 @@ def _function(function: Function) -> Iterator[str]:
 def _array(array: Array) -> str:
     extents = "".join(f"[{e}]" for e in array.shape)
     # shared memory lives across regions anyway
-    lasting = " across regions" if array.across_regions and not array.shared else ""
-    return f"{'shared' if array.shared else 'private'} {array.dtype} {array.name}{extents}{lasting}"
+    lasting = " across regions" if array.across_regions and not (array.shared or array.lanes) else ""
+    where = "lanes" if array.lanes else "shared" if array.shared else "private"
+    return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
+
+
+def _shuffled(shuffle: Shuffle) -> str:
+    source = f"first of {shuffle.width} lanes" if shuffle.offset is None else f"lane + {shuffle.offset}"
+    return f"  [shuffle: {source}{', the others spare' if shuffle.spare else ''}]"
 
 
 def _lines(block: Block, depth: int) -> Iterator[str]:
@@ -72,7 +93,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Call():
             yield f"{pad}launch {node.name}"
         case Region():
-            yield f"{pad}region"
+            yield f"{pad}region{'' if node.shuffle is None else _shuffled(node.shuffle)}"
             yield from _lines(node.body, depth + 1)
         case Block():
             yield f"{pad}block"

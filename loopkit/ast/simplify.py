@@ -85,7 +85,7 @@ def with_regions_apart(block: Block) -> Block:
             case Region():
                 defined = {c.name for c in node.body.children if isinstance(c, Define)}
                 if defined & own:
-                    node = Region(Block((node.body,)))
+                    node = replace(node, body=Block((node.body,)))
                 own |= defined
             case _:
                 pass
@@ -137,7 +137,7 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
             return replace(node, then=then, otherwise=otherwise), names | others
         case Region():
             body, names = _used(node.body)
-            return Region(body), names
+            return replace(node, body=body), names
         case Block():
             return _used(node)
         case Assign():
@@ -166,7 +166,7 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
             otherwise = None if node.otherwise is None else below(node.otherwise)
             return replace(node, then=below(node.then), otherwise=otherwise)
         case Region():
-            return Region(below(node.body))
+            return replace(node, body=below(node.body))
         case Block():
             return below(node)
         case _:
@@ -242,6 +242,6 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
         case Region():
             body = simplified(node.body, names)
             if body.children:
-                yield Region(body)
+                yield replace(node, body=body)
         case _:
             yield node

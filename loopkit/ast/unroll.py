@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -40,7 +41,7 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region():
-            return Region(_block(written_out(node.body, known, kept)))
+            return replace(node, body=_block(written_out(node.body, known, kept)))
         case Block():
             return Block(tuple(written_out(c, known, kept) for c in node.children))
         case Sync() | Call():

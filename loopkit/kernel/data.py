@@ -52,6 +52,8 @@ class TemporaryVariable:
     :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
     :ivar address_space: ``None``: settled in lowering from who writes and who reads.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
+    :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
+    :ivar note: what a reader of the code may want to know of it.
     """
 
     name: str
@@ -59,6 +61,8 @@ class TemporaryVariable:
     shape: tuple[Expression, ...] | None = None
     address_space: AddressSpace | None = None
     fixed: bool = False
+    lanes: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ class Options:
     """Choices of code generation; see :func:`loopkit.set_options`.
 
     :ivar full_tiles: emit a version without guards beside the generic one where whole tiles exist.
-    :ivar annotate: put statement ids and the dependence that each barrier serves into comments.
+    :ivar annotate: put statement ids, how the threads' parts of reductions are combined, and the dependence that each
+        barrier serves into comments.
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
     :ivar min_blocks: how many blocks shall fit on a multiprocessor at once; the CUDA compiler keeps registers
         below what that leaves (``__launch_bounds__``). 0 leaves it to the compiler.

@@ -4,12 +4,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from loopkit.ast.nodes import Shuffle
+
 
 @dataclass(frozen=True)
 class Leaf:
-    """One statement, by id."""
+    """One statement, by id.
+
+    :ivar shuffle: its threads read registers of other lanes; exists in lowered kernels only. All threads of a warp are
+        here at once, as at a barrier of warps before the statement and one behind it.
+    """
 
     statement: str
+    shuffle: Shuffle | None = None
 
 
 @dataclass(frozen=True)
@@ -91,10 +98,12 @@ def loop_place(loop: Loop) -> LoopPlace:
 
 
 def has_barrier(tree: Tree) -> bool:
-    """Does a barrier stand anywhere in *tree*?"""
+    """Do threads wait for each other anywhere in *tree*, at a barrier or for a shuffle?"""
     match tree:
         case Barrier():
             return True
+        case Leaf():
+            return tree.shuffle is not None
         case Loop(_, body):
             return has_barrier(body)
         case Seq(children):

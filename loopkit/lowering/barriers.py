@@ -79,8 +79,8 @@ def _hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], w
     for array, accesses in accesses_by_array(knl).items():
         here = [a for a in accesses if a.statement in launch.statements]
         storage = storages.get(array)
-        if storage is not None and storage.space is AddressSpace.PRIVATE:
-            continue
+        if storage is not None and (storage.space is AddressSpace.PRIVATE or storage.lanes):
+            continue                         # what lanes read of each other, they read when all of them are there
         if not any(a.is_write for a in here):
             continue
         if storage is None:

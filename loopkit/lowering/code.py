@@ -82,8 +82,10 @@ class Coder:
     def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Barrier):
             return _Opaque((), lambda _domain: Sync(tree.serves, tree.warp))
-        if not has_barrier(tree):
-            return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain))))
+        if isinstance(tree, Leaf) or not has_barrier(tree):
+            shuffle = tree.shuffle if isinstance(tree, Leaf) else None
+            return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
+                                                                      shuffle))
         return None
 
     def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:

@@ -12,7 +12,7 @@ from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Loop, Seq, Tree, has_barrier, leaves, meeting, paths
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import full_block, full_iterations
@@ -90,7 +90,10 @@ def _arrays(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) ->
         if name in used and storage.space is not AddressSpace.GLOBAL:
             shape = tuple(e for e in storage.shape if isinstance(e, int))
             assert len(shape) == len(storage.shape)
-            yield Array(name, storage.dtype, shape, storage.space is AddressSpace.LOCAL, name in lasting)
+            shared = storage.space is AddressSpace.LOCAL and not storage.lanes
+            lanes = len(shape) - len(storage.lead) if storage.lanes else 0
+            note = storage.note if knl.options.annotate else ""
+            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note)
 
 
 def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
@@ -115,7 +118,7 @@ def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
 
 def _regions(tree: Tree) -> Iterator[Tree]:
     """The parts of *tree* between barriers."""
-    if not has_barrier(tree):
+    if not has_barrier(tree) or isinstance(tree, Leaf):
         yield tree
     elif isinstance(tree, Loop):
         yield from _regions(tree.body)

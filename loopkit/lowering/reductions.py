@@ -1,32 +1,36 @@
-"""Stage 2: reductions over threads are written out as a tree in shared memory.
+"""Stage 2: reductions over threads are written out: by shuffles within warps, or as a tree in shared memory.
 
-Each thread combines its part into its own accumulator, stores it, and in about log2(length) steps the lower half
-of the threads combine what the upper half holds; the result stands in element 0. Any length will do: a step
-takes only those partners that exist.
+Each thread combines its part into its own accumulator first. How the parts are combined then depends on where the
+threads are (:func:`loopkit.lowering.shuffles.no_shuffles`). In a tree each thread stores its part, and in about
+log2(length) steps the lower half of the threads combine what the upper half holds; the result stands in element 0.
+Any length will do: a step takes only those partners that exist.
 """
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import pairwise
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import Dependence, dependences, flow_of_values, identity_pairs
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute
-from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
+from loopkit.lowering.shuffles import OverThreads, Written, by_shuffles, in_order_of_threads, no_shuffles
 from loopkit.poly.affine import add, subtract
+from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
 
 
 def write_out_reductions(knl: LoopKernel) -> LoopKernel:
-    """*knl* with every reduction over ``l`` inames as a shared-memory tree."""
+    """*knl* with every reduction over ``l`` inames by shuffles or as a shared-memory tree."""
     for node in tuple(knl.reductions.values()):
         lanes = tuple(x for x in node.inames if isinstance(knl.tags.get(x), LocalTag))
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
@@ -37,69 +41,58 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
                                     hint="split the iname instead of peeling it")
         if lanes:
-            knl = _over_threads(knl, node, lanes)
+            knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes))
     return knl
 
 
-@dataclass(frozen=True)
-class _Tree:
-    """The parts of one reduction over threads.
-
-    :ivar rows: coordinates of the statement's own threads, which have a row of the shared array each.
-    """
-
-    node: ReductionNode
-    lanes: tuple[str, ...]
-    length: int
-    shared: str
-    rows: tuple[str, ...]
-
-
-def _over_threads(knl: LoopKernel, node: ReductionNode, lanes: tuple[str, ...]) -> LoopKernel:
-    init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
+def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKernel:
+    node = knl.reductions[name]
+    init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
     box = {x: iname_range(knl, x) for x in lanes}
     length = 1
     for _, extent in box.values():
         length *= extent
     rows = tuple(x for x in init.inames if isinstance(knl.tags.get(x), LocalTag))
-    tree = _Tree(node, lanes, length, knl.fresh_name(f"{node.accumulator}_shared"), rows)
-    everywhere = _with_lanes(init.domain, box)
-    lane = packed_coordinate(knl, lanes)
-    acc = p.Variable(node.accumulator)
-    store = Statement(f"{node.name}.store", _element(knl, tree, lane), acc, everywhere)
-    steps = list(_steps(knl, tree, everywhere, lane))
-    new_init = replace(init, domain=everywhere)
-    new_final = replace(final, expression=substitute(final.expression, {node.accumulator: _element(knl, tree, 0)}),
-                        predicates=tuple(substitute(e, {node.accumulator: _element(knl, tree, 0)})
-                                         for e in final.predicates))
-    parts = [store, *steps]
-    order = _new_order(knl.tree, node, lanes, [s.id for s in parts])
-    dtype = knl.temporaries[node.accumulator].dtype
+    threads = OverThreads(knl, node, lanes, packed_coordinate(knl, lanes), length, rows, init.domain,
+                          _with_lanes(init.domain, box))
+    why = no_shuffles(knl, threads)
+    written = _tree(knl, threads, why) if why else by_shuffles(knl, threads)
+    value = {node.accumulator: written.result}
+    new_final = replace(final, expression=substitute(final.expression, value),
+                        predicates=tuple(substitute(e, value) for e in final.predicates))
+    new_init = replace(init, domain=threads.everywhere)
     new = knl.copy(
-        statements=tuple(_replaced(knl.statements, {init.id: [new_init], final.id: [*parts, new_final]})),
-        tree=order, temporaries={**knl.temporaries, tree.shared: TemporaryVariable(
-            tree.shared, dtype, (*(iname_range(knl, x)[1] for x in rows), length), AddressSpace.LOCAL)},
-        reductions={k: r for k, r in knl.reductions.items() if k != node.name})
-    return new.copy(carried=_dependences(knl, new, tree, update.id, store.id))
+        statements=tuple(_replaced(knl.statements, {init.id: [new_init], final.id: [*written.statements, new_final]})),
+        tree=_new_order(knl.tree, threads, written.trees), tags={**knl.tags, **written.tags},
+        temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
+        reductions={k: r for k, r in knl.reductions.items() if k != name})
+    return new.copy(carried=_dependences(knl, new, threads, written))
 
 
-def _steps(knl: LoopKernel, tree: _Tree, everywhere: InstanceSet, lane: Expression) -> Iterator[Statement]:
+def _tree(knl: LoopKernel, threads: OverThreads, why: str) -> Written:
+    """A tree in shared memory; *why* the threads combine their parts so."""
+    shared = knl.fresh_name(f"{threads.node.accumulator}_shared")
+    store = Statement(f"{threads.node.name}.store", threads.element(shared, threads.lane),
+                      p.Variable(threads.node.accumulator), threads.everywhere)
+    statements = (store, *_steps(threads, shared))
+    note = f"combined as a tree: {why}" if threads.length > 1 else ""
+    return Written(statements, tuple(nest(threads.lanes, Leaf(s.id)) for s in statements),
+                   (threads.array(shared, threads.length, note=note),), threads.element(shared, 0))
+
+
+def _steps(threads: OverThreads, shared: str) -> Iterator[Statement]:
     """``shared[t] op= shared[t + s]`` for s = the powers of two below the length, from the largest down."""
     stride = 1
-    while 2 * stride < tree.length:
+    while 2 * stride < threads.length:
         stride *= 2
     number = 0
-    while stride and tree.length > 1:
-        active = everywhere.where(("<", add(lane, -stride)), ("<", add(lane, stride - tree.length)))
-        yield Statement(f"{tree.node.name}.step{number}", _element(knl, tree, lane),
-                        _element(knl, tree, add(lane, stride)), active, combine=tree.node.operation)
+    while stride and threads.length > 1:
+        active = threads.everywhere.where(("<", add(threads.lane, -stride)),
+                                          ("<", add(threads.lane, stride - threads.length)))
+        yield Statement(f"{threads.node.name}.step{number}", threads.element(shared, threads.lane),
+                        threads.element(shared, add(threads.lane, stride)), active, combine=threads.node.operation)
         stride //= 2
         number += 1
-
-
-def _element(knl: LoopKernel, tree: _Tree, lane: Expression) -> p.Subscript:
-    own = [subtract(p.Variable(x), iname_range(knl, x)[0]) for x in tree.rows]
-    return p.Subscript(p.Variable(tree.shared), (*own, lane))
 
 
 def _with_lanes(domain: InstanceSet, box: Mapping[str, tuple[Expression, int]]) -> InstanceSet:
@@ -110,12 +103,12 @@ def _with_lanes(domain: InstanceSet, box: Mapping[str, tuple[Expression, int]]) 
     return domain.onto((*domain.inames, *box)).where(*conditions)
 
 
-def _new_order(tree: Tree, node: ReductionNode, lanes: tuple[str, ...], parts: Sequence[str]) -> Tree:
+def _new_order(tree: Tree, threads: OverThreads, parts: Sequence[Tree]) -> Tree:
     def one(leaf: Tree) -> Tree:
-        if leaf == Leaf(node.init):
-            return nest(lanes, leaf)
-        if leaf == Leaf(node.final):
-            return seq(*(nest(lanes, Leaf(s)) for s in parts), leaf)
+        if leaf == Leaf(threads.node.init):
+            return nest(threads.lanes, leaf)
+        if leaf == Leaf(threads.node.final):
+            return seq(*parts, leaf)
         return leaf
     return rewrite(tree, one)
 
@@ -125,23 +118,38 @@ def _replaced(statements: Sequence[Statement], new: Mapping[str, Sequence[Statem
         yield from new.get(s.id, (s,))
 
 
-def _own_part(tree: _Tree) -> tuple[str, ...]:
-    """The reduction inames along which one thread combines several operands."""
-    return tuple(x for x in tree.node.inames if x not in tree.lanes)
-
-
-def _dependences(old: LoopKernel, new: LoopKernel, tree: _Tree, update: str, store: str
+def _dependences(old: LoopKernel, new: LoopKernel, threads: OverThreads, written: Written
                  ) -> Callable[[], tuple[Dependence, ...]]:
     """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
     def compute() -> tuple[Dependence, ...]:
-        node = tree.node
-        result = [d for d in dependences(old) if d.array != node.accumulator]
-        acc = node.accumulator
-        for source, sink in ((node.init, update), (node.init, store), (update, store)):
+        node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
+        # the inames along which one thread combines several operands
+        own = tuple(x for x in node.inames if x not in threads.lanes)
+        result = [d for d in dependences(old) if d.array != acc]
+        for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
             result.append(Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True))
-        result.append(Dependence("flow", acc, update, update, identity_pairs(new, update, update, but=_own_part(tree)),
+        result.append(Dependence("flow", acc, node.update, node.update,
+                                 identity_pairs(new, node.update, node.update, but=own),
                                  of_value=True, reorderable=True))
-        result.extend(flow_of_values(new, tree.shared))
+        for t in written.temporaries:
+            chain = written.chains.get(t.name)
+            result.extend(flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes))
         return tuple(result)
     return compute
 
+
+def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:
+    """The flow of *array* along a chain: to each statement from the one before it, and from the first."""
+    for before, sink in pairwise(chain):
+        for read in accesses_of(knl, knl.statement_by_id[sink]):
+            if read.array != array or read.is_write:
+                continue
+            rest = read.domain.set
+            for source in dict.fromkeys((before, chain[0])):
+                write = accesses_of(knl, knl.statement_by_id[source])[-1]
+                relation = same_element(write.relation, read.relation).intersect(
+                    identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
+                rest = rest.subtract(relation.range())
+                if not relation.is_empty():
+                    yield Dependence("flow", array, source, sink, relation, exact=write.certain and read.certain,
+                                     of_value=True)

@@ -209,6 +209,6 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
         case Seq(children):
             return [line for c in children for line in tree_lines(c, depth)]
         case Leaf(statement):
-            return [f"{pad}{statement}"]
+            return [f"{pad}{statement}{'' if tree.shuffle is None else '  # by a shuffle'}"]
         case _:
             return [f"{pad}{tree.title}  # {'; '.join(tree.serves)}"]

@@ -38,6 +38,8 @@ class Storage:
 
     :ivar lead: inames whose values stand before the subscripts, each counted from its minimum in *lows*.
     :ivar shape: all extents, those of *lead* first.
+    :ivar lanes: each thread holds its own element, behind *lead*, in a register.
+    :ivar note: what a reader of the code may want to know.
     """
 
     name: str
@@ -46,11 +48,13 @@ class Storage:
     lead: tuple[str, ...]
     lows: tuple[Expression, ...]
     shape: tuple[Expression, ...]
+    lanes: bool = False
+    note: str = ""
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.shape)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}"
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}"
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts with those of the expansion before them."""
@@ -106,7 +110,8 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
             refused = refused or err
             continue
         assert t.dtype is not None
-        return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own))
+        return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
+                       t.lanes, t.note)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -132,7 +137,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
         tried[space, ()] = None
     tried[space, separating] = None
     tried[space, sequential] = None
-    if space is AddressSpace.LOCAL:
+    if space is AddressSpace.LOCAL and not t.lanes:
         tried[space, tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))] = None
     if t.address_space in (None, AddressSpace.GLOBAL):
         if own:

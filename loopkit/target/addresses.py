@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -46,20 +46,36 @@ class Nested:
 
 
 @dataclass(frozen=True)
+class Register:
+    """An array in lanes: a thread names its own element only.
+
+    :ivar lanes: how many trailing subscripts say which thread's.
+    """
+
+    lanes: int
+
+
+@dataclass(frozen=True)
 class Addresses:
     """The memory of every array that a function touches.
 
     :ivar spelled: text for names that are not spelled as they are (``l0_`` for the axis ``l.0``).
     """
 
-    arrays: Mapping[str, Flat | Nested]
+    arrays: Mapping[str, Flat | Nested | Register]
     spelled: Mapping[str, str] = field(default_factory=dict)
+
+    def spelling(self, names: Mapping[str, str]) -> Addresses:
+        """The same with text for further *names*."""
+        return replace(self, spelled={**self.spelled, **names})
 
     def text(self, name: str, indices: tuple[Expression, ...], expr: Callable[[Expression], str]) -> str:
         """An element as text; *expr* prints an integer expression."""
         place = self.arrays.get(name)
         if place is None:
             return self.spelled.get(name, name)         # a value, or a scalar of the function's own
+        if isinstance(place, Register):
+            return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.lanes])}"
         if isinstance(place, Nested):
             return f"{name}{place.lead}{''.join(f'[{expr(_plain(i))}]' for i in indices)}"
         if not indices:

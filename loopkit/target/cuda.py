@@ -21,6 +21,7 @@ from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
 from loopkit.target.host_text import host_text
 from loopkit.target.shared import SharedMemory, shared_memory
+from loopkit.target.shuffles import lanes_of
 from loopkit.target.signature import Signature, head_lines, signature
 from loopkit.target.vectors import assumption_lines
 
@@ -159,10 +160,12 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
                     shared: SharedMemory, used: set[str]) -> Iterator[str]:
-    places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}})
+    lanes = lanes_of(launch.kernel, function, CUDA)
+    places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used, layout.vectors)
+                      lambda sync: _sync_lines(lowered, sync), {**index_types(launch.kernel, index), **lanes.types},
+                      used, layout.vectors, lanes.shuffle)
     blocks = lowered.kernel.options.min_blocks
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'
@@ -175,6 +178,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
         signs = signs.defining(x, value)
     aligned = frozenset(v.array for v in vectors_in(function.body)) if layout.vectors else frozenset()
     body += shared.declarations(function.arrays, CUDA, aligned)
+    body += lanes.declarations()
     if body:
         body.append("")
     body += list(emitter.lines(function.body, signs))

@@ -24,6 +24,8 @@ class Emitter:
     """Prints the body of one function.
 
     :ivar region: what a target wraps around the lines of a region.
+    :ivar shuffle: lines that come before a region which reads another lane, the region with a variable for what it
+        reads, and how that is spelled; ``None`` where the language has arrays in lanes in memory.
     :ivar sync: the lines of a barrier.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
@@ -41,6 +43,7 @@ class Emitter:
     types: Mapping[str, Type]
     used: set[str] = field(default_factory=set)
     vectors: bool = False
+    shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
 
     # {{{ statements
 
@@ -66,13 +69,21 @@ class Emitter:
             case Sync():
                 yield from self.sync(node)
             case Region():
-                yield from self.region(node, list(self.lines(node.body, signs)))
+                yield from self._region(node, signs)
             case Block():
                 yield "{"
                 yield from indented(self.lines(node, signs))
                 yield "}"
             case Call():
                 raise AssertionError(node)              # the host's: see host_text
+
+    def _region(self, node: Region, signs: Signs) -> Iterator[str]:
+        emitter = self
+        if node.shuffle is not None and self.shuffle is not None:
+            before, node, spelled = self.shuffle(node)
+            yield from before
+            emitter = replace(self, addresses=self.addresses.spelling(spelled))
+        yield from self.region(node, list(emitter.lines(node.body, signs)))
 
     def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""

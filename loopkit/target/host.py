@@ -23,7 +23,7 @@ from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.cuda import outer_signs
 from loopkit.target.dialects import C
 from loopkit.target.emit import Emitter, indented, wrapped
-from loopkit.target.shared import array_declaration
+from loopkit.target.shared import array_declaration, note_of
 from loopkit.target.signature import Signature, head_lines, signature
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
@@ -60,7 +60,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     lead = "".join(f"[{_AXES[axis]}]" for axis in threads)
     places: dict[str, Flat | Nested] = dict(own.places)
     for a in function.arrays:
-        if a.across_regions and not a.shared:
+        if a.across_regions and not (a.shared or a.lanes):
             places[a.name] = Nested(lead)
         elif a.shape:
             places[a.name] = Nested()
@@ -87,8 +87,8 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
             signs = signs.defining(x, value)
     lanes = "".join(f"[{launch.extents[axis]}]" for axis in threads)
     for a in function.arrays:
-        if a.shared:
-            body.append(f"{array_declaration(a, C)};")
+        if a.shared or a.lanes:
+            body.append(f"{array_declaration(a, C)};{note_of(a)}")
         elif a.across_regions:
             body.append(f"{array_declaration(a, C, lanes)};")
     for x, value in launch.coordinates.items():
@@ -131,7 +131,7 @@ def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads:
     """Loops over the threads of a block around a region."""
     text = "\n".join(lines)
     own = [f"{array_declaration(a, C)};" for a in function.arrays
-           if not a.shared and not a.across_regions and _mentions(text, a.name)]
+           if not (a.shared or a.lanes or a.across_regions) and _mentions(text, a.name)]
     signs = outer_signs(launch)
     heads = [f"const {emitter.index} {x} = {emitter.text(value, signs)};"
              for x, value in launch.coordinates.items() if x in launch.ranges and _mentions(text, x)]

@@ -39,9 +39,10 @@ class SharedMemory:
                 if not self.offsets[array.name]:
                     yield f"extern __shared__ __align__({ALIGNMENT}) unsigned char {DYNAMIC}[];"
                 yield _reference(array, self.offsets[array.name], dialect)
-            else:
+            elif not array.lanes:
                 align = f"__align__({ALIGNMENT}) " if array.name in aligned else ""
-                yield f"{f'__shared__ {align}' if array.shared else ''}{array_declaration(array, dialect)};"
+                yield (f"{f'__shared__ {align}' if array.shared else ''}{array_declaration(array, dialect)};"
+                       f"{note_of(array)}")
 
 
 def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
@@ -62,6 +63,11 @@ def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
     """``float acc[4][4]``."""
     return f"{dialect.type_name(array.dtype)} {array.name}{lead}{_extents(array)}"
+
+
+def note_of(array: Array) -> str:
+    """What a reader may want to know of *array*, as a comment behind its declaration."""
+    return f"  // {array.note}" if array.note else ""
 
 
 def _reference(array: Array, offset: int, dialect: Dialect) -> str:

@@ -8,6 +8,7 @@ from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.binding import BLOCK, Launch
 from loopkit.verify.conflicts import Conflicts
+from loopkit.verify.order import TOGETHER
 from loopkit.verify.races import missing_barriers
 from loopkit.verify.report import Check, Finding, refuted
 
@@ -19,6 +20,8 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
     count = idle = 0
     for conflicts in launches:
         for i, barrier in enumerate(conflicts.ways.barriers):
+            if barrier.barrier is TOGETHER:
+                continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
             count += 1
             idle += not lines
@@ -40,15 +43,15 @@ def _summary(count: int, idle: int) -> str:
 def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
     """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
     private = {a.name for a in function.arrays if not a.shared}
-    for sync, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
-        what = "warp barrier" if sync.warp else "barrier"
+    for node, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+        what = "shuffle" if isinstance(node, Region) else "warp barrier" if node.warp else "barrier"
         yield refuted(VerificationError(
             f"In '{function.name}' a {what} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
 
 
-def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync, str]]:
-    """The barriers in *node* that not all threads reach equally often, each with what it stands under.
+def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync | Region, str]]:
+    """The barriers and shuffles in *node* that not all threads reach equally often, each with what it stands under.
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
     :arg why: what *node* stands under that differs between threads; ``""``: nothing.
@@ -68,6 +71,8 @@ def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> 
             names = divergent | {node.iname} if differs else divergent - {node.iname}
             yield from divergent_barriers(node.body, names, inside)
         case Region(body):
+            if node.shuffle is not None and why:
+                yield node, why
             yield from divergent_barriers(body, divergent, why or "in a part that each thread runs on its own")
         case Block(children):
             for child in children:

@@ -165,7 +165,24 @@ class Conflicts:
 
     def unseparated(self, c: Candidate) -> Map | None:
         """The conflicting pairs of *c* between which no barrier runs: races; ``None`` if there are none."""
-        return None if c.block else self._left(c, frozenset())
+        if c.block or (c.warp and self._stays_in_warps(c.array)):
+            return None
+        return self._left(c, frozenset())
+
+    def _stays_in_warps(self, array: str) -> bool:
+        """Is *array* in lanes, and each of its elements touched by threads of one warp only?
+
+        A shortcut: looked at is each access together with the first one, which gives all elements their values.
+        """
+        key = ("in warps", array)
+        if key not in self.memo:
+            own, storage = self.shared[array], self.storages.get(array)
+            self.memo[key] = storage is not None and storage.lanes and all(
+                a.relation.range().is_subset(own[0].relation.range())
+                and self._meeting(Candidate(array, a, own[0], (), 0, frozenset(), frozenset(),
+                                            self._pattern(array, a, own[0])), beyond_warps=True) is None
+                for a in own)
+        return bool(self.memo[key])
 
     def served_by(self, barrier: int) -> Iterator[Candidate]:
         """The conflicts some of which would be races without *barrier*, each kind once."""

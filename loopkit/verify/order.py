@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from loopkit.analysis.order import loops_of
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
 
+#: What a shuffle is for the order: the threads of each warp wait for each other.
+TOGETHER = Barrier(warp=True)
+
 
 @dataclass(frozen=True)
 class Side:
@@ -77,8 +80,13 @@ def ways_of(tree: Tree) -> Ways:
 
     def walk(node: Tree, way: Path, body: Tree) -> None:
         match node:
-            case Leaf(statement):
+            case Leaf(statement, None):
                 statements[statement] = way
+            case Leaf(statement):
+                # the threads of a warp are there before and behind it, as at a barrier
+                barriers.append((TOGETHER, (*way, Step(0, None)), body))
+                statements[statement] = (*way, Step(1, None))
+                barriers.append((TOGETHER, (*way, Step(2, None)), body))
             case Barrier():
                 barriers.append((node, way, body))
             case Loop(iname, inner):

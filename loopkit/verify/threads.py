@@ -106,15 +106,15 @@ class Threads:
         return None if pairs.is_empty() else pairs
 
     def _number(self, bound: BoundStatement) -> Expression | None:
-        """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
+        """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
         result: Expression = 0
         stride = 1
         for axis, extent in zip(BLOCK, self.launch.block, strict=True):
             own = self._on(axis, bound)
             if own:
                 result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
-            elif extent > 1 and axis not in bound.alone_on:
-                return None
+            elif extent > 1 and axis not in bound.alone_on and WARP % (stride * extent):
+                return None                  # else a warp holds all of them, for each place on the other axes
             stride *= extent
         return result
 

@@ -12,6 +12,7 @@ from loopkit.poly.limits import bounded
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
+from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
 from loopkit.verify.validation_vectors import VectorCheck
 from loopkit.verify.validation_walk import Execution, executions, grid_of, vector_loops
@@ -29,6 +30,8 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     - all threads of a block meet each barrier;
     - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
       what they assume;
+    - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
+      what another one holds in any other way, or what a lane spoils that has no part in the statement;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -69,5 +72,6 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
         decided = decided and found.kind != "undecided"
     for loop in vector_loops(knl, function, grid):
         yield from VectorCheck(knl, launch.name, lowered.storages, function, loop).findings()
+    yield from LaneCheck(knl, launch, function, grid, of_statements, warp).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

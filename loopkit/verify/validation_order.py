@@ -15,9 +15,9 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, Path, meeting, paths
-from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.lowering.binding import Launch
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import add, floor_div, multiply
+from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
 from loopkit.poly.relations import (
     SharedLoop,
@@ -33,7 +33,7 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_walk import Execution, Grid
+from loopkit.verify.validation_walk import Execution, Grid, thread_number
 
 #: Two statements, and the array on which they meet.
 Meet = tuple[str, str, str]
@@ -296,19 +296,8 @@ class OrderCheck:
         """Those of *pairs* whose threads are in two warps."""
         if self.launch.threads <= self.warp:
             return Map.empty(pairs.get_space())
-        number = [floor_div(self._thread_number, self.warp)]
+        number = [floor_div(thread_number(self.grid, self.launch.block), self.warp)]
         return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
-
-    @cached_property
-    def _thread_number(self) -> Expression:
-        """The number of a thread in its block, ``l.0`` fastest."""
-        result: Expression = 0
-        stride = 1
-        for axis, extent in zip(BLOCK, self.launch.block, strict=True):
-            if axis in self.grid.on_axis:
-                result = add(result, multiply(stride, p.Variable(axis)))
-            stride *= extent
-        return result
 
     # }}}
 

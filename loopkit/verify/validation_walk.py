@@ -13,13 +13,17 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_extent, iname_range
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Shuffle, Sync
 from loopkit.ast.vectors import vectors_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.affine import NotAffineError, multiply, remainder, subtract
+from loopkit.lowering.binding import BLOCK
+from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
 from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
+
+#: What a shuffle is for the order: the threads of each warp wait for each other.
+TOGETHER = Sync((), warp=True)
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]
@@ -52,6 +56,7 @@ class Execution:
     :ivar names: the constants in scope in terms of the coordinates.
     :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
+    :ivar shuffle: that of the region in which it stands.
     """
 
     node: Assign | Sync | Call | For
@@ -63,6 +68,7 @@ class Execution:
     conditions: tuple[tuple[Expression, bool], ...]
     data: frozenset[str]
     divergent: bool
+    shuffle: Shuffle | None = None
 
     @cached_property
     def points(self) -> Set:
@@ -111,6 +117,17 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
     for condition in conditions:
         points = points.intersect(params_condition(points_where(condition, ())))
     return Grid(tuple(c for cs in on_axis.values() for c in cs), on_axis, values, points, zero)
+
+
+def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
+    """The number of a thread in its block, ``l.0`` fastest."""
+    result: Expression = 0
+    stride = 1
+    for axis, extent in zip(BLOCK, block, strict=True):
+        if axis in grid.on_axis:
+            result = add(result, multiply(stride, p.Variable(axis)))
+        stride *= extent
+    return result
 
 
 def _extent_of(knl: LoopKernel, inames: Sequence[str]) -> Expression:
@@ -176,6 +193,7 @@ class _Scope:
     conditions: tuple[tuple[Expression, bool], ...] = ()
     data: frozenset[str] = frozenset()
     apart: bool = False
+    shuffle: Shuffle | None = None
 
     def at(self, step: int | str) -> _Scope:
         return replace(self, path=(*self.path, step))
@@ -260,8 +278,13 @@ class _Walk:
                 yield from self.block(node.then, scope.where(condition).at(0))
                 if node.otherwise is not None:
                     yield from self.block(node.otherwise, scope.where(condition, holds=False).at(1))
-            case Region():
+            case Region(shuffle=None):
                 yield from self.block(node.body, scope)
+            case Region():
+                # the threads of a warp are there before and behind it, as at a barrier
+                yield from self.node(TOGETHER, scope.at(0))
+                yield from self.block(node.body, replace(scope.at(1), shuffle=node.shuffle))
+                yield from self.node(TOGETHER, scope.at(2))
             case Block():
                 yield from self.block(node, scope)
             case Define():
@@ -269,4 +292,4 @@ class _Walk:
 
     def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
         return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                         scope.numbers, scope.conditions, scope.data, scope.apart)
+                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.shuffle)

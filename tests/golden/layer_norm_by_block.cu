@@ -1,4 +1,4 @@
-// proven: order (12 dependences), in bounds, no read before a write, no races; barriers: 14, each needed
+// proven: order (12 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 
 __device__ __forceinline__ float power2_f32(float x)
 {
@@ -12,12 +12,16 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
     const int k_inner = threadIdx.x;
     const int j_inner = threadIdx.x;
     float acc_k;
-    __shared__ float acc_k_shared[64];
+    __shared__ float acc_k_shared[2];
+    float acc_k_all;
     float mean;
     float acc_k_0;
-    __shared__ float acc_k_0_shared[64];
+    __shared__ float acc_k_0_shared[2];
+    float acc_k_0_all;
     float var;
     float scale;
+    float acc_k_warp{};  // combined by shuffles in warps of 32
+    float acc_k_0_warp{};  // combined by shuffles in warps of 32
 
     // insn.k.init
     acc_k = 0.0f;
@@ -31,47 +35,30 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
         acc_k += x[i*m + 64*k_outer + k_inner];
     }
     // insn.k.store
-    acc_k_shared[k_inner] = acc_k;
-    // acc_k_shared: insn.k.store writes, insn.k.step0 reads
+    acc_k_warp = acc_k;
+    // insn.k.step0
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
+    // insn.k.step1
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
+    // insn.k.step2
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
+    // insn.k.step3
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
+    // insn.k.step4
+    acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
+    if (k_inner % 32 == 0) {
+        // insn.k.put
+        acc_k_shared[k_inner / 32] = acc_k_warp;
+    }
+    // acc_k_shared: insn.k.put writes, insn.k.first reads
+    // acc_k_shared: insn.k.put writes, insn.k.rest reads
     __syncthreads();
-    if (k_inner <= 31) {
-        // insn.k.step0
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 32];
-    }
-    // acc_k_shared: insn.k.step0 writes, insn.k.step1 reads
-    __syncwarp();
-    if (k_inner <= 15) {
-        // insn.k.step1
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 16];
-    }
-    // acc_k_shared: insn.k.step1 writes, insn.k.step2 reads
-    __syncwarp();
-    if (k_inner <= 7) {
-        // insn.k.step2
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 8];
-    }
-    // acc_k_shared: insn.k.step2 writes, insn.k.step3 reads
-    __syncwarp();
-    if (k_inner <= 3) {
-        // insn.k.step3
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 4];
-    }
-    // acc_k_shared: insn.k.step3 writes, insn.k.step4 reads
-    __syncwarp();
-    if (k_inner <= 1) {
-        // insn.k.step4
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 2];
-    }
-    // acc_k_shared: insn.k.step4 writes, insn.k.step5 reads
-    __syncwarp();
-    if (k_inner == 0) {
-        // insn.k.step5
-        acc_k_shared[k_inner] += acc_k_shared[k_inner + 1];
-    }
-    // acc_k_shared: insn.k.step5 writes, insn reads
-    __syncthreads();
+    // insn.k.first
+    acc_k_all = acc_k_shared[0];
+    // insn.k.rest
+    acc_k_all += acc_k_shared[1];
     // insn
-    mean = acc_k_shared[0] / m;
+    mean = acc_k_all / m;
     // insn_0.k.init
     acc_k_0 = 0.0f;
     for (int k_outer = 0; k_outer < m / 64; ++k_outer) {
@@ -84,47 +71,30 @@ layer_norm_block(const float *__restrict__ x, float *__restrict__ y, const int m
         acc_k_0 += power2_f32(x[i*m + 64*k_outer + k_inner] - mean);
     }
     // insn_0.k.store
-    acc_k_0_shared[k_inner] = acc_k_0;
-    // acc_k_0_shared: insn_0.k.store writes, insn_0.k.step0 reads
+    acc_k_0_warp = acc_k_0;
+    // insn_0.k.step0
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 16);
+    // insn_0.k.step1
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
+    // insn_0.k.step2
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
+    // insn_0.k.step3
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
+    // insn_0.k.step4
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
+    if (k_inner % 32 == 0) {
+        // insn_0.k.put
+        acc_k_0_shared[k_inner / 32] = acc_k_0_warp;
+    }
+    // acc_k_0_shared: insn_0.k.put writes, insn_0.k.first reads
+    // acc_k_0_shared: insn_0.k.put writes, insn_0.k.rest reads
     __syncthreads();
-    if (k_inner <= 31) {
-        // insn_0.k.step0
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 32];
-    }
-    // acc_k_0_shared: insn_0.k.step0 writes, insn_0.k.step1 reads
-    __syncwarp();
-    if (k_inner <= 15) {
-        // insn_0.k.step1
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 16];
-    }
-    // acc_k_0_shared: insn_0.k.step1 writes, insn_0.k.step2 reads
-    __syncwarp();
-    if (k_inner <= 7) {
-        // insn_0.k.step2
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 8];
-    }
-    // acc_k_0_shared: insn_0.k.step2 writes, insn_0.k.step3 reads
-    __syncwarp();
-    if (k_inner <= 3) {
-        // insn_0.k.step3
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 4];
-    }
-    // acc_k_0_shared: insn_0.k.step3 writes, insn_0.k.step4 reads
-    __syncwarp();
-    if (k_inner <= 1) {
-        // insn_0.k.step4
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 2];
-    }
-    // acc_k_0_shared: insn_0.k.step4 writes, insn_0.k.step5 reads
-    __syncwarp();
-    if (k_inner == 0) {
-        // insn_0.k.step5
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 1];
-    }
-    // acc_k_0_shared: insn_0.k.step5 writes, insn_0 reads
-    __syncthreads();
+    // insn_0.k.first
+    acc_k_0_all = acc_k_0_shared[0];
+    // insn_0.k.rest
+    acc_k_0_all += acc_k_0_shared[1];
     // insn_0
-    var = acc_k_0_shared[0] / m;
+    var = acc_k_0_all / m;
     // insn_1
     scale = rsqrtf(var + 1e-5f);
     for (int j_outer = 0; j_outer < m / 64; ++j_outer) {

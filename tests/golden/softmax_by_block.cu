@@ -1,4 +1,4 @@
-// proven: order (11 dependences), in bounds, no read before a write, no races; barriers: 12, each needed
+// proven: order (11 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 
 #ifndef INFINITY
 #define INFINITY __int_as_float(0x7f800000)
@@ -11,11 +11,15 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
     const int k_inner = threadIdx.x;
     const int j_inner = threadIdx.x;
     float acc_k;
-    __shared__ float acc_k_shared[48];
+    __shared__ float acc_k_shared[2];
+    float acc_k_all;
     float top;
     float acc_k_0;
-    __shared__ float acc_k_0_shared[48];
+    __shared__ float acc_k_0_shared[2];
+    float acc_k_0_all;
     float total;
+    float acc_k_warp{}, acc_k_warp_other;  // combined by shuffles in warps of 32
+    float acc_k_0_warp{}, acc_k_0_warp_other;  // combined by shuffles in warps of 32
 
     // insn.k.init
     acc_k = -INFINITY;
@@ -29,44 +33,33 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         acc_k = fmaxf(acc_k, x[i*m + 48*k_outer + k_inner]);
     }
     // insn.k.store
-    acc_k_shared[k_inner] = acc_k;
-    // acc_k_shared: insn.k.store writes, insn.k.step0 reads
-    // acc_k_shared: insn.k.store writes, insn.k.step1 reads
-    __syncthreads();
+    acc_k_warp = acc_k;
+    acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, 16);
     if (k_inner <= 15) {
         // insn.k.step0
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 32]);
-        // insn.k.step1
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 16]);
+        acc_k_warp = fmaxf(acc_k_warp, acc_k_warp_other);
     }
-    // acc_k_shared: insn.k.step1 writes, insn.k.step2 reads
-    __syncwarp();
-    if (k_inner <= 7) {
-        // insn.k.step2
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 8]);
+    // insn.k.step1
+    acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 8));
+    // insn.k.step2
+    acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 4));
+    // insn.k.step3
+    acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 2));
+    // insn.k.step4
+    acc_k_warp = fmaxf(acc_k_warp, __shfl_down_sync(0xffffffff, acc_k_warp, 1));
+    if (k_inner % 32 == 0) {
+        // insn.k.put
+        acc_k_shared[k_inner / 32] = acc_k_warp;
     }
-    // acc_k_shared: insn.k.step2 writes, insn.k.step3 reads
-    __syncwarp();
-    if (k_inner <= 3) {
-        // insn.k.step3
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 4]);
-    }
-    // acc_k_shared: insn.k.step3 writes, insn.k.step4 reads
-    __syncwarp();
-    if (k_inner <= 1) {
-        // insn.k.step4
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 2]);
-    }
-    // acc_k_shared: insn.k.step4 writes, insn.k.step5 reads
-    __syncwarp();
-    if (k_inner == 0) {
-        // insn.k.step5
-        acc_k_shared[k_inner] = fmaxf(acc_k_shared[k_inner], acc_k_shared[k_inner + 1]);
-    }
-    // acc_k_shared: insn.k.step5 writes, insn reads
+    // acc_k_shared: insn.k.put writes, insn.k.first reads
+    // acc_k_shared: insn.k.put writes, insn.k.rest reads
     __syncthreads();
+    // insn.k.first
+    acc_k_all = acc_k_shared[0];
+    // insn.k.rest
+    acc_k_all = fmaxf(acc_k_all, acc_k_shared[1]);
     // insn
-    top = acc_k_shared[0];
+    top = acc_k_all;
     // insn_0.k.init
     acc_k_0 = 0.0f;
     for (int k_outer = 0; k_outer < m / 48; ++k_outer) {
@@ -79,44 +72,33 @@ softmax_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         acc_k_0 += expf(x[i*m + 48*k_outer + k_inner] - top);
     }
     // insn_0.k.store
-    acc_k_0_shared[k_inner] = acc_k_0;
-    // acc_k_0_shared: insn_0.k.store writes, insn_0.k.step0 reads
-    // acc_k_0_shared: insn_0.k.store writes, insn_0.k.step1 reads
-    __syncthreads();
+    acc_k_0_warp = acc_k_0;
+    acc_k_0_warp_other = __shfl_down_sync(0xffffffff, acc_k_0_warp, 16);
     if (k_inner <= 15) {
         // insn_0.k.step0
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 32];
-        // insn_0.k.step1
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 16];
+        acc_k_0_warp += acc_k_0_warp_other;
     }
-    // acc_k_0_shared: insn_0.k.step1 writes, insn_0.k.step2 reads
-    __syncwarp();
-    if (k_inner <= 7) {
-        // insn_0.k.step2
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 8];
+    // insn_0.k.step1
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 8);
+    // insn_0.k.step2
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 4);
+    // insn_0.k.step3
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 2);
+    // insn_0.k.step4
+    acc_k_0_warp += __shfl_down_sync(0xffffffff, acc_k_0_warp, 1);
+    if (k_inner % 32 == 0) {
+        // insn_0.k.put
+        acc_k_0_shared[k_inner / 32] = acc_k_0_warp;
     }
-    // acc_k_0_shared: insn_0.k.step2 writes, insn_0.k.step3 reads
-    __syncwarp();
-    if (k_inner <= 3) {
-        // insn_0.k.step3
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 4];
-    }
-    // acc_k_0_shared: insn_0.k.step3 writes, insn_0.k.step4 reads
-    __syncwarp();
-    if (k_inner <= 1) {
-        // insn_0.k.step4
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 2];
-    }
-    // acc_k_0_shared: insn_0.k.step4 writes, insn_0.k.step5 reads
-    __syncwarp();
-    if (k_inner == 0) {
-        // insn_0.k.step5
-        acc_k_0_shared[k_inner] += acc_k_0_shared[k_inner + 1];
-    }
-    // acc_k_0_shared: insn_0.k.step5 writes, insn_0 reads
+    // acc_k_0_shared: insn_0.k.put writes, insn_0.k.first reads
+    // acc_k_0_shared: insn_0.k.put writes, insn_0.k.rest reads
     __syncthreads();
+    // insn_0.k.first
+    acc_k_0_all = acc_k_0_shared[0];
+    // insn_0.k.rest
+    acc_k_0_all += acc_k_0_shared[1];
     // insn_0
-    total = acc_k_0_shared[0];
+    total = acc_k_0_all;
     for (int j_outer = 0; j_outer < m / 48; ++j_outer) {
         // insn_1
         y[i*m + 48*j_outer + j_inner] = expf(x[i*m + 48*j_outer + j_inner] - top) / total;

@@ -136,9 +136,48 @@ def test_independent_stages_share_a_launch() -> None:
     assert_same(plain, knl, n=5)
 
 
-def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
+def test_a_reduction_by_warps_takes_one() -> None:
+    """Between the warps' results and those who read them; the lanes of a warp need none."""
     plain = lk.fix_parameters(rows(), m=128)
     knl = lk.tag_inames(plain, "i:g.0, k:l.0")
+    assert placed(knl) == [text("""
+        insn.k.init
+        insn.k.update
+        insn.k.store
+        insn.k.step0
+        insn.k.step1
+        insn.k.step2
+        insn.k.step3
+        insn.k.step4
+        insn.k.put
+        barrier
+        insn.k.first
+        for warp
+          insn.k.rest
+        insn
+        """)]
+    assert_same(plain, knl, n=3)
+
+
+def test_reductions_by_warps_in_a_loop_wait_for_those_who_read_the_last_one() -> None:
+    plain = lk.fix_parameters(rows(), m=128)
+    knl = lk.tag_inames(plain, "k:l.0")
+    assert reasons(knl) == [
+        ("acc_k_shared: insn.k.put writes, insn.k.first reads", "acc_k_shared: insn.k.put writes, insn.k.rest reads"),
+        ("acc_k_shared: insn.k.first reads, insn.k.put overwrites",
+         "acc_k_shared: insn.k.rest reads, insn.k.put overwrites")]
+    assert_same(plain, knl, n=3)
+
+
+def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
+    """Some threads of the block have no part in it."""
+    plain = lk.fix_parameters(make("{[i,k,j]: 0<=i<n and 0<=k<m and 0<=j<160}", """
+        for i
+            y[i] = sum(k, a[i,k])
+            z[i,j] = 2*a[i,j] {id=other}
+        end
+        """, a=F32), m=128)
+    knl = lk.tag_inames(plain, "i:g.0, k:l.0, j:l.0")
     assert placed(knl) == [text("""
         insn.k.init
         insn.k.update
@@ -158,6 +197,7 @@ def test_a_tree_reduction_takes_one_a_step_where_threads_meet() -> None:
         warp barrier
         insn.k.step6
         insn
+        other
         """)]                                    # the last step and the statement are both thread 0's
     assert_same(plain, knl, n=3)
 

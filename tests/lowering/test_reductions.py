@@ -50,7 +50,7 @@ def test_two_inames(tags: tuple[str, str]) -> None:
 def test_a_row_of_threads_for_each_element() -> None:
     knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.1")
     knl = lk.split_iname(knl, "k", 8, inner_tag="l.0")
-    assert storages(knl)["acc_k_shared"] == "local float32 acc_k_shared[4][8]"
+    assert storages(knl)["acc_k_warp"] == "local float32 acc_k_warp[4][8] in lanes"
     for n, m in ((1, 1), (4, 8), (7, 21)):
         assert_same(rows(), knl, n=n, m=m)
 
@@ -97,7 +97,15 @@ def test_triangular_rows() -> None:
 
 
 def test_the_order_of_the_parts() -> None:
-    """Of three lanes thread 0 adds the third and then the second: what it reads was stored before the barrier."""
+    """Of three lanes thread 0 adds the third and then the second."""
     knl = lk.tag_inames(lk.fix_parameters(rows(), m=3), "i:g.0, k:l.0")
+    assert placed(knl)[0].replace("  ", "").split("\n") == [
+        "insn.k.init", "insn.k.update", "insn.k.store", "insn.k.step0", "insn.k.step1", "insn.k.result", "insn"]
+
+
+def test_the_order_of_the_parts_in_a_tree() -> None:
+    """What thread 0 of each three reads was stored before the barrier."""
+    knl = lk.split_iname(lk.tag_inames(lk.fix_parameters(rows(), m=3), "k:l.0"), "i", 2, outer_tag="g.0",
+                         inner_tag="l.1")
     assert placed(knl)[0].replace("  ", "").split("\n") == [
         "insn.k.init", "insn.k.update", "insn.k.store", "warp barrier", "insn.k.step0", "insn.k.step1", "insn"]

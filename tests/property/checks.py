@@ -142,6 +142,7 @@ class Trial:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
         try:
             with mock.patch("loopkit.lowering.barriers.WARP", self.warp), \
+                    mock.patch("loopkit.lowering.shuffles.WARP", self.warp), \
                     mock.patch("loopkit.verify.threads.WARP", self.warp):
                 result = lk.lower(self.knl)
                 report = lk.verify(self.knl)

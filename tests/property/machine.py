@@ -29,6 +29,7 @@ from loopkit.ast.nodes import (
     If,
     Node,
     Region,
+    Shuffle,
     Sync,
 )
 from loopkit.ast.order import calls
@@ -61,6 +62,20 @@ class Place:
     epoch: int = 0
     warp_epoch: int = 0
     statement: str = ""
+    shuffle: Shuffle | None = None
+    extents: tuple[int, int, int] = (1, 1, 1)
+
+    def number(self, thread: tuple[int, ...]) -> int:
+        """The number of *thread* in its block, the first axis fastest."""
+        return thread[0] + self.extents[0]*(thread[1] + self.extents[1]*thread[2])
+
+    @property
+    def source(self) -> int:
+        """The number of the thread whose registers are read."""
+        here = self.number(self.thread)
+        if self.shuffle is None:
+            return here
+        return here - here % self.shuffle.width if self.shuffle.offset is None else here + self.shuffle.offset
 
     def access(self) -> Access:
         return Access(self.launch, self.block, self.thread, self.warp, self.epoch, self.warp_epoch, self.statement)
@@ -109,6 +124,7 @@ class Memory:
     """The cells of an array that several threads may touch.
 
     :ivar temporary: its cells may hold what nobody wrote.
+    :ivar lanes: they are registers of the threads that write them.
     """
 
     name: str
@@ -116,6 +132,7 @@ class Memory:
     integer: bool
     place: Place
     temporary: bool = True
+    lanes: bool = False
     values: dict[tuple[int, ...], Any] = field(default_factory=dict)
     writes: dict[tuple[int, ...], Access] = field(default_factory=dict)
     reads: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
@@ -126,6 +143,8 @@ class Memory:
         last = self.writes.get(index)
         if last is not None:
             self._require_ordered(index, last, "written")
+            if self.lanes and here.number(last.thread) not in (here.number(here.thread), here.source):
+                raise MachineError(f"{here.statement} reads {self.name}{list(index)}, which another lane holds")
         self.reads.setdefault(index, {})[here.block, here.thread] = here.access()
         if index not in self.values:
             return Unwritten(f"{here.statement} reads {self.name}{list(index)}, which nobody wrote")
@@ -198,7 +217,7 @@ class _Text:
         self.syncs: list[Sync] = []
 
     def source(self) -> str:
-        own = [a for a in self.function.arrays if not a.shared]
+        own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
         lines = ["def run(__memory, __place, __own, __g, __l):"]
         lines += [f"    {_axis(a)} = {'__g' if a in GRID else '__l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
         lines += [f"    {a.name} = __own({a.name!r})" for a in own if a.across_regions]
@@ -236,8 +255,14 @@ class _Text:
                 return [f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
             case Region():
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
-                         if not a.shared and not a.across_regions]
-                return [*fresh, *self._block(node.body, depth)]
+                         if not (a.shared or a.lanes or a.across_regions)]
+                lines = [*fresh, *self._block(node.body, depth)]
+                # the lanes of a warp are there before and behind a shuffle; nothing else may read what others hold
+                if node.shuffle is None:
+                    return lines
+                shuffle = f"__shuffle({node.shuffle.offset}, {node.shuffle.width})"
+                return [*self._together(pad), f"{pad}__place.shuffle = {shuffle}", *lines,
+                        f"{pad}__place.shuffle = None", *self._together(pad), *self._spoilt(node, pad)]
             case Block():
                 return self._block(node, depth)
 
@@ -267,6 +292,18 @@ class _Text:
         if isinstance(a, DivisibleSize):
             return f"{self.text(a.size)} % {a.divisor} == 0"
         return f"(len({a.array}.shape) < 2 or {a.array}.shape[-1] % {a.elements} == 0)"
+
+    def _spoilt(self, node: Region, pad: str) -> list[str]:
+        """What lanes hold that have no part in a shuffle, and need not."""
+        match node.body.children:
+            case (If(then=Block(children=(Assign() as inner,))) as guard,) if node.shuffle.spare:
+                return [f"{pad}if not {self.text(guard.condition)}:", f"{pad}    {self.text(inner.target)} = __spare"]
+            case _:
+                return []
+
+    def _together(self, pad: str) -> list[str]:
+        self.syncs.append(Sync((), warp=True))
+        return [f"{pad}yield -{len(self.syncs)}"]
 
     def _assign(self, node: Assign) -> str:
         value = self.text(node.value)
@@ -353,9 +390,11 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
             order: random.Random, warp: int) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
-                             "__MachineError": MachineError}
+                             "__MachineError": MachineError, "__shuffle": Shuffle,
+                             "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
+    place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)
     along_x, along_y, along_z = (range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)
     threads = [(x, y, z) for z, y, x in itertools.product(along_z, along_y, along_x)]       # in the order of numbers
     warps = [threads[i:i + warp] for i in range(0, len(threads), warp)]
@@ -363,13 +402,14 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     order.shuffle(blocks)
     for block in blocks:
         place.block, place.epoch = block, 0
-        shared = {a.name: Memory(a.name, a.shape, a.dtype.kind in "iub", place) for a in function.arrays if a.shared}
+        shared = {a.name: Memory(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
+                  for a in function.arrays if a.shared or a.lanes}
         _block(names["run"], function, {**memories, **shared}, place, warps, order)
 
 
 def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapping[str, Memory], place: Place,
            warps: Sequence[Sequence[tuple[int, ...]]], order: random.Random) -> None:
-    private: dict[str, Array] = {a.name: a for a in function.arrays if not a.shared}
+    private: dict[str, Array] = {a.name: a for a in function.arrays if not (a.shared or a.lanes)}
 
     def own(name: str) -> Own:
         a = private[name]

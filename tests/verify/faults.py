@@ -8,7 +8,21 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, Define, For, Function, If, Node, Program, Region, Sync, Vector
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Block,
+    Define,
+    For,
+    Function,
+    If,
+    Node,
+    Program,
+    Region,
+    Shuffle,
+    Sync,
+    Vector,
+)
 from loopkit.expr.mappers import children, map_children
 from loopkit.poly.affine import add
 
@@ -51,11 +65,31 @@ def _of_block(block: Block) -> Found:
     for i, node in enumerate(nodes):
         for kind, text, wrong in _of_node(node):
             yield kind, text, Block((*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, Region) and node.shuffle is not None:
+            yield "shuffle deleted", str(node.shuffle), Block((*nodes[:i], *nodes[i + 1:]))
+            for kind, wrong in _shuffled_wrongly(node, node.shuffle):
+                yield kind, f"{node.shuffle} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
         if isinstance(node, Sync):
             served = "; ".join(node.serves)
             yield "barrier deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
             for where, before, after in _moved(nodes[:i], nodes[i + 1:]):
                 yield "barrier moved", f"{where}: {served}", Block((*before, node, *after))
+
+
+def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Node]]:
+    """Another lane, threads that do not read at once, and threads that do not take part."""
+    if shuffle.offset is None:
+        yield "shuffle shifted", replace(node, shuffle=replace(shuffle, width=2*shuffle.width))
+        yield "shuffle shifted", replace(node, shuffle=replace(shuffle, offset=1))
+    else:
+        for offset in (shuffle.offset + 1, 2*shuffle.offset, None):
+            yield "shuffle shifted", replace(node, shuffle=replace(shuffle, offset=offset))
+    if not shuffle.spare:
+        yield "shuffle spoils", replace(node, shuffle=replace(shuffle, spare=True))
+    yield "shuffle as a region", replace(node, shuffle=None)
+    match node.body.children:
+        case (If() as guard,):
+            yield "shuffle divergent", replace(guard, then=Block((replace(node, body=guard.then),)))
 
 
 def _moved(before: tuple[Node, ...], after: tuple[Node, ...]
@@ -101,7 +135,7 @@ def _of_node(node: Node) -> Found:
                     yield kind, f"{node.condition} as {wrong}", replace(node, condition=wrong)
         case Region():
             for kind, text, body in _of_block(node.body):
-                yield kind, text, Region(body)
+                yield kind, text, replace(node, body=body)
         case Block():
             yield from _of_block(node)
         case Assign():

@@ -43,6 +43,11 @@ FOUND_AS = {
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},
     "alignment dropped": {"vector"},
+    "shuffle deleted": {"missing"},
+    "shuffle shifted": {"lane"},
+    "shuffle spoils": {"lane"},
+    "shuffle as a region": {"lane", "barrier"},
+    "shuffle divergent": {"divergent"},
     "barrier deleted": {"barrier"},
     "barrier moved": {"barrier"}}
 
@@ -52,7 +57,7 @@ def chosen(low: Lowered) -> Iterator[Fault]:
     for fault in faults(low.program):
         kinds[fault.kind].append(fault)
     for kind, some in kinds.items():
-        step = 1 if ALL or kind.startswith("barrier") else -(-len(some) // MOST)
+        step = 1 if ALL or kind.startswith(("barrier", "shuffle")) else -(-len(some) // MOST)
         yield from some[::step]
 
 

@@ -1,0 +1,369 @@
+"""Reductions by shuffles: which are, in which order they combine, and what CUDA's compiler makes of them."""
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
+from typing import Any
+from unittest import mock
+
+import hypothesis.strategies as st
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+import loopkit as lk
+from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
+from loopkit.errors import InternalError
+from loopkit.kernel.data import AddressSpace
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.sets import Map
+from loopkit.transform.data import as_dtype
+from loopkit.verify.validation import validate
+from tests.lowering.kernels import F32, make, rows
+from tests.lowering.shown import storages
+from tests.nvrtc import compile_cuda, nvrtc
+from tests.property.machine import execute
+from tests.transform.same import assert_same
+
+Combine = Callable[[Any, Any], Any]
+
+
+def mapped(lanes: int, operation: str = "sum", dtype: npt.DTypeLike = F32, **kwargs: Any) -> lk.LoopKernel:
+    """A block of *lanes* threads for each row."""
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", f"y[i] = {operation}(k, a[i,k])", **kwargs)
+    return lk.split_iname(lk.tag_inames(lk.add_dtypes(knl, {"a": dtype}), "i:g.0"), "k", lanes, inner_tag="l.0")
+
+
+def in_rows(rows_: int, lanes: int) -> lk.LoopKernel:
+    """So many rows a block, each with its own threads."""
+    return lk.split_iname(lk.split_iname(rows(), "i", rows_, outer_tag="g.0", inner_tag="l.1"), "k", lanes,
+                          inner_tag="l.0")
+
+
+# {{{ which
+
+def note(knl: lk.LoopKernel) -> str:
+    """What the text says of how the reduction is done."""
+    line = next(line for line in str(lk.generate_code(knl, target="cuda")).split("\n") if "// combined" in line)
+    return line.split("// ")[1]
+
+
+@pytest.mark.parametrize(("lanes", "how"), [
+    (2, "by shuffles in the warp"), (7, "by shuffles in the warp"), (32, "by shuffles in the warp"),
+    (33, "by shuffles in warps of 32"), (48, "by shuffles in warps of 32"), (1024, "by shuffles in warps of 32")])
+def test_a_row_for_a_block(lanes: int, how: str) -> None:
+    assert note(mapped(lanes)) == f"combined {how}"
+
+
+@pytest.mark.parametrize(("rows_", "lanes", "how"), [
+    (4, 8, "by shuffles in rows of 8"), (16, 2, "by shuffles in rows of 2"), (3, 32, "by shuffles in rows of 32"),
+    (5, 16, "by shuffles in rows of 16"), (2, 64, "by shuffles in warps of 32"), (3, 96, "by shuffles in warps of 32"),
+    (1, 48, "by shuffles in warps of 32"),
+    (2, 48, "as a tree: rows of 48 threads are neither whole warps nor a part that divides one"),
+    (2, 12, "as a tree: rows of 12 threads are neither whole warps nor a part that divides one")])
+def test_several_rows_a_block(rows_: int, lanes: int, how: str) -> None:
+    knl = in_rows(rows_, lanes)
+    assert note(knl) == f"combined {how}"
+    for n, m in ((1, 1), (7, 200)):
+        assert_same(rows(), knl, n=n, m=m)
+
+
+def test_rows_along_the_fastest_axis() -> None:
+    """Lanes that are not neighbours are no lanes of one warp."""
+    knl = lk.split_iname(rows(), "i", 4, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "k", 8, inner_tag="l.1")
+    assert note(knl) == "combined as a tree: of threads that are no neighbours"
+    assert_same(rows(), knl, n=7, m=21)
+
+
+@pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0")])
+@pytest.mark.parametrize("lengths", [(4, 2), (5, 3), (16, 6), (4, 16)])
+def test_lanes_on_two_axes(tags: tuple[str, str], lengths: tuple[int, int]) -> None:
+    """Their number is that of the thread, whichever iname stands first."""
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "y[i] = sum([j,k], a[i,j,k])", a=F32)
+    knl = plain
+    for x, length, tag in zip("jk", lengths, tags, strict=True):
+        knl = lk.split_iname(knl, x, length, inner_tag=tag)
+    assert "by shuffles" in note(knl)
+    assert_same(plain, lk.tag_inames(knl, "i:g.0"), n=2, m=11, l=10)
+
+
+@pytest.mark.parametrize(("tag", "length", "how"), [
+    ("l.0", 96, "as a tree: the block has other threads too"),
+    ("l.1", 24, "as a tree: the block has other threads too"),
+    ("l.0", 24, "by shuffles in the warp"), ("for", 96, "by shuffles in the warp")])
+def test_threads_that_have_no_part(tag: str, length: int, how: str) -> None:
+    plain = lk.fix_parameters(make("{[i,k,j]: 0<=i<n and 0<=k<m and 0<=j<l}", """
+        for i
+            <> s = sum(k, a[i,k])
+            z[i,j] = s*b[i,j] {id=other}
+        end
+        """, a=F32, b=F32), l=length)
+    knl = lk.tag_inames(lk.split_iname(plain, "k", 32, inner_tag="l.0"), f"i:g.0, j:{tag}")
+    assert note(knl) == f"combined {how}"
+    assert_same(plain, knl, n=2, m=70)
+
+
+def test_registers_hold_what_lanes_combine() -> None:
+    """No element of what is combined is in shared memory; of each warp one is."""
+    knl = in_rows(2, 64)
+    assert storages(knl) == {"acc_k": "private float32 acc_k", "acc_k_warp": "local float32 acc_k_warp[2][64] in lanes",
+                             "acc_k_shared": "local float32 acc_k_shared[2][2]",
+                             "acc_k_all": "private float32 acc_k_all"}
+    launch, = lk.generate_code(knl, target="cuda").kernels
+    assert launch.shared_bytes == 16
+
+
+
+def test_one_lane_has_nothing_to_combine() -> None:
+    text = str(lk.generate_code(mapped(1), target="cuda"))
+    assert "combined" not in text
+    assert "__shfl" not in text
+
+
+def test_how_it_is_done_is_a_note_of_the_texts() -> None:
+    knl = lk.set_options(mapped(64), annotate=False)
+    for target in ("c", "cuda"):
+        assert "// combined" not in str(lk.generate_code(knl, target=target))
+
+# }}}
+
+
+# {{{ in which order
+
+def of_threads(values: Sequence[Any], lanes: int, start: Any, combine: Combine) -> list[Any]:
+    """What each thread has of a row."""
+    parts = []
+    for lane in range(lanes):
+        part = start
+        for value in values[lane::lanes]:
+            part = combine(part, value)
+        parts.append(part)
+    return parts
+
+
+def of_row(parts: list[Any], combine: Combine) -> Any:
+    """The order that the documentation states: lanes 16, 8, 4, 2 and 1 further on, then the warps one after another."""
+    parts = list(parts)
+    for step in (16, 8, 4, 2, 1):
+        for i in range(len(parts)):
+            if i % 32 < step and i + step < len(parts):
+                parts[i] = combine(parts[i], parts[i + step])
+    total = parts[0]
+    for other in parts[32::32]:
+        total = combine(total, other)
+    return total
+
+
+MODELS: dict[str, tuple[float, Combine]] = {
+    "sum": (0, lambda a, b: a + b), "product": (1, lambda a, b: a*b), "max": (-np.inf, max), "min": (np.inf, min),
+    "either": (0, lambda a, b: a + b - a*b)}
+
+
+def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: npt.DTypeLike) -> np.ndarray:
+    values = rng.uniform(-0.9, 1.1, shape)
+    return (values + 1j*rng.uniform(-1, 1, shape) if np.dtype(dtype).kind == "c" else values).astype(dtype)
+
+
+@pytest.mark.parametrize("lanes", [2, 3, 8, 16, 24, 31, 32, 33, 48, 64, 96, 100, 129, 256, 1000, 1024])
+def test_the_order_is_as_documented(lanes: int) -> None:
+    a = drawn(np.random.default_rng(lanes), (3, 2*lanes + 5), F32)
+    got = lk.compile(mapped(lanes), target="c")(a=a).y
+    expected = [of_row(of_threads(row, lanes, F32(0), lambda x, y: x + y), lambda x, y: x + y) for row in a]
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("operation", "dtype"), [
+    *((x, d) for x in MODELS for d in (np.float32, np.float64, np.float16)), ("sum", np.complex64),
+    ("either", np.complex128)])
+def test_every_operation_and_dtype(operation: str, dtype: type) -> None:
+    own = [lk.ReductionOperation("either", "a + b - a*b", neutral=0, reorderable=True)]
+    knl = mapped(72, operation, dtype, reductions=own)
+    start, combine = MODELS[operation]
+    a = drawn(np.random.default_rng(5), (2, 150), dtype)
+    got = lk.compile(knl, target="c")(a=a).y
+    expected = [of_row(of_threads(row, 72, np.dtype(dtype).type(start), combine), combine) for row in a]
+    if np.dtype(dtype).kind == "c" or (operation == "either" and dtype is np.float16):
+        np.testing.assert_allclose(got, expected, rtol=40*np.finfo(dtype).eps)      # rounded elsewhere in an element
+    else:
+        np.testing.assert_array_equal(got, expected)
+    assert validate(lowered(knl)) == ()
+
+
+def test_rows_have_the_order_of_their_own_threads() -> None:
+    a = drawn(np.random.default_rng(1), (5, 40), F32)
+    got = lk.compile(in_rows(4, 8), target="c")(a=a).y
+    expected = [of_row(of_threads(row, 8, F32(0), lambda x, y: x + y), lambda x, y: x + y) for row in a]
+    np.testing.assert_array_equal(got, expected)
+
+# }}}
+
+
+# {{{ any block
+
+def lowered(knl: lk.LoopKernel) -> Lowered:
+    result = lk.lower(knl)
+    assert isinstance(result, Lowered)
+    return result
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from([1, 2, 4, 8, 32]), st.integers(1, 40), st.integers(1, 6), st.booleans(),
+       st.sampled_from(["sum", "max", "min"]), st.sampled_from([np.int64, np.float64]), st.integers(0, 99),
+       st.integers(0, 2**32 - 1))
+def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swapped: bool, operation: str,
+                                         dtype: type, m: int, seed: int) -> None:
+    """Warps of any length: proven, and right in whatever order warps run; each lane reads what another one holds."""
+    plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", f"y[i] = {operation}(k, a[i,k])",
+                                         assumptions="n>=1"), {"a": dtype})
+    axes = ("l.0", "l.1") if swapped else ("l.1", "l.0")
+    knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
+    knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
+    with mock.patch("loopkit.lowering.barriers.WARP", warp), mock.patch("loopkit.lowering.shuffles.WARP", warp), \
+            mock.patch("loopkit.verify.threads.WARP", warp):
+        low = lowered(knl)
+        assert lk.verify(knl).ok
+    assert validate(low, warp=warp) == ()
+    n = 1 + seed % 9
+    a = np.random.default_rng(seed).integers(-9, 9, (n, m)).astype(dtype)
+    got = execute(low, {"a": a, "y": np.zeros(n, dtype)}, {"n": n, "m": m}, random.Random(seed), warp=warp)["y"]
+    expected = lk.compile(plain, target="c")(a=a).y
+    np.testing.assert_array_equal(got, expected)
+
+
+@pytest.mark.parametrize(("rows_", "lanes"), [(1, 2), (1, 64), (1, 24), (3, 8), (2, 96), (1, 33)])
+def test_values_go_from_step_to_step(rows_: int, lanes: int) -> None:
+    """What is put down for the lanes is what isl finds."""
+    knl = lk.lower(in_rows(rows_, lanes), stop="reductions")
+    found, wanted = (_by_pair(ds) for ds in (dependences(knl), flow_of_values(knl, "acc_k_warp")))
+    assert found.keys() == wanted.keys()
+    for pair, own in wanted.items():
+        assert _union(found[pair]).is_equal(_union(own)), pair
+        assert all(d.exact and d.of_value for d in found[pair])
+
+
+def _by_pair(found: Iterable[Dependence]) -> dict[tuple[str, str], list[Dependence]]:
+    result: dict[tuple[str, str], list[Dependence]] = {}
+    for d in found:
+        if d.array == "acc_k_warp":
+            result.setdefault((d.source, d.sink), []).append(d)
+    return result
+
+
+def _union(found: Sequence[Dependence]) -> Map:
+    return reduce(Map.union, (d.relation for d in found))
+
+
+def test_in_loops_whose_bounds_depend_on_the_row() -> None:
+    """The threads of rows that are done take part in the shuffles of the others."""
+    plain = make("{[i,t,k]: 0<=i<n and 0<=t<=i and 0<=k<m}", "y[i,t] = sum(k, a[i,k]*(t + 1))", a=F32)
+    knl = lk.split_iname(plain, "i", 4, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.split_iname(knl, "k", 8, inner_tag="l.0")
+    assert note(knl) == "combined by shuffles in rows of 8"
+    assert validate(lowered(knl)) == ()
+    for n in (1, 4, 7):
+        assert_same(plain, knl, n=n, m=19)
+
+
+def test_in_unrolled_loops_there_are_registers_for_each_iteration() -> None:
+    plain = make("{[i,u,k]: 0<=i<n and 0<=u<3 and 0<=k<m}", """
+        for i
+            for u
+                y[i,u] = sum(k, a[i,u,k])
+            end
+        end
+        """, a=F32)
+    for tag in ("unr", "ilp"):
+        knl = lk.tag_inames(lk.split_iname(plain, "k", 64, inner_tag="l.0"), {"i": "g.0", "u": tag})
+        assert "by shuffles" in note(knl)
+        assert validate(lowered(knl)) == ()
+        assert_same(plain, knl, n=2, m=70)
+        compile_cuda(str(lk.generate_code(knl, target="cuda")))
+
+
+def test_a_reduction_whose_result_leads_the_next() -> None:
+    plain = make("{[i,j,k]: 0<=i<n and 0<=j,k<m}", """
+        for i
+            <> top = max(k, x[i,k])
+            y[i] = sum(j, (x[i,j] - top)*(x[i,j] - top))
+        end
+        """, x=F32)
+    for lanes in (16, 96):
+        knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", lanes, inner_tag="l.0")
+        knl = lk.split_iname(knl, "j", lanes, inner_tag="l.0")
+        assert_same(plain, knl, n=3, m=200)
+        assert validate(lowered(knl)) == ()
+
+# }}}
+
+
+# {{{ the text
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32",
+                                   "int64", "uint64", "complex64", "complex128"])
+def test_every_dtype_compiles_without_memory(arch: str, dtype: str) -> None:
+    for lanes, elements in ((8, 0), (96, 3)):
+        knl = mapped(lanes, dtype=as_dtype(dtype, "a"))
+        done = compile_cuda(str(lk.generate_code(knl, target="cuda")), arch)
+        assert done.stack == done.spills == 0
+        assert done.shared == elements*as_dtype(dtype, "a").itemsize
+
+
+def test_the_binary_has_a_shuffle_a_step() -> None:
+    text = str(lk.generate_code(lk.fix_parameters(mapped(256), m=256), target="cuda"))
+    ptx = nvrtc().ptx(text, "text", lk.CudaTarget("sm_90"))
+    assert ptx.count("shfl.sync.down") == 5
+    assert ptx.count("bar.sync") == 1
+    assert "st.local" not in ptx
+
+
+def steps(lanes: int, dtype: npt.DTypeLike = F32, operation: str = "sum") -> list[str]:
+    """The lines of a text with what other lanes hold."""
+    own = [lk.ReductionOperation("either", "a + b - a*b", neutral=0, reorderable=True)]
+    text = str(lk.generate_code(mapped(lanes, operation, dtype, reductions=own), target="cuda", verify=False))
+    return [line.strip() for line in text.split("\n") if "__shfl" in line or "_other" in line]
+
+
+def test_lanes_without_a_part_combine_where_nobody_reads_what_they_find() -> None:
+    shuffled = "__shfl_down_sync(0xffffffff, acc_k_warp, {})".format
+    assert steps(64) == [f"acc_k_warp += {shuffled(s)};" for s in (16, 8, 4, 2, 1)]
+    assert steps(32, operation="max") == [
+        *(f"acc_k_warp = fmaxf(acc_k_warp, {shuffled(s)});" for s in (16, 8, 4, 2, 1)),
+        "acc_k_all = __shfl_sync(0xffffffff, acc_k_warp, 0, 32);"]
+    # of 24 lanes the first 8 have one 16 further on: the others' own parts are still to be read
+    assert steps(24) == [
+        "float acc_k_warp{}, acc_k_warp_other;  // combined by shuffles in the warp",
+        f"acc_k_warp_other = {shuffled(16)};", "acc_k_warp += acc_k_warp_other;",
+        *(f"acc_k_warp += {shuffled(s)};" for s in (8, 4, 2, 1)),
+        "acc_k_all = __shfl_sync(0xffffffff, acc_k_warp, 0, 32);"]
+
+
+@pytest.mark.parametrize(("dtype", "operation"), [(np.int32, "sum"), (np.float32, "either")])
+def test_what_could_go_wrong_in_them_is_guarded(dtype: type, operation: str) -> None:
+    """A sum of integers that nobody reads could overflow, and an operation of the user's do anything."""
+    lines = steps(64, dtype, operation)
+    assert [line for line in lines if "__shfl" in line] == [
+        f"acc_k_warp_other = __shfl_down_sync(0xffffffff, acc_k_warp, {s});" for s in (16, 8, 4, 2, 1)]
+
+
+def test_the_text_of_complex_numbers() -> None:
+    text = str(lk.generate_code(mapped(8, dtype=np.complex64), target="cuda"))
+    words = " ".join(text.split())
+    parts = [f"__shfl_down_sync(0xffffffff, acc_k_warp.{part}, 4)" for part in ("re", "im")]
+    assert f"acc_k_warp = acc_k_warp + complex64({', '.join(parts)});" in words
+    assert "acc_k_all = complex64(__shfl_sync(0xffffffff, acc_k_warp.re, 0, 8)," in words
+
+# }}}
+
+
+def test_lanes_are_no_address_space_of_the_users() -> None:
+    assert [str(x) for x in AddressSpace] == ["private", "local", "global"]
+
+
+def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:
+    with mock.patch("loopkit.lowering.shuffles.Shuffle", return_value=None), \
+            pytest.raises(InternalError, match="is read from another lane without a shuffle"):
+        lk.lower(mapped(64))
