@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import with_waived
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 
@@ -25,7 +25,7 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
             reductions={k: r for k, r in knl.reductions.items() if {r.init, r.update, r.final} <= kept},
             carried=lambda source=source, kept=kept: tuple(
-                d for d in dependences(source) if d.source in kept and d.sink in kept))
+                d for d in with_waived(source) if d.source in kept and d.sink in kept))
 
 
 def _read_by_others(knl: LoopKernel) -> frozenset[str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import reduce
 
 from loopkit.analysis.accesses import data_params
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import Dependence, shared_loops, with_waived
 from loopkit.analysis.legality import iname_range
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -45,7 +45,7 @@ def launch_kernel(knl: LoopKernel, part: Part) -> LoopKernel:
 
 def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...]) -> Iterator[Dependence]:
     """The dependences of *knl* among *statements*, within one iteration of the loops *hosts*."""
-    for d in dependences(knl):
+    for d in with_waived(knl):
         if d.source in statements and d.sink in statements:
             relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
             if not relation.is_empty():

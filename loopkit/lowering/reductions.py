@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import Dependence, dependences, flow_of_values, identity_pairs
+from loopkit.analysis.dependences import Dependence, flow_of_values, identity_pairs, with_waived
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute
@@ -131,7 +131,7 @@ def _dependences(old: LoopKernel, new: LoopKernel, tree: _Tree, update: str, sto
     """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
     def compute() -> tuple[Dependence, ...]:
         node = tree.node
-        result = [d for d in dependences(old) if d.array != node.accumulator]
+        result = [d for d in with_waived(old) if d.array != node.accumulator]
         acc = node.accumulator
         for source, sink in ((node.init, update), (node.init, store), (update, store)):
             result.append(Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True))

@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_of, data_params
 from loopkit.analysis.buffer_proof import require_buffered
-from loopkit.analysis.dependences import Dependence, dependences, unchanged_from, values_in
+from loopkit.analysis.dependences import Dependence, dependences, unchanged_from, values_in, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
@@ -314,7 +314,7 @@ class _Moved:
     store: Statement
 
     def dependences(self) -> Iterator[Dependence]:
-        for d in dependences(self.buffer.kernel):
+        for d in with_waived(self.buffer.kernel):
             if d.array != self.buffer.name or not (d.source in self.moves or d.sink in self.moves):
                 yield d
                 continue
