@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.kernel.tags import LocalTag
 from loopkit.kernel.tree import has_barrier
 from loopkit.lowering.pipeline import Bound, Lowered
 from loopkit.verify.validation import validate
@@ -215,6 +217,27 @@ def test_given_up_and_expanded() -> None:
                          [lk.TemporaryVariable("t", F32, ()), "..."])
     knl = lk.privatize(lk.add_dtypes(knl, {"x": F32}), "i", "t", unsafe=True)
     assert "value may be lost" in knl.obligations[0].claim
+
+# }}}
+
+
+# {{{ arguments
+
+def accumulated() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j]: 0<=i,j<8}", "a[j] = a[j] + x[i, j]")
+    return lk.add_dtypes(knl, {"a,x": F32})
+
+
+@pytest.mark.parametrize("make", [accumulated, lambda: lk.make_kernel(
+    "{[i]: 0<=i<8}", "for i\n b[i] = c[0] {id=use}\n c[0] = x[i] {id=set}\nend", [lk.GlobalArg("x,b,c", F32), "..."])])
+def test_a_statement_that_meets_itself_on_an_argument(make: Callable[[], lk.LoopKernel]) -> None:
+    """A kernel whose tags nobody checked is refused; one whose obligation says so is written."""
+    knl = make()
+    unchecked = knl.copy(tags={"i": LocalTag(0)}, carried=unchanged_from(knl))
+    with pytest.raises(lk.IllegalTransformError, match=r"touch one element of '[ac]' at once") as caught:
+        lk.lower(unchecked)
+    assert caught.value.witness.source[1]["i"] < caught.value.witness.sink[1]["i"]
+    lowered(lk.tag_inames(knl, "i:l.0", unsafe=True))
 
 # }}}
 
