@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
-from loopkit.analysis.waived import not_waived
+from loopkit.analysis.waived import not_waived, waived
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -125,10 +125,12 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
                     touching = other_instance(touching)
                 cache[key] = _other_thread(knl, launch, a.statement, b.statement, touching)
             pairs = cache[key]
-            if pairs is not None:
-                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
-            if pairs is None or pairs.is_empty():
+            if pairs is None:
                 continue
+            if waived(knl, storage.name):
+                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
+                if pairs.is_empty():
+                    continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)
             _require_ordered(knl, storage.name, a, b, pairs, loops, where.before)
             ordered = in_time_order(pairs, loops, where.before)

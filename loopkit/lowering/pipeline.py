@@ -93,7 +93,7 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
         refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
         raise
     except StorageError as refusal:
-        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject, partial(_lowered, stop="ast")))
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject, lower))
         raise
 
 
