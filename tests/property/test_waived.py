@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+import pymbolic.primitives as p
 import pytest
+from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import with_waived
 from loopkit.analysis.legality import violations
+from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.points import pair_test
 from loopkit.poly.relations import element_at
@@ -42,20 +45,27 @@ STEPS: Sequence[tuple[str, Callable[..., lk.LoopKernel]]] = (
     ("privatize", lambda k, **w: lk.privatize(k, "i", "t", **w)))
 
 
-def kernel(draw: random.Random) -> lk.LoopKernel:
-    inside = [draw.choice(IN_LOOP) for _ in range(draw.randint(2, 4))]
+#: The same with elements that memory decides.
+INDIRECT = ("a[idx[i]] = x[i]", "z[i] = a[idx[i]]", "a[idx[i]] = a[idx[i]] + x[i]", "a[idx[i]] = a[idx[i]] + t",
+            "t = a[idx[i]]", "a[idx[4-i]] = x[i]", "z[i] = a[idx[i]] + a[i]")
+
+
+def kernel(draw: random.Random, loop: Sequence[str] = IN_LOOP) -> lk.LoopKernel:
+    inside = [draw.choice(loop) for _ in range(draw.randint(2, 4))]
     behind = [draw.choice(BEHIND) for _ in range(draw.randint(1, 2))]
     lines = ["t = 7 {id=first}", "for k", "a[k] = 3*k {id=clear}", "end", "for i",
              *(f"{s} {{id=s{n}}}" for n, s in enumerate(inside)), "end", "for j",
              *(f"{s} {{id=b{n}}}" for n, s in enumerate(behind)), "end", "q[0] = t {id=last}"]
     return lk.make_kernel(f"{{[i, j, k]: 0<=i,j<{N} and 0<=k<={N}}}", "\n".join(lines), [
         lk.TemporaryVariable("t", I64, ()), lk.TemporaryVariable("a", I64, (N + 1,)), lk.GlobalArg("x", I64, (N,)),
+        *([lk.GlobalArg("idx", I64, (N,))] if any("idx" in s for s in inside) else []),
         *(lk.GlobalArg(y, I64, (N,)) for y in "yzpq" if any(s.startswith(f"{y}[") for s in (*inside, *behind, "q["))),
         "..."])
 
 
-def ran(low: Lowered) -> dict[str, np.ndarray]:
-    arrays = {a.name: np.arange(10, 10 + N) if a.name == "x" else np.zeros(N, I64) for a in low.kernel.arguments}
+def ran(low: Lowered, idx: Sequence[int] = ()) -> dict[str, np.ndarray]:
+    inputs = {"x": np.arange(10, 10 + N), "idx": np.array(idx, I64)}
+    arrays = {a.name: inputs.get(a.name, np.zeros(N, I64)) for a in low.kernel.arguments}
     return execute(low, arrays, {}, random.Random(1))
 
 
@@ -143,3 +153,70 @@ def test_what_was_not_given_up_stays_right(part: int) -> None:
     if EXAMPLES >= 600:
         assert counts["ran"], counts
         assert counts["elements that are bound"], counts
+
+
+# {{{ what is assumed, with data for which it holds
+
+def promised(knl: lk.LoopKernel, idx: Sequence[int]) -> bool:
+    """Do the pairs that were given up never meet, with *idx* in memory?"""
+    def elements(x: Instance, array: str) -> set[int]:
+        inames = x.inames(knl)
+        return {value(s, inames) for a in accesses_of(knl, knl.statement_by_id[x.statement]) if a.array == array
+                for s in a.subscripts or (0,)}
+
+    def value(subscript: Expression, inames: Mapping[str, int]) -> int:
+        if isinstance(subscript, p.Subscript):
+            return idx[evaluate(subscript.index_tuple[0], inames)]
+        return evaluate(subscript, inames)
+    found = instances(knl, {}, lambda s, x: 0)
+    for d in with_waived(knl):
+        if d.waived:
+            meets = pair_test(d.relation, {})
+            if any(x.statement == d.source and y.statement == d.sink and meets(x.point, y.point)
+                   and elements(x, d.array) & elements(y, d.array) for x in found for y in found):
+                return False
+    return True
+
+
+def assumed(draw: random.Random, knl: lk.LoopKernel) -> lk.LoopKernel | None:
+    for _, step in (draw.choice(STEPS) for _ in range(draw.randint(1, 2))):
+        try:
+            knl = step(knl)
+        except lk.UndecidedError:
+            knl = step(knl, assume="the data are made so")
+        except lk.LoopkitError:
+            continue
+    return knl if knl.obligations else None
+
+
+def require_as_promised(draw: random.Random, counts: Counter[str]) -> None:
+    plain = kernel(draw, (*INDIRECT, *INDIRECT, "y[i] = t", "t = 2*x[i]", "z[i] = a[i]"))
+    try:
+        before = lower_fully(plain)
+        knl = assumed(draw, plain)
+        low = None if knl is None else lower_fully(knl)
+    except (lk.PreconditionError, lk.IllegalTransformError):
+        counts["refused"] += 1
+        return
+    if knl is None or low is None:
+        return
+    script = knl.history.script()
+    assert validate(low) == (), script
+    assert lk.verify(knl).ok, script
+    for _ in range(4):
+        idx = draw.choice((range(N), draw.sample(range(N), N), [draw.randrange(N) for _ in range(N)]))
+        if promised(knl, idx):
+            counts["ran"] += 1
+            expected, got = ran(before, idx), ran(low, idx)
+            assert all((got[name] == expected[name]).all() for name in expected), f"idx = {list(idx)}\n{script}"
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_what_is_assumed_and_true_changes_nothing(part: int) -> None:
+    counts: Counter[str] = Counter()
+    for number in range(max(1, EXAMPLES // 2 // len(PARTS))):
+        require_as_promised(random.Random(f"{FIRST_SEED} {part} {number}"), counts)
+    if EXAMPLES >= 600:
+        assert counts["ran"], counts
+
+# }}}
