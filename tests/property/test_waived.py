@@ -148,9 +148,9 @@ def require_right(draw: random.Random, counts: Counter[str]) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_what_was_not_given_up_stays_right(part: int) -> None:
     counts: Counter[str] = Counter()
-    for number in range(max(1, EXAMPLES // 2 // len(PARTS))):
+    for number in range(max(1, EXAMPLES // 4 // len(PARTS))):
         require_right(random.Random(f"{FIRST_SEED} {part} {number}"), counts)
-    if EXAMPLES >= 600:
+    if EXAMPLES >= 2000:
         assert counts["ran"], counts
         assert counts["elements that are bound"], counts
 
@@ -214,9 +214,9 @@ def require_as_promised(draw: random.Random, counts: Counter[str]) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_assumed_and_true_changes_nothing(part: int) -> None:
     counts: Counter[str] = Counter()
-    for number in range(max(1, EXAMPLES // 2 // len(PARTS))):
+    for number in range(max(1, EXAMPLES // 4 // len(PARTS))):
         require_as_promised(random.Random(f"{FIRST_SEED} {part} {number}"), counts)
-    if EXAMPLES >= 600:
+    if EXAMPLES >= 2000:
         assert counts["ran"], counts
 
 # }}}
