@@ -61,7 +61,7 @@ from loopkit.transform.data import (
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fusion import fuse_loops
-from loopkit.transform.hints import tried_hints
+from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
 from loopkit.transform.order import interchange, prioritize_loops, tile
@@ -96,5 +96,5 @@ __all__ = [
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "hints": tried_hints, "replay": replay_refusal,
-                     "report_html": report_html})
+                     "code_html": code_html, "hints": tried_hints, "storage_hint": storage_hint,
+                     "replay": replay_refusal, "report_html": report_html})

@@ -107,6 +107,19 @@ class ScheduleError(PreconditionError):
 class StorageError(PreconditionError):
     """A temporary whose declared storage cannot hold the values that are alive at once."""
 
+    _tried: Callable[[str | None], str | None] | None = None
+
+    @property
+    def hint(self) -> str | None:
+        """What would make the storage hold; tried when somebody looks."""
+        if self._tried is not None:
+            self._hint, self._tried = self._tried(self._hint), None
+        return self._hint
+
+    def try_hint(self, tried: Callable[[str | None], str | None]) -> None:
+        """Let *tried* find the hint, from the one that is known without trying, once it is asked for."""
+        self._tried = tried
+
 
 @dataclass(frozen=True)
 class Witness:

@@ -36,6 +36,8 @@ class Dependence:
     :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
     :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
         may be the one that is read.
+    :ivar waived: a step was accepted on trust that breaks these pairs: they bind no more. Exact ones meet, and their
+        order does not matter; of the others somebody says that they never meet.
     """
 
     kind: str
@@ -46,10 +48,11 @@ class Dependence:
     exact: bool = True
     reorderable: bool = False
     of_value: bool = False
+    waived: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy does not pickle relations that have one name on both sides
-        others = (self.exact, self.reorderable, self.of_value)
+        others = (self.exact, self.reorderable, self.of_value, self.waived)
         return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
 
 
@@ -58,17 +61,27 @@ def _restored(kind: str, array: str, source: str, sink: str, relation: str, *oth
 
 
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
-    """All dependences of *knl* between its current instances."""
+    """The dependences that bind *knl*, between its current instances."""
     found: tuple[Dependence, ...] | None = knl.memo.get("dependences")
     if found is None:
-        found = tuple(knl.carried() if knl.carried is not None else _compute(knl))
+        every = with_waived(knl)
+        found = tuple(d for d in every if not d.waived) if knl.obligations else every
         knl.memo["dependences"] = found
+    return found
+
+
+def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
+    """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
+    found: tuple[Dependence, ...] | None = knl.memo.get("dependences and waived")
+    if found is None:
+        found = tuple(knl.carried() if knl.carried is not None else _compute(knl))
+        knl.memo["dependences and waived"] = found
     return found
 
 
 def unchanged_from(knl: LoopKernel) -> Callable[[], tuple[Dependence, ...]]:
     """The dependences of *knl*, for a kernel with the same statement instances in another order."""
-    return lambda: dependences(knl)
+    return lambda: with_waived(knl)
 
 
 def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Callable[[], tuple[Dependence, ...]]:
@@ -76,7 +89,7 @@ def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Cal
     def compute() -> tuple[Dependence, ...]:
         cache: dict[tuple[int, int, int], Map] = {}
         result = []
-        for d in dependences(knl):
+        for d in with_waived(knl):
             source, sink = relations(d.source), relations(d.sink)
             if source is None and sink is None:
                 result.append(d)

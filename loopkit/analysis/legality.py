@@ -12,9 +12,10 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, data_params, why_undecided
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops, with_waived
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
 from loopkit.kernel.kernel import LoopKernel
@@ -26,6 +27,7 @@ from loopkit.poly.relations import (
     SmallestPair,
     element_at,
     equal_coordinates,
+    joined_by_chains,
     out_of_time_order,
     smallest_pair,
 )
@@ -236,26 +238,47 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
                  'assume="..."')
+    result = _given_up(knl, step, found, assume)
+    followed = list(_overtaken(result, found))
+    return result if not followed else _given_up(result, step, followed, assume)
+
+
+def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
+    """*knl* owing that the pairs *found* do not matter, which bind no more."""
     owed: dict[Obligation, None] = {}
     broken: dict[int, list[Map]] = {}
     for v in found:
         d = v.dependence
-        claim = (f"this order does not matter: {witness_of(knl, v)}" if d.exact
+        what = "value may be lost" if v.reason == "lost" else "order does not matter"
+        claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
         owed[Obligation(step, claim, None if d.exact else assume)] = None
         broken.setdefault(id(d), []).append(v.pairs)
 
     def carried() -> Iterator[Dependence]:
-        for d in dependences(knl):
+        for d in with_waived(knl):
             relation = d.relation
             for pairs in broken.get(id(d), ()):
                 relation = relation.subtract(pairs)
+                if d.of_value:
+                    # an order that only pairs given up imply is given up with them
+                    chains = joined_by_chains(pairs) if d.exact and d.source == d.sink else pairs
+                    yield replace(d, relation=chains, waived=True)
             if relation is d.relation:
                 yield d
             elif not relation.is_empty():
                 yield replace(d, relation=relation)
     new = tuple(o for o in owed if o not in knl.obligations)
     return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
+
+
+def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
+    """What follows for a temporary's other values, if writes come in another order: they are overwritten too early."""
+    turned = [replace(v.dependence, relation=v.pairs) for v in found
+              if v.reason != "lost" and v.dependence.of_value and v.dependence.exact]
+    for array in dict.fromkeys(d.array for d in turned):
+        for d, pairs in overtaken(knl, array, [x for x in turned if x.array == array]):
+            yield Violation(d, pairs, "lost")
 
 
 def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:

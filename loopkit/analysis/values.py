@@ -4,12 +4,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from loopkit.analysis.accesses import Access
-from loopkit.analysis.certainty import sure_writes
-from loopkit.analysis.dependences import Dependence
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.order import execution_paths
+from loopkit.analysis.waived import careless_reads, met, not_waived
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import cells, differing, restrict
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -27,10 +33,11 @@ class Misread:
 
 
 def misreads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
-             timed: Callable[[Access], TimedAccess]) -> Iterator[Misread]:
+             timed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[Misread]:
     """What is wrong with cells that hold the values of one temporary, whose flow is meant to be *flows*.
 
     :arg timed: an access to its cells, at its place in the order.
+    :arg trusting: leave out what a step was accepted on trust for; its flows may be among *flows*.
     """
     # an update keeps the value that its reduction's init began
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
@@ -40,14 +47,71 @@ def misreads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Depend
                       for d in flows if d.sink in reads)
     found = _by_pair((lookers[i].statement, lookers[j].statement, relation)
                      for i, j, relation in value_flow([timed(a) for a in lookers], sure_writes(knl, lookers)))
+    array = lookers[0].array if lookers else ""
     for pair, relation in found.items():
         wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
+        if trusting:
+            wrong = _answered(knl, array, *pair, wrong)
         if not wrong.is_empty():
             yield Misread(*pair, wrong, is_lost=False)
     for pair, relation in wanted.items():
         lost = relation.subtract(found[pair]) if pair in found else relation
+        if trusting:
+            lost = not_waived(knl, array, *pair, lost)
         if pair[0] not in updates and not lost.is_empty():
             yield Misread(*pair, lost, is_lost=True)
+
+
+def _answered(knl: LoopKernel, array: str, source: str, sink: str, wrong: Map) -> Map:
+    """Those of the *wrong* pairs that nobody has answered for."""
+    if not knl.obligations:
+        return wrong
+    wrong = not_waived(knl, array, source, sink, wrong)
+    careless = careless_reads(knl, array, sink)
+    return wrong if careless is None else wrong.subtract_range(careless)
+
+
+def overtaken(knl: LoopKernel, array: str, given_up: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:
+    """Flows of the temporary *array*, with those pairs between which a write now comes whose order was *given_up*.
+
+    That is so in the order that runs, where each element has one cell in all iterations of sequential loops.
+    """
+    accesses = accesses_by_array(knl)[array]
+    bound = [d for d in dependences(knl) if d.array == array and d.kind == "flow"]
+    apart = copied_over(knl, accesses, [*bound, *met(knl, array)])
+    found = list(misreads(knl, accesses, bound, lambda a: in_cells(knl, a, apart), trusting=False))
+    for d in bound:
+        lost = [m.pairs for m in found if m.is_lost and (m.source, m.sink) == (d.source, d.sink)]
+        for wrong in found if lost else ():
+            if wrong.is_lost or wrong.sink != d.sink:
+                continue
+            for other in given_up:
+                for statement, moved in ((other.source, other.relation.domain()), (other.sink, other.relation.range())):
+                    if statement == wrong.source:
+                        reads = wrong.pairs.intersect_domain(moved).range()
+                        pairs = d.relation.intersect(lost[0]).intersect_range(reads)
+                        if not pairs.is_empty():
+                            yield d, pairs
+
+
+def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
+    """The parallel inames whose instances have copies of their own: no value goes from one to another."""
+    shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
+
+    def crosses(x: str, d: Dependence) -> bool:
+        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
+        return differing(d.relation, [(a.index(x), b.index(x))]) is not None
+    return tuple(x for x in shared if not any(crosses(x, d) for d in flows))
+
+
+def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
+    """The access to the cells of all copies, one for each value of the inames *apart*, in the order that runs."""
+    inames = a.domain.inames
+    copies = restrict(cells(inames, [p.Variable(x) for x in apart]), a.domain)
+    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
+             for step in execution_paths(knl)[a.statement]]
+    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),
+                       (*steps, ("at", 1 if a.is_write else 0)))
 
 
 def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:

@@ -16,6 +16,11 @@ Evaluator = Callable[[Mapping[str, int]], int]
 _COMPARE: Mapping[str, Callable[[int, int], bool]] = {
     "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
+#: The functions of the language that give an integer for an integer.
+_OF_INTEGERS: Mapping[str, Callable[[int], int]] = {
+    "abs": abs, "imag": lambda x: 0, **dict.fromkeys(("floor", "ceil", "round", "rint", "trunc", "real", "conj"),
+                                                     lambda x: x)}
+
 
 def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
     """The value of an integer expression, as the generated texts compute it: ``//`` and ``%`` round down, unless they
@@ -77,6 +82,11 @@ def evaluator(expr: Expression) -> Evaluator:
         case p.If(condition=condition, then=then, else_=else_):
             test, yes, no = _all((condition, then, else_))
             return lambda values: yes(values) if test(values) else no(values)
+        case p.Power(base=base, exponent=int() as exponent) if exponent >= 0:
+            return _binary(operator.pow, base, exponent)
+        case p.Call(function=p.Variable(name=name), parameters=parameters) if name in _OF_INTEGERS:
+            inner, f = evaluator(*parameters), _OF_INTEGERS[name]
+            return lambda values: f(inner(values))
         case _:
             raise TypeError(f"{expr!r} is no integer arithmetic")
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
@@ -22,7 +23,7 @@ from loopkit.expr.parsing import parse_expression
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReductionOperation(Operation):
     """An operation that ``make_kernel(..., reductions=[...])`` adds to the language.
 
@@ -64,6 +65,15 @@ class ReductionOperation(Operation):
                                     subject=self.name)
         if self.reorderable:
             _require_reorderable(self)
+
+    def _key(self) -> tuple[object, ...]:
+        return self.name, self.combine, self.reorderable, _comparable(self.neutral)
+
+    def __eq__(self, other: object) -> bool:
+        return self._key() == other._key() if isinstance(other, ReductionOperation) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._key())
 
     @property
     def in_any_order(self) -> bool:
@@ -107,6 +117,12 @@ class ReductionOperation(Operation):
         return found
 
 
+def _comparable(number: complex) -> tuple[object, ...]:
+    """What is equal for equal numbers: a NaN equals another here, and zeros of two signs differ."""
+    parts = (number, 0) if isinstance(number, int) else (complex(number).real, complex(number).imag)
+    return tuple("nan" if x != x else (x, x == 0 and math.copysign(1, x)) for x in parts)
+
+
 @lru_cache(maxsize=256)
 def _parsed(name: str, combine: str) -> Expression:
     return parse_expression(combine, what=f"the reduction '{name}'")
@@ -120,20 +136,32 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     for x, y, z in itertools.product(_SAMPLES, repeat=3):
         _require_equal(operation, (((x, y), z), f"{name}({name}({x}, {y}), {z})"),
                        ((x, (y, z)), f"{name}({x}, {name}({y}, {z}))"))
-    for x in _SAMPLES:
-        _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"), (x, str(x)))
+    if start != start:
+        return                              # what is made of a NaN is no matter of integers
+    for pair in itertools.product(_SAMPLES, repeat=2):
+        # what was combined already goes into another part
+        x = _combined(operation, pair)
+        if x is not None:
+            _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"),
+                           (x, str(x)))
+
+
+def _combined(operation: ReductionOperation, nest: Any) -> Any:
+    """What a nest of pairs is combined to; ``None``: integers cannot tell."""
+    if not isinstance(nest, tuple):
+        return nest
+    a, b = (_combined(operation, part) for part in nest)
+    try:
+        return None if a is None or b is None else evaluate(operation.expression, {"a": a, "b": b})
+    except (TypeError, ValueError, ArithmeticError):
+        return None                         # infinity's remainder, say
 
 
 def _require_equal(operation: ReductionOperation, first: tuple[Any, str], second: tuple[Any, str]) -> None:
     """:raises PreconditionError: two nests of pairs, each with its text, are combined to different values."""
-    def combined(nest: Any) -> Any:
-        if not isinstance(nest, tuple):
-            return nest
-        return evaluate(operation.expression, dict(zip("ab", map(combined, nest), strict=True)))
-    try:
-        left, right = combined(first[0]), combined(second[0])
-    except (TypeError, ValueError, ArithmeticError):
-        return                              # infinity's remainder, say
+    left, right = _combined(operation, first[0]), _combined(operation, second[0])
+    if left is None or right is None:
+        return
     if left != right:
         but = f", but {second[1]} is {right}" if isinstance(second[0], tuple) else ""
         raise PreconditionError(

@@ -9,7 +9,8 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
-from loopkit.errors import IllegalTransformError, InternalError
+from loopkit.analysis.waived import not_waived, waived
+from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
@@ -124,6 +125,10 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
             pairs = cache[key]
             if pairs is None:
                 continue
+            if waived(knl, storage.name):
+                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
+                if pairs.is_empty():
+                    continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)
             _require_ordered(knl, storage.name, a, b, pairs, loops, where.before)
             ordered = in_time_order(pairs, loops, where.before)
@@ -142,11 +147,17 @@ def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: M
     at_once = in_one_iteration(pairs, loops)
     if at_once.is_empty():
         return
-    params, first, second = smallest_pair(at_once, a.domain.inames, b.domain.inames)
     kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-    witness = witness_at(knl, array, kind, params, (a.statement, first), (b.statement, second))
-    raise IllegalTransformError(f"Two threads would touch one element of '{array}' at once.", witness,
-                                ["keep one of the inames sequential"])
+    raise _at_once(knl, Hazard(array, a.statement, b.statement, at_once, kind, in_warp=False), at_once)
+
+
+def _at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
+    """The error for *pairs* of *h* between which no barrier can come."""
+    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
+    params, first, second = smallest_pair(pairs, a.inames, b.inames)
+    return IllegalTransformError(
+        f"Two threads would touch one element of '{h.array}' at once.",
+        witness_at(knl, h.array, h.kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
 
 
 def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
@@ -262,7 +273,7 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
                                        h.in_warp)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
-            raise InternalError(f"no place for the barrier between {h.source} and {h.sink} on '{h.array}'")
+            raise _at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
         yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp)
 
 

@@ -12,13 +12,14 @@ from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.legality import witness_at
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.waived import met
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.schedule import Schedule
-from loopkit.lowering.storage import Storage, common_inames, is_global_anyway, leaves_its_launch
+from loopkit.lowering.storage import Storage, common_inames, is_global_anyway, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks
 from loopkit.poly.relations import smallest_pair
 
@@ -39,8 +40,11 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
         if d.of_value and d.kind == "flow":
             flows.setdefault(d.array, []).append(d)
     found: set[Pair] = set()
-    for name, own in flows.items():
-        if not (any(leaves_its_launch(knl, d, places) for d in own) or is_global_anyway(knl, name)):
+    for name, bound in flows.items():
+        given_up = list(met(knl, name))
+        own = [*bound, *given_up]
+        if not (any(leaves_its_launch(knl, d, places) for d in bound) or is_global_anyway(knl, name)
+                or any(space_of_flow(knl, d, places) is AddressSpace.GLOBAL for d in given_up)):
             continue
         accesses = accesses_by_array(knl)[name]
         lead = tuple(x for x in common_inames(knl, own) if all(x in a.domain.inames for a in accesses))

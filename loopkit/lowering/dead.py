@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import with_waived
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
@@ -28,7 +28,7 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
             reductions=_left(knl, kept),
             carried=lambda source=source, kept=kept: tuple(
-                d for d in dependences(source) if d.source in kept and d.sink in kept))
+                d for d in with_waived(source) if d.source in kept and d.sink in kept))
 
 
 def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:

@@ -8,7 +8,7 @@ from functools import reduce
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import Dependence, shared_loops, with_waived
 from loopkit.analysis.legality import axis_inames, iname_points, iname_range
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
@@ -70,7 +70,7 @@ def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str
 
 def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...]) -> Iterator[Dependence]:
     """The dependences of *knl* among *statements*, within one iteration of the loops *hosts*."""
-    for d in dependences(knl):
+    for d in with_waived(knl):
         if d.source in statements and d.sink in statements:
             relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
             if not relation.is_empty():

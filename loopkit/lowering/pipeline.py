@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
-from loopkit.errors import IllegalTransformError, InternalError, PreconditionError
+from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
@@ -17,7 +18,7 @@ from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
 from loopkit.lowering.program import build_program
 from loopkit.lowering.reductions import write_out_reductions
-from loopkit.lowering.schedule import Schedule, schedule, without_idle_auto
+from loopkit.lowering.schedule import Schedule, asked_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import Storage, settle_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
@@ -91,6 +92,9 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
     except IllegalTransformError as refusal:
         refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
         raise
+    except StorageError as refusal:
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject, lower))
+        raise
 
 
 def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
@@ -118,8 +122,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
 
 def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch, ...]]:
     """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
-    apart = frozenset((b.first, b.second) for b in knl.barriers
-                      if b.kind == "global" and {b.first, b.second} <= knl.statement_by_id.keys())
+    apart = asked_apart(knl)
     while True:
         ordered = schedule(knl, apart)
         scattered = pairs_through_memory(ordered)

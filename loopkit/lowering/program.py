@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import shared_loops, with_waived
 from loopkit.analysis.legality import iname_points, iname_range
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Block, Function, If, Program
@@ -108,7 +108,7 @@ def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
             if seen.setdefault(a.array, regions[a.statement]) != regions[a.statement]:
                 result.add(a.array)
     ways = paths(launch.tree)
-    for d in dependences(knl):
+    for d in with_waived(knl):
         if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
             loops = meeting(ways[d.source], ways[d.sink]).loops
             if differing(d.relation, shared_loops(knl, d.source, d.sink, loops)) is not None:

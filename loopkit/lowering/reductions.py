@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import Dependence, dependences, flow_of_values, identity_pairs
+from loopkit.analysis.dependences import Dependence, flow_of_values, identity_pairs, with_waived
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute
@@ -125,7 +125,7 @@ def _dependences(old: LoopKernel, new: LoopKernel, threads: OverThreads, written
         node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
         # the inames along which one thread combines several operands
         own = tuple(x for x in node.inames if x not in threads.lanes)
-        result = [d for d in dependences(old) if d.array != acc]
+        result = [d for d in with_waived(old) if d.array != acc]
         for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
             result.append(Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True))
         result.append(Dependence("flow", acc, node.update, node.update,

@@ -93,18 +93,41 @@ def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -
     return Schedule(knl, tree, tuple(launches), order)
 
 
+def launches_of(knl: LoopKernel) -> dict[str, Place]:
+    """In which launch each statement runs, also in an order that is refused.
+
+    A loop that the host would have to run and cannot stays in its launch.
+    """
+    tree = sequential(knl.tree, knl.tags, ())
+    launches: list[Part] = []
+    order = _Cutter(knl, asked_apart(knl), launches, refused=True).cut(tree, ())
+    return Schedule(knl, tree, tuple(launches), order).places()
+
+
+def asked_apart(knl: LoopKernel) -> frozenset[tuple[str, str]]:
+    """Pairs of statements between which a user wants a launch to end."""
+    return frozenset((b.first, b.second) for b in knl.barriers
+                     if b.kind == "global" and {b.first, b.second} <= knl.statement_by_id.keys())
+
+
 @dataclass(frozen=True)
 class _Cutter:
-    """Cuts a tree into *launches*, which it fills."""
+    """Cuts a tree into *launches*, which it fills.
+
+    :ivar refused: the order may be one that the kernel must not have.
+    """
 
     kernel: LoopKernel
     apart: frozenset[tuple[str, str]]
     launches: list[Part]
+    refused: bool = False
 
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
         """What the host does with *tree*, which stands in its loops *hosts*."""
         children = tree.children if isinstance(tree, Seq) else (tree,)
         finished, on_host = self._needs(children, hosts)
+        if self.refused:
+            on_host = frozenset(i for i in on_host if self._obstacle(children[i], hosts) is None)
         nodes: list[HostNode] = []
         start = 0
 
@@ -119,13 +142,17 @@ class _Cutter:
                 launch_till(i)
             if i in on_host:
                 assert isinstance(child, Loop)
-                why = obstacle(self.kernel, next(leaves(child)), (*hosts, child.iname))
-                if why is not None:
+                if (why := self._obstacle(child, hosts)) is not None:
                     raise InternalError(f"The loop over '{child.iname}' should be the host's, but {why}.")
                 nodes.append(HostLoop(child.iname, self.cut(child.body, (*hosts, child.iname))))
                 start = i + 1
         launch_till(len(children))
         return tuple(nodes)
+
+    def _obstacle(self, loop: Tree, hosts: tuple[str, ...]) -> str | None:
+        """Why the host cannot run *loop*, which stands in its loops *hosts*."""
+        assert isinstance(loop, Loop)
+        return obstacle(self.kernel, next(leaves(loop)), (*hosts, loop.iname))
 
     def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]) -> tuple[dict[int, int], frozenset[int]]:
         """For children the last earlier one that must be finished before; and those that the host must run."""

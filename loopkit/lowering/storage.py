@@ -19,6 +19,7 @@ from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -88,7 +89,7 @@ def settle_storage(schedule: Schedule) -> dict[str, Storage]:
     for name, accesses in accesses_by_array(knl).items():
         temporary = knl.temporaries.get(name)
         if temporary is not None:
-            own = flows.get(name, [])
+            own = [*flows.get(name, ()), *met(knl, name)]
             _require_written(temporary, accesses)
             result[name] = _settled(knl, temporary, accesses, own, places, shapes[name])
     return result
@@ -171,7 +172,7 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
     needed, witness = AddressSpace.PRIVATE, None
     for d in flows:
-        space = _space_of_flow(knl, d, places)
+        space = space_of_flow(knl, d, places)
         if _SIZES[space] > _SIZES[needed]:
             needed, witness = space, d
     if t.address_space is None:
@@ -189,7 +190,8 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
 _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2}
 
 
-def _space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> AddressSpace:
+def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> AddressSpace:
+    """The smallest space in which the readers of *d* find its values."""
     if leaves_its_launch(knl, d, places):
         return AddressSpace.GLOBAL
     if not _together(knl, d, GroupTag):

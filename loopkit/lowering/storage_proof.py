@@ -12,6 +12,7 @@ from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.values import misreads
+from loopkit.analysis.waived import not_waived, waived
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -62,6 +63,7 @@ def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mappin
         return None
     pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
                              shared_loops(knl, a.statement, b.statement, place.hosts))
+    pairs = not_waived(knl, a.array, a.statement, b.statement, pairs)
     return across_blocks(knl, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement, pairs))
 
 
@@ -82,11 +84,14 @@ def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tu
     writer, reader = (knl.statement_by_id[s] for s in pair)
     params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
+    hint = "keep the writer and the reader of each value in one loop"
+    if waived(knl, t.name):
+        hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
         f"The {space} cells of '{t.name}' cannot hold all values that are alive at once: the value that "
         f"{instance_text(writer.id, at_write)} writes and the one that {instance_text(reader.id, at_read)} {then} "
         f"share a cell{' (with ' + sizes + ')' if sizes else ''}.", subject=t.name,
-        hint=f"privatize '{t.name}' over the loop between them, or keep the two in one loop")
+        hint=hint)
 
 
 def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import pymbolic.primitives as p
@@ -94,7 +95,14 @@ def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, 
     assert isinstance(dtype, np.dtype)
     value = kernel.operation(statement.expression.operation).neutral_of(dtype)
     assert isinstance(value, np.generic)
-    return replace(statement, expression=value.item())
+    number = value.item()
+    # no NaN equals another, but each equals itself
+    return replace(statement, expression=number if number == number else _read(repr(number)))
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> complex:
+    return float(text) if text == "nan" else complex(text)
 
 
 # {{{ the fixed point

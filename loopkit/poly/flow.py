@@ -117,6 +117,11 @@ def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, sure: OneOf
     return behind.apply_range(ahead)
 
 
+def earlier_touches(first: TimedAccess, second: TimedAccess) -> isl.Map:
+    """The instances of two accesses that touch one element, the first one earlier."""
+    return _before(first, second, max(len(first.time), len(second.time)))
+
+
 def _before(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
     """The instances of two accesses that touch one element, the first one earlier."""
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]

@@ -238,6 +238,13 @@ def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> 
     return relation
 
 
+def joined_by_chains(pairs: isl.Map) -> isl.Map:
+    """*pairs* of instances of one statement, and the first and last of each chain of them, where isl finds just these.
+    """
+    chains, exact = pairs.transitive_closure()
+    return chains if exact else pairs
+
+
 def other_instance(pairs: isl.Map) -> isl.Map:
     """Those *pairs* of instances of one statement that are two."""
     return pairs.subtract(isl.Map.identity(pairs.get_space()))

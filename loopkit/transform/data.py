@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
+from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -90,7 +90,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
     source = kernel
 
     def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, array=new_name) if d.array == old_name else d for d in dependences(source))
+        return tuple(replace(d, array=new_name) if d.array == old_name else d for d in with_waived(source))
     return kernel.copy(
         arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
         temporaries=_temporaries(kernel, values),
@@ -159,7 +159,7 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     source = kernel
 
     def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=fix_params(d.relation, values)) for d in dependences(source))
+        return tuple(replace(d, relation=fix_params(d.relation, values)) for d in with_waived(source))
     return kernel.copy(
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
         arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
@@ -193,7 +193,7 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
         raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)
 
     def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in dependences(kernel))
+        return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
     return kernel.copy(assumptions=both.coalesce(), carried=carried)
 
 
@@ -258,7 +258,7 @@ def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
         return replace(s, domain=domains[id(s.domain)])
 
     def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=rename_param(d.relation, old, new)) for d in dependences(kernel))
+        return tuple(replace(d, relation=rename_param(d.relation, old, new)) for d in with_waived(kernel))
     return kernel.copy(statements=tuple(map(renamed, kernel.statements)), carried=carried,
                        assumptions=rename_param(kernel.assumptions, old, new))
 

@@ -8,11 +8,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
-from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
+from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
-from loopkit.analysis.order import execution_paths
-from loopkit.analysis.values import Misread, misreads
+from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.errors import (
     IllegalTransformError,
     PreconditionError,
@@ -25,10 +23,10 @@ from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import is_parallel
 from loopkit.poly.affine import NotAffineError, names_in, subtract
-from loopkit.poly.flow import TimedAccess
-from loopkit.poly.relations import at_sink, cells, differing, element_at, restrict, smallest_pair
+from loopkit.poly.flow import earlier_touches
+from loopkit.poly.relations import SmallestPair, at_sink, differing, element_at, smallest_pair
+from loopkit.poly.sets import lexmin_point
 from loopkit.transform.reindex import with_expressions
 from loopkit.transform.step import name_list, require_iname, transform
 
@@ -263,15 +261,13 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     """:raises IllegalTransformError: a value is overwritten, in the order of *after*, before it was read."""
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     accesses = accesses_by_array(after).get(temporary, ())
-    apart = _apart(after, accesses, flows)
-    found = list(misreads(after, accesses, flows, lambda a: _timed(after, a, apart)))
-    lost = next((m for m in found if m.is_lost), None)
-    if lost is None and not found:
+    apart = copied_over(after, accesses, flows)
+    found = list(misreads(after, accesses, flows, lambda a: in_cells(after, a, apart)))
+    if not found:
         return
-    wrong = lost or found[0]
+    wrong, (params, at_write, at_read) = _smallest(after, [m for m in found if m.is_lost] or found)
     writer, reader = (after.statement_by_id[s] for s in (wrong.source, wrong.sink))
-    params, at_write, at_read = smallest_pair(wrong.pairs, writer.inames, reader.inames)
-    overwrites = _overwriter(after, found, reader, params, at_read)
+    overwrites = _overwriter(after, accesses, apart, (writer.id, at_write), (reader.id, at_read), params)
     between = f"{instance_text(*overwrites)} overwrites" if overwrites else "another thread may overwrite"
     read = next(a for a in accesses_by_array(before)[temporary] if a.statement == writer.id and a.is_write)
     element = element_at(read.subscript_relation, params, tuple(at_write.values()))
@@ -283,35 +279,36 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
         before=before, after=after)
 
 
-def _overwriter(knl: LoopKernel, found: Sequence[Misread], reader: Statement, params: dict[str, int],
-                at_read: dict[str, int]) -> tuple[str, dict[str, int]] | None:
-    """The instance whose value that instance of *reader* finds instead of its own."""
-    for wrong in found:
-        if not wrong.is_lost and wrong.sink == reader.id:
-            here = at_sink(wrong.pairs, params, tuple(at_read.values()))
-            if not here.is_empty():
-                _, at_write, _ = smallest_pair(here, knl.statement_by_id[wrong.source].inames, reader.inames)
-                return wrong.source, at_write
+def _smallest(knl: LoopKernel, found: Sequence[Misread]) -> tuple[Misread, SmallestPair]:
+    """The one of *found* with the smallest instances, by parameters and then by the place in the text, and these."""
+    parameters = tuple(a.name for a in knl.arguments)
+    places = {s.id: i for i, s in enumerate(knl.statements)}
+
+    def smallest(m: Misread) -> SmallestPair:
+        source, sink = (knl.statement_by_id[s].inames for s in (m.source, m.sink))
+        return smallest_pair(m.pairs, source, sink, parameters)
+
+    def size(found: tuple[Misread, SmallestPair]) -> tuple[object, ...]:
+        m, (params, source, sink) = found
+        return ([params.get(x, 0) for x in parameters], places[m.source], *source.values(), places[m.sink],
+                *sink.values())
+    return min(((m, smallest(m)) for m in found), key=size)
+
+
+def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],
+                last: tuple[str, dict[str, int]], params: dict[str, int]) -> tuple[str, dict[str, int]] | None:
+    """The first write into the cell between *first*, which writes it, and *last*, which reads it."""
+    written = next(a for a in accesses if a.is_write and a.statement == first[0])
+    read = next(a for a in accesses if not a.is_write and a.statement == last[0])
+    ends = [in_cells(knl, a, apart) for a in (written, read)]
+    for a in accesses:
+        if a.is_write:
+            own = in_cells(knl, a, apart)
+            behind = at_sink(earlier_touches(ends[0], own).reverse(), params, tuple(first[1].values()))
+            ahead = at_sink(earlier_touches(own, ends[1]), params, tuple(last[1].values()))
+            point = lexmin_point(behind.domain().intersect(ahead.domain()), a.domain.inames, tuple(params))
+            if point is not None:
+                return a.statement, point[1]
     return None
-
-
-def _apart(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
-    """The parallel inames whose instances have copies of their own: no value goes from one to another."""
-    shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
-
-    def crosses(x: str, d: Dependence) -> bool:
-        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-        return differing(d.relation, [(a.index(x), b.index(x))]) is not None
-    return tuple(x for x in shared if not any(crosses(x, d) for d in flows))
-
-
-def _timed(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
-    """The access to the cells of all copies, in the order that runs."""
-    inames = a.domain.inames
-    copies = restrict(cells(inames, [p.Variable(x) for x in apart]), a.domain)
-    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
-             for step in execution_paths(knl)[a.statement]]
-    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),
-                       (*steps, ("at", 1 if a.is_write else 0)))
 
 # }}}

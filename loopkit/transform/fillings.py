@@ -13,7 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops, values_in
+from loopkit.analysis.dependences import Dependence, shared_loops, values_in, with_waived
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
@@ -196,7 +196,7 @@ def value_points(buffer: Buffer) -> Points:
         own = InstanceSet(inames, with_dim_names(points, inames))
         if not own.is_empty():
             found[what] = found[what].union(own) if what in found else own
-    for d in dependences(kernel):
+    for d in with_waived(kernel):
         if d.array != buffer.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
             continue
         pairs = d.relation
@@ -235,7 +235,7 @@ class _Moved:
     store: Statement | None
 
     def dependences(self) -> Iterator[Dependence]:
-        for d in dependences(self.buffer.kernel):
+        for d in with_waived(self.buffer.kernel):
             if d.array != self.buffer.name or not (d.source in self.moves or d.sink in self.moves):
                 yield d
                 continue

@@ -7,14 +7,17 @@ from itertools import islice, pairwise
 
 import pymbolic.primitives as p
 
+from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, Witness
 from loopkit.expr.mappers import subexpressions
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.transform.affine import shift, skew
+from loopkit.transform.data import set_temporary_address_space
 from loopkit.transform.distribution import distribute_loop
-from loopkit.transform.expansion import privatize
+from loopkit.transform.expansion import expand, privatize
 from loopkit.transform.order import interchange
 
 Step = Callable[[LoopKernel], LoopKernel]
@@ -57,6 +60,37 @@ def _helps(way: Way, kernel: LoopKernel, step: Step) -> bool:
     except LoopkitError:
         return False
     return True
+
+
+def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: str | None
+                 ) -> str | None:
+    """What would make the storage of *temporary* hold, each way tried by *lower*; else the hint that is *known*."""
+    if temporary not in kernel.temporaries:
+        return known
+    for way in islice(_ways_to_cells(kernel, temporary), MOST_TRIED):
+        try:
+            lower(way.first(kernel))
+        except LoopkitError:
+            continue
+        return way.text
+    return known
+
+
+def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:
+    """Another address space for *temporary*, or cells of its own for each iteration of a loop around its users."""
+    declared = kernel.temporaries[temporary].address_space
+    for space in (AddressSpace.LOCAL, AddressSpace.GLOBAL) if declared is not None else ():
+        if space is not declared:
+            yield Way(f"set_temporary_address_space(knl, '{temporary}', '{space}')",
+                      _call(set_temporary_address_space, temporary, str(space)))
+    users = {a.statement for a in accesses_by_array(kernel).get(temporary, ())}
+    loops = [x for x in kernel.inames if all(x in kernel.statement_by_id[s].inames for s in users)]
+    for x in loops:
+        yield Way(f"privatize(knl, '{x}', '{temporary}')", _call(privatize, x, temporary))
+    for x in loops:
+        yield Way(f"expand(knl, '{temporary}', '{x}')", _call(expand, temporary, x))
+    if len(loops) > 1:
+        yield Way(f"expand(knl, '{temporary}', {loops})", _call(expand, temporary, loops))
 
 
 # {{{ what is tried, the simplest first

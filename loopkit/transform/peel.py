@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import Dependence, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
@@ -272,7 +272,7 @@ def _divided(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]], accumulat
         return [(part.id, part.end, part.where.onto(inames)) for part in parts[statement]]
 
     def compute() -> Iterator[Dependence]:
-        for d in dependences(kernel):
+        for d in with_waived(kernel):
             for source, end, before in pieces(d.source):
                 for sink, _, after in pieces(d.sink):
                     relation = d.relation

@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import with_waived
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import WEAK_INT, Type, Weak, type_of, weak
 from loopkit.expr.mappers import subexpressions, substitute, variables
@@ -164,6 +164,6 @@ def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, Substitution
     return kernel.copy(
         statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
         substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules},
-        carried=carried if carried is not None else (lambda: dependences(source)))
+        carried=carried if carried is not None else (lambda: with_waived(source)))
 
 # }}}

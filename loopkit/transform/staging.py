@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules, uses_at
-from loopkit.analysis.dependences import Dependence, dependences, unchanged_from
+from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.staging_proof import require_staged
@@ -231,7 +231,7 @@ def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, re
             relations[s.id] = union
         elsewhere = {s.id: _read_elsewhere(kernel, s) for s in readers}
         result: list[Dependence] = []
-        for d in dependences(kernel):
+        for d in with_waived(kernel):
             reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
             if reader not in relations or d.array not in value_names:
                 result.append(d)

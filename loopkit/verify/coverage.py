@@ -7,6 +7,7 @@ from functools import reduce
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.waived import careless_reads
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered
@@ -15,7 +16,7 @@ from loopkit.poly.elements import missed
 from loopkit.poly.flow import OneOf
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
-from loopkit.verify.report import Check, Finding, refuted, undecided
+from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verify.smallest import smallest_instance
 
 
@@ -97,7 +98,12 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
         if sure or key not in cache:
             cache[key] = _unwritten(accesses, j, own, sure, several)
         bare = cache[key]
-        if bare is not None:
+        careless = None if bare is None else careless_reads(knl, read.array, read.statement)
+        if bare is not None and careless is not None:
+            yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
+                                           "obligation of the kernel.")
+            bare = bare.subtract(careless)
+        if bare is not None and not bare.is_empty():
             yield _finding(knl, read, read.domain.named(bare), certain=all(map(certain_write, _writes(accesses))))
 
 

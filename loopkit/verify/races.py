@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.analysis.accesses import Access, why_undecided
 from loopkit.analysis.dependences import dependences
+from loopkit.analysis.waived import not_waived
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
@@ -83,8 +84,11 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
     """Those *pairs* that nobody has answered for: a step that was accepted on trust leaves out of the dependences what
     it was doubted for. ``None`` if there are none.
     """
-    if not knl.obligations or a.array in knl.temporaries:
+    if not knl.obligations:
         return pairs
+    if a.array in knl.temporaries:
+        bound = not_waived(knl, a.array, a.statement, b.statement, pairs)
+        return None if bound.is_empty() else bound
     owed = pairs
     for d in dependences(knl):
         if d.array == a.array and (d.source, d.sink) == (a.statement, b.statement):

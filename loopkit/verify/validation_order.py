@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.waived import not_waived
 from loopkit.ast.nodes import Assign, Function, Sync
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
@@ -126,7 +127,8 @@ class OrderCheck:
                     key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                     if key not in cache:
                         cache[key] = same_element(storage.touched(a), storage.touched(b))
-                    yield (a.statement, b.statement, array), cache[key]
+                    yield (a.statement, b.statement, array), not_waived(
+                        self.kernel, array, a.statement, b.statement, cache[key])
 
     def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
         for d in dependences(self.kernel):

@@ -16,6 +16,9 @@ n, m = p.Variable("n"), p.Variable("m")
     (p.Comparison(n, "<", m), 0), (p.Comparison(n, ">=", 7), 1), (p.Comparison(n, "!=", 7), 0),
     (p.LogicalAnd((p.Comparison(n, "==", 7), p.Comparison(m, "<=", 0))), 1),
     (p.LogicalOr((p.Comparison(n, "==", 8), p.Comparison(m, ">", 0))), 0), (p.LogicalNot(p.Comparison(n, "==", 8)), 1),
+    (p.Call(p.Variable("abs"), (m,)), 2), (p.Call(p.Variable("floor"), (m,)), -2),
+    (p.Call(p.Variable("conj"), (n,)), 7), (p.Call(p.Variable("round"), (m,)), -2),
+    (p.Call(p.Variable("imag"), (n,)), 0), (p.Power(m, 3), -8), (p.Power(m, 0), 1),
     (p.If(p.Comparison(n, ">", m), n + 1, m), 8), (p.If(p.Comparison(n, "<", m), p.FloorDiv(1, 0), m), -2),
 ])
 def test_evaluate(expr: object, expected: int) -> None:
@@ -27,7 +30,8 @@ def test_no_value() -> None:
         evaluate(n + m, {"n": 1})
 
 
-@pytest.mark.parametrize("expr", [p.Quotient(n, 2), 1.5, p.Subscript(n, (1,))])
+@pytest.mark.parametrize("expr", [
+    p.Quotient(n, 2), 1.5, p.Subscript(n, (1,)), p.Power(2, -1), p.Power(2, n), p.Call(p.Variable("sqrt"), (n,))])
 def test_not_integer_arithmetic(expr: object) -> None:
     with pytest.raises(TypeError, match="no integer arithmetic"):
         evaluate(expr, {"n": 1})                                # type: ignore[arg-type]

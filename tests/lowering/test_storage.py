@@ -197,6 +197,26 @@ def test_a_declared_space_without_room_for_a_parametric_number_is_refused() -> N
     assert caught.value.subject == "t"
 
 
+def test_the_hint_was_tried() -> None:
+    """Privatizing needs a constant range; what helps is a cell for each iteration, in global memory."""
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "for i\n <> t = c[i]\n for j\n y[i,j] = t*x[i,j]\n end\nend",
+                 c=F32, x=F32)
+    knl = lk.set_temporary_address_space(lk.prioritize_loops(plain, "j, i"), "t", "private")
+    with pytest.raises(lk.StorageError) as caught:
+        lk.lower(knl)
+    assert caught.value.hint is not None
+    helped = eval(f"lk.{caught.value.hint}", {"lk": lk, "knl": knl})  # the call stands there as a user would write it
+    assert_same(plain, helped, n=5, m=4)
+
+
+def test_where_nothing_helps_no_step_is_named() -> None:
+    knl = make("{[i]: 0<=i<8}", "t = 0\nfor i\n t = t + x[i]\n y[i] = t\nend",
+               [lk.TemporaryVariable("t", F32, ()), "..."], x=F32)
+    with pytest.raises(lk.StorageError) as caught:
+        lk.lower(lk.tag_inames(knl, "i:ilp"))
+    assert caught.value.hint == "keep the writer and the reader of each value in one loop"
+
+
 def test_a_declared_shape_is_kept() -> None:
     plain = make("{[i]: 0<=i<8}", "t[i] = x[i]\ny[i] = t[i]", [lk.TemporaryVariable("t", F32, (12,)), "..."], x=F32)
     assert storages(plain) == {"t": "private float32 t[12]"}

@@ -179,6 +179,45 @@ def test_two_values_alive_at_once_are_refused() -> None:
     assert err.value.witness == lk.Witness({"n": 2}, ("set", {"i": 0}), ("use", {"i": 0}), "t", (0,), "flow")
 
 
+@pytest.mark.parametrize("n", [3, 5])
+def test_the_first_to_overwrite_is_named(n: int) -> None:
+    """Not the last, whose value is found there."""
+    with pytest.raises(lk.IllegalTransformError, match=r"set\[i=0\] writes, set\[i=1\] overwrites before use\[i=0\]"):
+        lk.contract(lk.fix_parameters(in_two_loops(), n=n), "t", "i")
+
+
+def test_the_smallest_pair_is_named() -> None:
+    """Two readers lose values; the earlier one of the smallest value is the witness."""
+    knl = lk.make_kernel("{[i]: 0<=i<4}", """
+        for i
+            <> t[i] = x[i] {id=set}
+        end
+        for i
+            z[i] = t[i] {id=first, if=x[i] > 0}
+        end
+        for i
+            y[i] = t[i] {id=second}
+        end
+        """, ARRAYS)
+    with pytest.raises(lk.IllegalTransformError) as err:
+        lk.contract(knl, "t", "i")
+    assert (err.value.witness.source, err.value.witness.sink) == (("set", {"i": 0}), ("first", {"i": 0}))
+
+
+def test_another_statement_overwrites() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<4}", """
+        for i
+            <> t[i] = x[i] {id=set}
+        end
+        for i
+            t[i] = 2*x[i] {id=again, if=x[i] > 0}
+            y[i] = t[i] {id=use}
+        end
+        """, ARRAYS)
+    with pytest.raises(lk.IllegalTransformError, match=r"set\[i=0\] writes, set\[i=1\] overwrites before use\[i=0\]"):
+        lk.contract(knl, "t", "i")
+
+
 def test_the_order_of_loops_decides() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", """
         for i

@@ -15,6 +15,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel
 from loopkit.kernel.tree import Path
+from loopkit.lowering.schedule import launches_of
 from loopkit.poly.points import all_points, image
 from loopkit.poly.sets import fix_params
 
@@ -135,7 +136,8 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     What the order of the loops alone does not turn round, the order of threads and blocks does: where both instances
     run at once, the sink goes first; where they run in different blocks, the sink's block does, up to the sink; where
     only a barrier keeps two threads apart, the sink's thread does not wait for it. There one may also read before the
-    other writes, and write after it. No order at all where *knl* allows none.
+    other writes, and write after it. No order at all where *knl* allows none, as between two launches: one ends before
+    the next begins.
     """
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
@@ -148,6 +150,9 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
     if time(source) == time(sink):
         ahead = [sink]
     else:
+        launch = _launch(knl)
+        if launch(source) != launch(sink):
+            return
         apart = next((f for f in (_block, _thread) if f(knl, source, sizes) != f(knl, sink, sizes)), None)
         if apart is None:
             yield from _vector_order(knl, order, source, sink)
@@ -184,6 +189,16 @@ def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], t
     def time(x: Instance) -> tuple[int, ...]:
         return tuple(position if dim is None else x.point[dim] for position, dim in places[x.statement])
     return time
+
+
+def _launch(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
+    """Which launch runs an instance: its number, and the iteration of the host's loops around it."""
+    places = launches_of(knl)
+
+    def launch(x: Instance) -> tuple[int, ...]:
+        place, inames = places[x.statement], x.inames(knl)
+        return (place.launch, *(inames[iname] for iname in place.hosts))
+    return launch
 
 
 def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:

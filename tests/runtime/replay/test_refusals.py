@@ -116,6 +116,32 @@ def test_cells_that_differ(name: str) -> None:
     assert all(str(d) in str(replay) for d in replay.differing)
 
 
+def in_two_launches(knl: lk.LoopKernel) -> lk.LoopKernel:
+    """Two loops over blocks that exchange values: a launch ends between them."""
+    return lk.tag_inames(knl, "i:g.0, j:g.0")
+
+
+@pytest.mark.parametrize(("text", "cells"), [
+    ("for s, i\n <> t[s, i] = x[s, i]\nend\nfor s, j\n y[s, j] = t[s, 2-j]\nend", ("y[0, 0]", "y[0, 1]", "y[0, 2]")),
+    ("for s\n for i\n  <> t[s, i] = x[s, i]\n end\n for j\n  z[s, j] = t[s, 2-j]\n end\nend\n"
+     "for s, j\n y[s, j] = t[s, 2-j]\nend", ("y[0, 0]", "y[0, 1]", "y[0, 2]"))])
+def test_a_launch_ends_before_the_next_begins(text: str, cells: tuple[str, ...]) -> None:
+    """The reader's block does not run ahead of an earlier launch: the value is lost otherwise."""
+    knl = in_two_launches(lk.make_kernel("{[s,i,j]: 0<=s<2 and 0<=i,j<3}", text))
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.contract(knl, "t", "s")
+    replay = caught.value.replay()
+    assert replay.order == "the value would be lost"
+    assert not replay.hidden
+    assert set(cells) >= {str(d).split(" is ")[0] for d in replay.differing}
+
+
+def test_blocks_of_one_launch_run_in_any_order_still() -> None:
+    """The loop over t cannot be the host's, so that the refused order has all of it in one launch."""
+    replay = refusal(*BY_BLOCKS, tag("t:unr, i:g.0, j:g.0")).replay()
+    assert replay.order == FIRST
+
+
 def test_it_prints() -> None:
     err = refusal(LINE, "a[i+1] = a[i] + b[i]", tag("i:g.0"))
     a, b = np.array([1.0, 0.25, 0]), np.array([2.0, 4.0])
