@@ -55,6 +55,8 @@ def joined(a: Interval, b: Interval) -> Interval | None:
 
 def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
     """The points with *dims* filled up to boxes; the other inames keep their values."""
+    if not dims:
+        return points
     others = tuple(x for x in points.inames if x not in dims)
     result = InstanceSet(points.inames, isl.Set.universe(points.set.get_space()))
     for x in dims:

@@ -24,6 +24,7 @@ from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
 from tests.property.pipelines import Drawer, NothingToDoError, Step
 from tests.property.witness import require_real
+from tests.transform.same import assert_bounded
 
 #: What a program may be refused for, by what the refusal says.
 ALLOWED: tuple[tuple[str, str], ...] = (
@@ -115,6 +116,7 @@ class Trial:
         COUNTS[f"{step.name}: accepted"] += 1
         self.steps.append(step)
         self.knl = new
+        assert_bounded(new)
         if step.name == "rename_argument":
             old, name = step.args
             first = next(k for k, v in self.names.items() if v == old)

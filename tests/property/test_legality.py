@@ -27,6 +27,7 @@ from tests.property.pipelines import NothingToDoError, Step
 from tests.property.reference import Event, events
 from tests.property.test_programs import EXAMPLES, FIRST_SEED, PARTS
 from tests.property.writer import programs
+from tests.transform.same import assert_bounded
 
 #: Enumeration looks for smaller witnesses below this many sizes times instances.
 MOST_WORK = 3000
@@ -60,6 +61,7 @@ class Trial:
                 continue
             try:
                 self.kernels.append(step.apply(self.knl))
+                assert_bounded(self.knl)
                 self.steps.append(step)
                 COUNTS[f"accepted: {step.name}"] += 1
             except lk.IllegalTransformError as refusal:

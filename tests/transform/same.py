@@ -24,7 +24,14 @@ def step(knl: lk.LoopKernel, transformation: Callable[..., lk.LoopKernel], *args
     assert result.history[:-1] == knl.history
     last = result.history[-1]
     assert (last.name, last.args, dict(last.kwargs)) == (transformation.__name__, args, kwargs)
+    assert_bounded(result)
     return result
+
+
+def assert_bounded(knl: lk.LoopKernel) -> None:
+    """Every statement has finitely many instances at any sizes."""
+    for s in knl.statements:
+        assert s.domain.set.is_bounded(), f"{s.id} runs for ever: {s.domain.text}"
 
 
 def _seen(knl: lk.LoopKernel) -> tuple[object, ...]:

@@ -42,6 +42,15 @@ def test_the_copy_spans_the_halo() -> None:
         assert_same(stencil(), knl, n=n)
 
 
+def test_one_element_that_is_read_under_two_forms() -> None:
+    written = lk.make_kernel("{[i, k]: 0<=i<m and 2<=k<=n}", "y[k, i] = x[2*i] - c[k - 2, i]*x[i + i]", [
+        lk.GlobalArg("x,c", F32), "..."])
+    knl = step(written, lk.add_prefetch, "x", ["k"])
+    assert_domain(knl, "[m, n] -> { [i] : n >= 2 and 0 <= i < m }", "[m, n] -> { [i, k] : 0 <= i < m and 2 <= k <= n }")
+    for n, m in ((1, 3), (2, 1), (5, 4)):
+        assert_same(written, knl, n=n, m=m)
+
+
 def test_only_what_is_read_is_copied() -> None:
     knl = lk.add_prefetch(mapped_stencil(), "a", "i_inner")
     first, _ = lk.fix_parameters(knl, n=12).domains_text.split("\n")
