@@ -197,12 +197,20 @@ def from_ast_expr(expr: isl.AstExpr) -> Expression:
     if op == _T.max:
         return p.Max(_flat(p.Max, args))
     if op in _AND:
-        return p.LogicalAnd(_flat(p.LogicalAnd, args))
+        return _junction(p.LogicalAnd, args, neutral=1)
     if op in _OR:
-        return p.LogicalOr(_flat(p.LogicalOr, args))
+        return _junction(p.LogicalOr, args, neutral=0)
     if op in (_T.cond, _T.select):
         return p.If(args[0], args[1], args[2])
     raise NotAffineError(expr.to_C_str())
+
+
+def _junction(kind: type[p.LogicalAnd | p.LogicalOr], args: Sequence[Expression], *, neutral: int) -> Expression:
+    """Conditions joined; isl writes a part that always holds, or never, as a number."""
+    parts = [a for a in _flat(kind, args) if a != neutral]
+    if 1 - neutral in parts or not parts:
+        return 1 - neutral if parts else neutral
+    return parts[0] if len(parts) == 1 else kind(tuple(parts))
 
 
 _COMPARISONS = {_T.eq: "==", _T.le: "<=", _T.lt: "<", _T.ge: ">=", _T.gt: ">"}

@@ -136,7 +136,14 @@ def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
     if needed.plain_is_universe():
         return body
     build = isl.AstBuild.from_context(context)
-    return IfNode(from_ast_expr(build.expr_from_set(needed)), body, None)
+    return _if(from_ast_expr(build.expr_from_set(needed)), body, None)
+
+
+def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
+    """A choice, unless there is none: isl writes what always or never holds as a number."""
+    if isinstance(condition, int):
+        return then if condition else otherwise if otherwise is not None else BlockNode(())
+    return IfNode(condition, then, otherwise)
 
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
@@ -144,7 +151,8 @@ def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | N
     needed = condition.coalesce().gist(context)
     if needed.plain_is_universe():
         return None
-    return from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))
+    found = from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))
+    return None if found == 1 else found
 
 
 def block(*nodes: Node) -> Node:
@@ -265,7 +273,7 @@ class _Conversion:
             return self.node(node.mark_get_node(), names)
         if kind == _IF:
             otherwise = self.node(node.if_get_else(), names) if node.if_has_else() else None
-            return IfNode(_named(node.if_get_cond(), names), self.node(node.if_get_then(), names), otherwise)
+            return _if(_named(node.if_get_cond(), names), self.node(node.if_get_then(), names), otherwise)
         if kind == _FOR:
             return self._for(node, names)
         if kind == _AST.user:

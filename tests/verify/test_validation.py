@@ -75,6 +75,21 @@ def test_axis_shared_in_bounds_that_depend_on_sizes() -> None:
     assert only(validate(shifted)).kind == "element"
 
 
+def test_condition_of_which_a_part_always_holds() -> None:
+    """isl writes that part as a number, which is no condition that a reader, or a check, understands."""
+    knl = lk.make_kernel(["{[i]: 0<=i<2 or 3<=i<n}", "[i] -> {[j]: 0<=j<i}"], """
+        for i
+            u[i] = 2*x[i]
+            for j
+                c[i, i] = 1
+            end
+        end
+        """, [lk.GlobalArg("x,c", F32), lk.TemporaryVariable("u", F32), "..."])
+    split = lowered(lk.split_iname(knl, "i", 2, inner_tag="l.0"))
+    assert " or 1" not in str(split)
+    assert validate(split) == ()
+
+
 def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
     """``let a_dim_0 = point // 8`` of the second round is not the first round's, though it reads the same."""
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<12}", "y[i, j] = x[i, 11-j] + x[i, j]", name="rounds")
