@@ -95,7 +95,7 @@ def _sum(terms: tuple[Expression, ...]) -> str:
 
 def _product(factors: tuple[Expression, ...]) -> str:
     first, *rest = factors
-    if rest and _is_number(first) and first == -1 and isinstance(first, int):
+    if rest and _is_number(first) and first == -1 and isinstance(first, int) and not _is_number(rest[0]):
         # a quotient would take the sign for its numerator's
         return f"-{'*'.join(_at(x, _UNARY) for x in rest)}"
     # (a / b)*c: right without the parentheses, but read wrongly
@@ -123,7 +123,7 @@ def _without_sign(term: Expression) -> Expression | None:
             return None
         if first == -1 and isinstance(first, int):
             # what is left may begin with a number of its own: keep them apart
-            return rest[0] if len(rest) == 1 else None if _is_number(rest[0]) else p.Product(tuple(rest))
+            return None if _is_number(rest[0]) else rest[0] if len(rest) == 1 else p.Product(tuple(rest))
         return p.Product((-first, *rest))
     return None
 

@@ -6,7 +6,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pymbolic.primitives as p
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import example, given, reject, settings
 
 from loopkit.errors import ParseError, UnknownNameError
 from loopkit.expr.mappers import has_reduction, map_children, subexpressions, substitute, variables
@@ -157,6 +157,9 @@ def _texts() -> st.SearchStrategy[str]:
 
 
 @settings(max_examples=300, deadline=None)
+@example("x - 1*0")
+@example("-(5*x)")
+@example("-(1*5)*x")
 @given(_texts())
 def test_what_is_printed_reads_back(text: str) -> None:
     try:

@@ -42,7 +42,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                 for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                     // b_fetch_rule
                                     b_fetch[b_dim_0][4*b_dim_1_outer + b_dim_1_inner] =
-                                            b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer + b_dim_1_inner];
+                                            b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer +
+                                                b_dim_1_inner];
                                 }
                             }
                         }
@@ -59,7 +60,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                         // insn.k.update
                                         acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                     }
                                 }
                             }
@@ -89,7 +91,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                         // b_fetch_rule
                                         b_fetch[b_dim_0][4*b_dim_1_outer + b_dim_1_inner] =
-                                                b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer + b_dim_1_inner];
+                                                b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer +
+                                                    b_dim_1_inner];
                                     }
                                 }
                             }
@@ -107,7 +110,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                         // insn.k.update
                                         acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                     }
                                 }
                             }
@@ -121,7 +125,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
                             for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                 // insn
-                                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
+                                c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer +
+                                            4*j_inner_outer + j_inner_inner] =
+                                        acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
                             }
                         }
                     }
@@ -164,7 +170,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                             8*k_outer + b_dim_0 < l) {
                                         // b_fetch_rule
                                         b_fetch[b_dim_0][4*b_dim_1_outer + b_dim_1_inner] =
-                                                b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer + b_dim_1_inner];
+                                                b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer +
+                                                    b_dim_1_inner];
                                     }
                                 }
                             }
@@ -185,7 +192,8 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                                     16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                                 // insn.k.update
                                                 acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                                        b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                                             }
                                         }
                                     }
@@ -207,7 +215,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     if (32*j_outer + 4*j_inner_outer + j_inner_inner < m &&
                                             16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                         // insn
-                                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
+                                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer +
+                                                    4*j_inner_outer + j_inner_inner] =
+                                                acc_k[l1_][l0_][i_inner_inner][j_inner_inner];
                                     }
                                 }
                             }

@@ -37,7 +37,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 alignas(16) float b_vec[4];
                 alignas(16) float b_fetch_vec[4];
                 *reinterpret_cast<float4 *>(b_vec) =
-                        *reinterpret_cast<const float4 *>(&b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer]);
+                        *reinterpret_cast<const float4 *>(&b[(8*k_outer + b_dim_0)*m + 32*j_outer +
+                            4*b_dim_1_outer]);
                 #pragma unroll
                 for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                     // b_fetch_rule
@@ -86,7 +87,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     alignas(16) float b_vec[4];
                     alignas(16) float b_fetch_vec[4];
                     *reinterpret_cast<float4 *>(b_vec) =
-                            *reinterpret_cast<const float4 *>(&b[(8*k_outer + b_dim_0)*m + 32*j_outer + 4*b_dim_1_outer]);
+                            *reinterpret_cast<const float4 *>(&b[(8*k_outer + b_dim_0)*m + 32*j_outer +
+                                4*b_dim_1_outer]);
                     #pragma unroll
                     for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                         // b_fetch_rule
@@ -122,7 +124,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 // insn
                 c_vec[j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
             }
-            *reinterpret_cast<float4 *>(&c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer + 4*j_inner_outer]) = *reinterpret_cast<const float4 *>(c_vec);
+            *reinterpret_cast<float4 *>(&c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer +
+                        4*j_inner_outer]) = *reinterpret_cast<const float4 *>(c_vec);
         }
     } else {
         if (32*j_outer + 4*j_inner_outer < m && 16*i_outer + 4*i_inner_outer < n) {
@@ -174,7 +177,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                                     16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                                 // insn.k.update
                                 acc_k[i_inner_inner][j_inner_inner] +=
-                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
+                                        a_fetch[4*i_inner_outer + i_inner_inner][k_inner]*
+                                        b_fetch[k_inner][4*j_inner_outer + j_inner_inner];
                             }
                         }
                     }
@@ -192,7 +196,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                     if (32*j_outer + 4*j_inner_outer + j_inner_inner < m &&
                             16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
                         // insn
-                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer + 4*j_inner_outer + j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
+                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 32*j_outer + 4*j_inner_outer +
+                                    j_inner_inner] = acc_k[i_inner_inner][j_inner_inner];
                     }
                 }
             }

@@ -19,7 +19,16 @@ void stencil_2d_vec(const float *restrict a, float *restrict out, const int m, c
                         for (int j_inner = 0; j_inner < 4; ++j_inner) {
                             // insn
                             out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
-                                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1] + a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1] + a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] + a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] - 4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner];
+                                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                        j_inner - 1] +
+                                    a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                        j_inner + 1] +
+                                    a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                        j_inner] +
+                                    a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                        j_inner] -
+                                    4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                        j_inner];
                         }
                     }
                 }
@@ -34,7 +43,18 @@ void stencil_2d_vec(const float *restrict a, float *restrict out, const int m, c
                                 if (32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
                                         1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
                                     // insn
-                                    out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] = a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1] + a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1] + a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] + a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] - 4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner];
+                                    out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                                j_inner] =
+                                            a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                                j_inner - 1] +
+                                            a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner +
+                                                j_inner + 1] +
+                                            a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer +
+                                                4*j_outer_inner + j_inner] +
+                                            a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer +
+                                                4*j_outer_inner + j_inner] -
+                                            4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer +
+                                                4*j_outer_inner + j_inner];
                                 }
                             }
                         }

@@ -16,11 +16,14 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
         alignas(16) float a_vec_1[4];
         alignas(16) float out_vec[4];
         *reinterpret_cast<float4 *>(a_vec) =
-                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner]);
+                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer +
+                    4*j_outer_inner]);
         *reinterpret_cast<float4 *>(a_vec_0) =
-                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner]);
+                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer +
+                    4*j_outer_inner]);
         *reinterpret_cast<float4 *>(a_vec_1) =
-                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner]);
+                *reinterpret_cast<const float4 *>(&a[(4*i_outer + i_inner)*m + 32*j_outer_outer +
+                    4*j_outer_inner]);
         #pragma unroll
         for (int j_inner = 0; j_inner < 4; ++j_inner) {
             // insn

@@ -51,7 +51,7 @@ enum Attribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <typename F> void cudaFuncSetAttribute(F *, Attribute, int) {}
 """
 
-TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong}
+TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 
 
 @cache
@@ -87,8 +87,8 @@ def built(code: GeneratedCode, place: Path) -> Callable[[Mapping[str, int]], lis
 
     def run(values: Mapping[str, int]) -> list[tuple[int, ...]]:
         ctypes.c_int.in_dll(library, "length_").value = 0
-        getattr(library, found[1])(*(ctypes.c_void_p(None) if words[-1] not in values else
-                                     TYPES[" ".join(words[1:-1])](values[words[-1]]) for words in parameters))
+        getattr(library, found[1])(*(ctypes.c_void_p(None) if "*" in "".join(words) else
+                                     TYPES[" ".join(words[1:-1])](values.get(words[-1], 0)) for words in parameters))
         log = (ctypes.c_longlong*4000).in_dll(library, "log_")[:ctypes.c_int.in_dll(library, "length_").value]
         return [tuple(log[i:i + 4]) for i in range(0, len(log), 4)]
     return run

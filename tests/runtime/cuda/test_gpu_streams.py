@@ -251,7 +251,7 @@ def test_compiled_kernels_can_be_pickled(lab: Lab, knl: lk.LoopKernel) -> None:
     again = pickle.loads(pickle.dumps(compiled))
     np.testing.assert_array_equal(again(x=X, y=Y, alpha=2).z, F(2)*X + Y)
     assert lab.machine.launched[-1].context == lab.machine.primary(1)
-    assert again._given == ("cuda", 1, True)
+    assert again._given == ("cuda", 1, True, None)
 
 # }}}
 
