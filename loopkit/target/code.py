@@ -32,6 +32,7 @@ class Parameter:
     :ivar axis: for ``STRIDE`` the axis, else 0.
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
     :ivar written: the function writes it.
+    :ivar read: the function reads it.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Parameter:
     axis: int = 0
     shape: tuple[Expression, ...] = ()
     written: bool = False
+    read: bool = False
 
 
 @dataclass(frozen=True)

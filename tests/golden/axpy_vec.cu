@@ -2,7 +2,7 @@
 // vector accesses: x, y at multiples of 16 bytes, row by row; other calls run a text without them
 
 extern "C" __global__ void __launch_bounds__(32)
-axpy(const float *__restrict__ x, float *__restrict__ y, const float a, const int n)
+axpy(const float *x, float *__restrict__ y, const float a, const int n)
 {
     const int i_outer_outer = blockIdx.x;
     const int i_outer_inner = threadIdx.x;

@@ -9,6 +9,7 @@ import pytest
 import loopkit as lk
 from loopkit.expr.kinds import epsilon, is_bfloat16
 from tests.cases import CASES, Case
+from tests.target.test_restrict import CHOICES
 
 
 def check(case: Case, found: Any, expected: Any, arguments: dict[str, Any], what: str) -> None:
@@ -31,7 +32,7 @@ def test_on_arrays_of_the_host(case: Case, debug: bool) -> None:
 
 
 #: Cases that leave the borders of their outputs as they were.
-WITH_BORDERS = ("stencil_2d", "stencil_3d", "jacobi", "two_launches")
+WITH_BORDERS = ("stencil_2d", "stencil_2d_vec", "stencil_3d", "jacobi", "two_launches")
 
 
 def _tensors(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -63,3 +64,13 @@ def test_on_tensors(case: Case) -> None:
         poisoned = knl(**_tensors(arguments), **poison).asdict()
         if case.name not in WITH_BORDERS:
             check(case, _values(poisoned), expected, arguments, f"{sizes}, poisoned")
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_what_is_written_is_read_anew(name: str) -> None:
+    """The compiler may not take for constant what the kernel writes."""
+    for n in (1, 2, 5, 40):
+        given = {x: np.random.default_rng(n).integers(-5, 6, n).astype(float) for x in "xa"}
+        found, wanted = (lk.compile(CHOICES[name], target=target)(
+            **{k: v.copy() for k, v in given.items()}, n=n).a for target in ("cuda", "c"))
+        np.testing.assert_array_equal(found, wanted)
