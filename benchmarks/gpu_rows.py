@@ -338,13 +338,13 @@ def rows() -> tuple[Row, ...]:
              "64, 32x8": loopkit(lib.transpose, threads=(32, 8)),
              "64, 64x8": loopkit(lib.transpose, threads=(64, 8))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
-            "loopkit": loopkit(lib.stencil_2d), "rows=4": loopkit(lib.stencil_2d, rows=4),
-            "rows=16": loopkit(lib.stencil_2d, rows=16), "rows=32": loopkit(lib.stencil_2d, rows=32),
-            "8, 128 threads": loopkit(lib.stencil_2d, threads=128)}),
+            "loopkit": loopkit(lib.stencil_2d), "rows=8": loopkit(lib.stencil_2d, rows=8),
+            "rows=32": loopkit(lib.stencil_2d, rows=32), "32x4": loopkit(lib.stencil_2d, threads=(32, 4)),
+            "64x4": loopkit(lib.stencil_2d, threads=(64, 4))}),
         _stencil("stencil_3d", (768, 768, 768), _cubes, (20, 20, 40), 8, {
             "loopkit": loopkit(lib.stencil_3d), "planes=4": loopkit(lib.stencil_3d, planes=4),
-            "planes=16": loopkit(lib.stencil_3d, planes=16), "64x4": loopkit(lib.stencil_3d, threads=(64, 4)),
-            "128x2": loopkit(lib.stencil_3d, threads=(128, 2))}),
+            "planes=16": loopkit(lib.stencil_3d, planes=16), "32x8": loopkit(lib.stencil_3d, threads=(32, 8)),
+            "8x32": loopkit(lib.stencil_3d, threads=(8, 32))}),
         Row("full_sum", [line], (line[0] - 4099,), _lines, [(50000,)],
             lambda s: {"x": s}, lambda s: {"s": (1,)}, lambda xp, p: p.x.sum().reshape(1), of_width,
             lambda s: of_width(s, 1),
