@@ -289,7 +289,7 @@ def _batched(dtype: str) -> Row:
         lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
         [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
         {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
-         "16x8": of(threads=(16, 8))}, dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
+         "16x8": of(threads=(16, 8)), "16x16": of(threads=(16, 16))}, dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 
 
 def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
@@ -335,8 +335,8 @@ def rows() -> tuple[Row, ...]:
             lambda s: {"a": s}, lambda s: {"b": s[::-1]}, lambda xp, p: p.a.T, lambda s: of_width(s)*2, lambda s: 0.0,
             {"torch": peers.torch_transpose, "Triton": peers.triton_peer("transpose")}, [Goal("copy", 0.95, 0.98)],
             {"loopkit": loopkit(lib.transpose), "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
-             "64, 32x8": loopkit(lib.transpose, threads=(32, 8)),
-             "64, 64x8": loopkit(lib.transpose, threads=(64, 8))}),
+             "64, 32x16": loopkit(lib.transpose, threads=(32, 16)),
+             "64, 64x4": loopkit(lib.transpose, threads=(64, 4))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
             "loopkit": loopkit(lib.stencil_2d), "rows=8": loopkit(lib.stencil_2d, rows=8),
             "rows=32": loopkit(lib.stencil_2d, rows=32), "32x4": loopkit(lib.stencil_2d, threads=(32, 4)),
@@ -350,8 +350,8 @@ def rows() -> tuple[Row, ...]:
             lambda s: of_width(s, 1),
             {"torch": peers.torch_full_sum, "Triton": peers.triton_peer("full_sum"), "CuPy": peers.cupy_full_sum},
             [Goal("peer", 0.95, 1.0)],
-            {"loopkit": loopkit(lib.full_sum), "items=4": loopkit(lib.full_sum, items=4),
-             "items=16": loopkit(lib.full_sum, items=16), "2048 blocks": loopkit(lib.full_sum, blocks=2048)}, low=0.0),
+            {"loopkit": loopkit(lib.full_sum), "items=2": loopkit(lib.full_sum, items=2),
+             "items=8": loopkit(lib.full_sum, items=8), "2048 blocks": loopkit(lib.full_sum, blocks=2048)}, low=0.0),
         Row("row_sum", [(65536, 4096)], (65537, 4093), _rows, [(9, 300)],
             lambda s: {"x": s}, lambda s: {"s": s[:1]}, lambda xp, p: p.x.sum(1), of_width, lambda s: of_width(s, 1),
             {"torch": peers.torch_row_sum, "Triton": peers.triton_peer("row_sum"), "CuPy": peers.cupy_row_sum},

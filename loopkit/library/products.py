@@ -56,14 +56,15 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,
-                   threads: tuple[int, int] = (16, 16)) -> LoopKernel:
+                   threads: tuple[int, int] | None = None) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
     A block has one product, whose result is one tile of :func:`matmul`.
 
     :arg size: of the matrices.
     :arg steps: of *k* that are copied at once.
-    :arg threads: of a block, along the columns and the rows.
+    :arg threads: of a block, along the columns and the rows; default: 8 by 8 for four-byte elements, each with 64
+        products of a 64 by 64 matrix, twice as many for larger ones.
     :raises PreconditionError: only one row or one step of *k* is copied at once.
 
     >>> a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
@@ -79,6 +80,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", "c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])",
                       name="batched_matmul")
     knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
+    threads = threads or ((8, 8) if known.itemsize <= 4 else (16, 8))
     return _in_registers(knl, ("i", "j"), steps, threads, items_a_thread(known))
 
 

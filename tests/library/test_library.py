@@ -1,6 +1,7 @@
 """The ready pipelines against numpy, on the host, at ragged sizes; and what makes their texts fast."""
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -122,9 +123,11 @@ def test_is_proven_as_a_whole(ready: Ready) -> None:
 @each
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
+    threads = max(map(int, re.findall(r"__launch_bounds__\((\d+)", code.source)))
     for kernel in compile_cuda(code.source).kernels.values():
-        assert kernel.registers <= 128
-        assert kernel.spill_stores == 0 or ready.name == "matmul"      # outside its full tiles
+        assert kernel.registers*threads <= 65536//2                    # two blocks at least fit
+        # two blocks leave 128 registers to a thread of matmul: 64 products and what they are made of, less some places
+        assert kernel.spill_stores <= (80 if ready.name == "matmul" else 0)
 
 
 @pytest.mark.parametrize("lanes", [1, 4, 8, 32])
