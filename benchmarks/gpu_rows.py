@@ -289,18 +289,15 @@ def _batched(dtype: str) -> Row:
         lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
         [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
         {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
-         "16x8": of(threads=(16, 8)), "16x16": of(threads=(16, 16))}, dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
+         "16x8": of(threads=(16, 8)), "16x16": of(threads=(16, 16))},
+        dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 
 
 def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
     import loopkit as lk
 
     def of(lanes: int | None = None) -> Callable[[Size], Any]:
-        return lambda s: lk.library.csr_matvec(lanes=lanes or lanes_for(s))
-
-    def lanes_for(s: Size) -> int:
-        """A power of two, about half as many as a row has elements."""
-        return min(max(1 << (round(elements(s)/s[0]).bit_length() - 2), 1), 32)
+        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=elements(s)/s[0])
 
     def elements(s: Size) -> int:
         return int(pattern(name, *s)[0][-1])
@@ -379,8 +376,9 @@ def rows() -> tuple[Row, ...]:
             {"cuBLAS": peers.torch_matmul, "Triton": peers.triton_peer("matmul")},
             [Goal("peer", 0.92, 1.0, ("cuBLAS",))],
             {"loopkit": loopkit(lib.matmul), "no limit": loopkit(lib.matmul, min_blocks=0),
-             "128x128x16": loopkit(lib.matmul, tile=(128, 128, 16)),
+             "128x128x8": loopkit(lib.matmul, tile=(128, 128, 8)),
              "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), min_blocks=1),
+             "128x256x16": loopkit(lib.matmul, tile=(128, 256, 16), min_blocks=1),
              "64x128x16": loopkit(lib.matmul, tile=(64, 128, 16), threads=(16, 8))}, tolerance=2e-5),
         _batched("float32"),
         _batched("float64"),
