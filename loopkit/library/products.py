@@ -89,7 +89,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         """, name="batched_matmul")
     knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     threads = threads or ((8, 8) if known.itemsize <= 4 else (16, 8))
-    return _in_registers(knl, ("i", "j"), steps, threads, known)
+    # the result is a third of what is moved: it is stored in vectors too
+    return _in_registers(knl, ("i", "j"), steps, threads, known, along="vec" if items_a_thread(known) > 1 else "unr")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
@@ -100,14 +101,16 @@ def _require_strips(rows: int, columns: int, steps: int) -> None:
             hint="give at least two of each")
 
 
-def _in_registers(knl: LoopKernel, inames: tuple[str, str], steps: int, threads: tuple[int, int], dtype: np.dtype
-                  ) -> LoopKernel:
-    """The tile over *inames*, rows and columns, in the registers of a block's threads."""
-    along, across = threads
+def _in_registers(knl: LoopKernel, inames: tuple[str, str], steps: int, threads: tuple[int, int], dtype: np.dtype,
+                  along: str = "unr") -> LoopKernel:
+    """The tile over *inames*, rows and columns, in the registers of a block's threads.
+
+    :arg along: the tag of elements that follow each other in a row of the result.
+    """
     items = items_a_thread(dtype)
     # a thread has pieces of rows and columns, a piece being what is loaded by one instruction
-    for x, name, number, axis in (("i", inames[0], across, 1), ("j", inames[1], along, 0)):
-        knl = split_iname(knl, name, items, outer_iname=f"{x}_piece", inner_iname=f"{x}_item", inner_tag="unr")
+    for x, name, number, axis, tag in (("i", inames[0], threads[1], 1, "unr"), ("j", inames[1], threads[0], 0, along)):
+        knl = split_iname(knl, name, items, outer_iname=f"{x}_piece", inner_iname=f"{x}_item", inner_tag=tag)
         knl = split_iname(knl, f"{x}_piece", number, outer_iname=f"{x}_reg", inner_iname=f"{x}_thread",
                           outer_tag="unr", inner_tag=f"l.{axis}")
     knl = split_iname(knl, "k", steps, inner_tag="unr")
