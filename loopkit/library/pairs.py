@@ -34,18 +34,24 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads
     """
     eps = float(softening)
     # the softening is the first term, so that each square is added by the instruction that multiplies
-    knl = make_kernel("{[i, j]: 0<=i,j<n}", f"""
+    # Whole blocks are computed: a guard of the last bodies would stand at each of their pairs, and their block would
+    # be the last one to end by far.
+    across = max(threads//lanes, 1)
+    together = across*bodies
+    knl = make_kernel(f"{{[i, j]: 0<=i<{together}*floor((n + {together - 1})/{together}) and 0<=j<n}}", f"""
         for i
-            <> xi = x[i]
-            <> yi = y[i]
-            <> zi = z[i]
-            phi[i] = sum(j, q[j]*rsqrt({eps!r} + (x[j] - xi)**2 + (y[j] - yi)**2 + (z[j] - zi)**2))  {{id=phi}}
+            <> xi = if(i < n, x[i], 0)
+            <> yi = if(i < n, y[i], 0)
+            <> zi = if(i < n, z[i], 0)
+            <> total = sum(j, q[j]*rsqrt({eps!r} + (x[j] - xi)**2 + (y[j] - yi)**2 + (z[j] - zi)**2))  {{id=phi}}
+            if i < n
+                phi[i] = total
+            end
         end
         """, name="nbody")
     knl = add_dtypes(knl, {"x,y,z,q,phi": checked(dtype)})
-    across = max(threads//lanes, 1)
     # a block has a piece of the bodies, a thread some of them
-    knl = split_iname(knl, "i", across*bodies, outer_tag="g.0")
+    knl = split_iname(knl, "i", together, outer_tag="g.0")
     knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
                       inner_tag="l.1")
     # the others come in tiles
