@@ -26,6 +26,14 @@ def items_a_thread(dtype: np.dtype) -> int:
     return max(BYTES_A_THREAD // dtype.itemsize, 1)
 
 
+def vector_of_rows(columns: int, dtype: np.dtype) -> int:
+    """Elements of a vector with at most 16 bytes, of which rows of *columns* elements are a whole number."""
+    items = items_a_thread(dtype)
+    while columns % items:
+        items //= 2
+    return items
+
+
 def over_threads(knl: LoopKernel, iname: str, threads: int, items: int, axis: int = 0) -> LoopKernel:
     """*iname* over blocks and threads along *axis*, *items* of it a thread.
 

@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread
+from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
 from loopkit.transform.data import add_dtypes, fix_parameters
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
@@ -21,8 +21,9 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
     A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
-    fixed: the elements are read once and stay in registers until the results are written. Without it the row is read
-    three times, of which the caches serve two.
+    fixed: the elements are read once and stay in registers until the results are written, and they are moved in
+    vectors of up to 16 bytes, as far as the length is a multiple of those. Without it the row is read three times, of
+    which the caches serve two.
 
     :arg columns: how long rows are; default: what the arrays of a call say.
     :arg threads: of a block; default: so many that each holds a few elements of a row.
@@ -77,12 +78,14 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each has two loads of a few elements; a power of two, at least a warp.
+    """So many threads that each has two loads of 16 bytes; a power of two, at least a warp.
 
-    The fewer threads there are, the less they wait for each other.
+    The fewer threads there are, the less they wait for each other, and the more blocks a multiprocessor has, of which
+    others load while one waits. So of more than 512 threads each has up to 128 bytes first.
     """
     wanted = -(-columns // (2*items_a_thread(dtype)))
-    return min(max(1 << (wanted - 1).bit_length(), WARP), MOST_THREADS)
+    most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
+    return min(max(1 << (wanted - 1).bit_length(), WARP), most)
 
 
 def _read_again(row: Row, dtype: np.dtype, threads: int) -> LoopKernel:
@@ -102,24 +105,26 @@ def _read_again(row: Row, dtype: np.dtype, threads: int) -> LoopKernel:
 
 
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> LoopKernel:
-    """Column ``threads*u + t`` belongs to thread t, which keeps it."""
-    x = {"x": "kept[u, t]", "e": "term[u, t]", "j": f"{threads}*u + t", "over": "[u, t]"}
-    knl = make_kernel(f"{{[i, u, t]: 0<=i<n and 0<=t<{threads} and 0<=u and {threads}*u + t<m}}", f"""
+    """Thread t keeps the vectors ``threads*u + t`` of the row, whose elements v count."""
+    items = vector_of_rows(columns, dtype)
+    column = f"{items*threads}*u + {items}*t + v"
+    x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
+    knl = make_kernel(f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and {column}<m}}", f"""
         for i
-            for u, t
-                <> kept[u, t] = x[i, {threads}*u + t]
+            for u, t, v
+                <> kept[u, t, v] = x[i, {column}]
             end
             {row.first.format(**x)}
-            for u, t
-                <> term[u, t] = {row.term.format(**x)}
+            for u, t, v
+                <> term[u, t, v] = {row.term.format(**x)}
             end
             {row.second.format(**x)}
-            for u, t
-                y[i, {threads}*u + t] = {row.result.format(**x)}
+            for u, t, v
+                y[i, {column}] = {row.result.format(**x)}
             end
         end
         """, name=row.name, assumptions="m>=1")
     knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
-    knl = tag_inames(knl, {"i": "g.0", "u": "unr", "t": "l.0"})
+    knl = tag_inames(knl, {"i": "g.0", "u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
     return contract(contract(knl, "kept", "t"), "term", "t")

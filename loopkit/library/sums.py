@@ -6,40 +6,42 @@ import numpy.typing as npt
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked
+from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread, vector_of_rows
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes, fix_parameters
 from loopkit.transform.iname import split_iname
 from loopkit.transform.tags import tag_inames
 
 
-def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: int = THREADS, items: int = 8
+def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: int = THREADS, items: int = 4
              ) -> LoopKernel:
     """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
 
     The number of blocks is fixed, so that the second launch has little to do however long *x* is. In a step all blocks
-    together read one piece of memory, *items* elements a thread.
+    together read one piece of memory, *items* vectors of 16 bytes a thread.
 
-    :arg blocks: of the first launch, more than run at once; they are the terms of the second.
+    :arg blocks: of the first launch, about as many as run at once; they are the terms of the second.
     :arg threads: of a block.
     :arg items: loads that a thread has under way at once.
 
     >>> lk.library.full_sum()(x=np.arange(5, dtype=np.float32)).s
     array([10.], dtype=float32)
     """
-    step = threads*items
+    known = checked(dtype)
+    length = items_a_thread(known)
+    step = threads*items*length
+    place = f"{step*blocks}*r + {step}*b + {threads*length}*u + {length}*t + v"
     knl = make_kernel(
         [f"{{[b, c]: 0<=b,c<{blocks}}}",
-         f"[b] -> {{[r, u, t]: 0<=r and 0<=u<{items} and 0<=t<{threads}"
-         f" and {step*blocks}*r + {step}*b + {threads}*u + t < n}}"],
+         f"[b] -> {{[r, u, t, v]: 0<=r and 0<=u<{items} and 0<=t<{threads} and 0<=v<{length} and {place} < n}}"],
         f"""
         for b
-            <> partial[b] = sum([r, u, t], x[{step*blocks}*r + {step}*b + {threads}*u + t])  {{id=partial}}
+            <> partial[b] = sum([r, u, t, v], x[{place}])  {{id=partial}}
         end
         s[0] = sum(c, partial[c])  {{id=total}}
         """, name="full_sum")
-    knl = add_dtypes(knl, {"x,s": checked(dtype)})
-    knl = tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr"})
+    knl = add_dtypes(knl, {"x,s": known})
+    knl = tag_inames(knl, {"b": "g.0", "t": "l.0", "u": "unr", "v": "vec" if length > 1 else "unr"})
     knl = split_iname(knl, "c", threads, inner_tag="l.0")
     return add_barrier(knl, "partial", "total.c.init")
 
@@ -47,18 +49,24 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
 def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
     """``s[i]``, the sum of row *i* of *x*; a block has a row.
 
-    :arg columns: how long rows are, so that all loads of a thread are under way at once; default: what the arrays of
-        a call say.
-    :arg threads: of a block; each adds up a part of the row, and a tree the parts.
+    :arg columns: how long rows are, so that all loads of a thread are under way at once, and are of vectors of up to
+        16 bytes, as far as the length is a multiple of those; default: what the arrays of a call say.
+    :arg threads: of a block; each adds up a part of the row, and shuffles the parts.
 
     >>> lk.library.row_sum()(x=np.ones((2, 3), np.float32)).s
     array([3., 3.], dtype=float32)
     """
+    known = checked(dtype)
     knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "s[i] = sum(j, x[i, j])", name="row_sum")
-    knl = tag_inames(add_dtypes(knl, {"x,s": checked(dtype)}), {"i": "g.0"})
-    if columns is not None:
-        knl = fix_parameters(knl, m=columns)
-    return split_iname(knl, "j", threads, outer_tag=None if columns is None else "unr", inner_tag="l.0")
+    knl = tag_inames(add_dtypes(knl, {"x,s": known}), {"i": "g.0"})
+    if columns is None:
+        return split_iname(knl, "j", threads, inner_tag="l.0")
+    knl = fix_parameters(knl, m=columns)
+    items = vector_of_rows(columns, known)
+    if items == 1:
+        return split_iname(knl, "j", threads, outer_tag="unr", inner_tag="l.0")
+    knl = split_iname(knl, "j", items, outer_iname="j_vec", inner_iname="j_item", inner_tag="vec")
+    return split_iname(knl, "j_vec", threads, outer_tag="unr", inner_tag="l.0")
 
 
 def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: tuple[int, int] = (WARP, 8),

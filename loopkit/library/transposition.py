@@ -13,7 +13,7 @@ from loopkit.transform.padding import add_padding
 from loopkit.transform.prefetch import add_prefetch
 
 
-def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int = 64, threads: tuple[int, int] = (WARP, 16)
+def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int = 64, threads: tuple[int, int] = (2*WARP, 8)
               ) -> LoopKernel:
     """``b[j, i] = a[i, j]``.
 

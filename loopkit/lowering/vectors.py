@@ -107,7 +107,7 @@ class _Finder:
                 otherwise = None if node.otherwise is None else self.block(node.otherwise, names, {*taken})
                 return replace(node, then=self.block(node.then, names, {*taken}), otherwise=otherwise)
             case Region():
-                return Region(self.block(node.body, names, taken))      # a target may print it without braces
+                return replace(node, body=self.block(node.body, names, taken))  # a target may print it without braces
             case Block():
                 return self.block(node, names, {*taken})
             case _:

@@ -1,6 +1,7 @@
 """Vector loads and stores in CUDA's text, and in what NVIDIA's compiler makes of it."""
 from __future__ import annotations
 
+import random
 import re
 from collections import Counter
 
@@ -11,6 +12,7 @@ import loopkit as lk
 from loopkit.runtime.cuda.compiler import find_cuda_compiler
 from loopkit.target.code import Layout
 from tests.nvrtc import compile_cuda
+from tests.property.machine import execute
 from tests.transform.kernels import F32
 from tests.vector_kernels import axpy_vec, matmul_vec, stencil_2d_vec
 
@@ -141,3 +143,18 @@ def test_conditions_that_hold_for_a_whole_vector_come_before_it() -> None:
     assert "4*i_outer + i_inner + 2 <= n" in before
 
 # }}}
+
+
+@pytest.mark.parametrize("threads", [8, 32, 128])
+def test_what_is_loaded_in_vectors_is_combined_by_shuffles(threads: int) -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<1024}", "s[i] = sum(j, x[i, j])", name="rows_vec")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), {"i": "g.0"})
+    knl = lk.split_iname(knl, "j", 4, inner_tag="vec")
+    knl = lk.split_iname(knl, "j_outer", threads, inner_tag="l.0")
+    source = lk.generate_code(knl, target="cuda").source
+    assert "const float4 *>(&x[1024*i + " in source
+    assert source.count("__shfl_down_sync") == min(threads, 32).bit_length() - 1
+    x = np.arange(3*1024, dtype=np.float32).reshape(3, 1024) % 7
+    np.testing.assert_array_equal(lk.compile(knl, target="c")(x=x).s, x.sum(1))
+    got = execute(lk.lower(knl), {"x": x, "s": np.zeros(3, np.float32)}, {"n": 3}, random.Random(threads))["s"]
+    np.testing.assert_array_equal(got, x.sum(1))
