@@ -113,6 +113,11 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
 _USE = "<use>"
 
 
+def accesses_as(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
+    """The accesses that *statement* would have, were it one of the kernel's."""
+    return tuple(_accesses(knl, statement))
+
+
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
     found: Mapping[str, tuple[Access, ...]] | None = knl.memo.get("accesses_by_array")
@@ -186,7 +191,7 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     data = data_params(knl, statement.domain)
     doubt = "a bound is read from memory" if data else None
     allowed = knl.value_params | set(statement.inames)
-    integers = allowed - _maybe_real(knl)
+    integers = integer_names(knl, statement)
 
     def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
                *, is_write: bool) -> Access:
@@ -244,6 +249,11 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     if statement.combine is not None:
         yield access(statement.written, subscripts, domain, doubt, is_write=False)
     yield access(statement.written, subscripts, domain, doubt, is_write=True)
+
+
+def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
+    """The names in conditions of *statement* that are integers and no data."""
+    return knl.value_params.union(statement.inames) - _maybe_real(knl)
 
 
 def _maybe_real(knl: LoopKernel) -> frozenset[str]:

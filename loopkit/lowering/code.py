@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
@@ -21,8 +21,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.storage import Storage
+from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
@@ -171,7 +173,8 @@ class Coder:
         domain = self._domain(statements[:1], level, scope)
 
         def emit(values: Mapping[str, Expression]) -> Node:
-            return Block(tuple(self._assignment(self.launch.statements[s], values) for s in statements))
+            return Block(tuple(self._assignment(self.launch.statements[s], values, level.context, scope.where)
+                               for s in statements))
         parts[name] = _Part(domain, lambda values: _with_values_substituted(emit, domain.inames, values))
         return name
 
@@ -209,10 +212,7 @@ class Coder:
                 points = points.without_params(unknown)
             result = points if result is None else result.union(points)
         assert result is not None
-        for whole, condition in scope.where:
-            tile = InstanceSet((), condition)
-            result = result.intersect(tile) if whole else result.subtract(tile)
-        return result
+        return _on_side(result, scope.where)
 
     # }}}
 
@@ -281,9 +281,10 @@ class Coder:
         """A statement of which all inames are parameters, under what of its domain *context* does not imply."""
         everything = bound.domain.bound(bound.domain.inames)
         node = codegen.guarded(params_of(everything), context, CallNode("", ()))
-        return converted(node, lambda _call: self._assignment(bound, {}))
+        return converted(node, lambda _call: self._assignment(bound, {}, context))
 
-    def _assignment(self, bound: BoundStatement, values: Mapping[str, Expression]) -> Node:
+    def _assignment(self, bound: BoundStatement, values: Mapping[str, Expression], context: Set,
+                    where: tuple[tuple[bool, Set], ...] = ()) -> Node:
         s = bound.statement
 
         def placed(expr: Expression) -> Expression:
@@ -292,7 +293,7 @@ class Coder:
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
-        value, combine = placed(expanded_expression(self.kernel, s)), s.combine
+        value, combine = placed(self._value(bound, context, where)), s.combine
         if combine is not None and combine in self.kernel.operations:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
@@ -301,6 +302,15 @@ class Coder:
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node
+
+    def _value(self, bound: BoundStatement, context: Set, where: tuple[tuple[bool, Set], ...]) -> Expression:
+        """The statement's expression, without conditions that have one answer where this text of it runs."""
+        expression = expanded_expression(self.kernel, bound.statement)
+        if not has_branches(expression):
+            return expression
+        everything = params_of(bound.domain).intersect(context)
+        points = _on_side(InstanceSet((), everything.from_params()), where)
+        return decided(expression, points, integer_names(self.kernel, bound.statement), index_types(self.kernel))
 
     def in_cells(self, expr: Expression) -> Expression:
         """*expr* with the subscripts of temporaries extended by those of their expansion."""
@@ -355,6 +365,14 @@ class _Group:
     """Neighbouring statements with one instance set."""
 
     statements: tuple[str, ...]
+
+
+def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> InstanceSet:
+    """The *points* on the given sides of conditions."""
+    for whole, condition in where:
+        tile = InstanceSet((), condition)
+        points = points.intersect(tile) if whole else points.subtract(tile)
+    return points
 
 
 def _once(body: Tree) -> Tree:

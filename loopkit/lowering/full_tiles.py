@@ -6,11 +6,14 @@ inner loops of constant range) to what names the tile, at the worst corner of th
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
+from loopkit.analysis.accesses import expanded_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.decided import borders, has_branches
 from loopkit.poly.codegen import worst_corner
 from loopkit.poly.sets import Set
 
@@ -19,18 +22,20 @@ def full_block(knl: LoopKernel, launch: Launch) -> Set | None:
     """The condition on sizes and blocks under which a block's tile is whole; ``None`` if nothing depends on it."""
     if launch.threads == 1:
         return None
-    result: Set | None = None
+    conditions: list[Set] = []
     seen: set[int] = set()
+    blocks = frozenset(launch.coordinates).difference(launch.ranges)
     for bound in launch.statements.values():
-        if id(bound.domain) in seen:
-            continue
-        seen.add(id(bound.domain))
         unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
-        condition = worst_corner(bound.domain.set, bound.domain.inames, _box(launch, bound, unrolled),
-                                 involving=(), free_of=tuple(set(bound.domain.inames) - unrolled))
-        if condition is not None:
-            result = condition if result is None else result.intersect(condition)
-    return result
+        free_of = tuple(set(bound.domain.inames) - unrolled)
+        if id(bound.domain) not in seen:
+            seen.add(id(bound.domain))
+            found = worst_corner(bound.domain.set, bound.domain.inames, _box(launch, bound, unrolled),
+                                 involving=(), free_of=free_of)
+            conditions += [] if found is None else [found]
+        if has_branches(expanded_expression(knl, bound.statement)):
+            conditions += borders(knl, bound.statement, bound.domain, _box(launch, bound, unrolled), free_of, blocks)
+    return reduce(Set.intersect, conditions) if conditions else None
 
 
 def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:

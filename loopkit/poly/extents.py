@@ -5,7 +5,7 @@ larger than the whole. Here a term outside of a quotient goes into it where that
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import islpy as isl
@@ -13,6 +13,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import (
+    DIM,
     TruncatedQuotient,
     TruncatedRemainder,
     add,
@@ -22,7 +23,7 @@ from loopkit.poly.affine import (
     ordered,
     subtract,
 )
-from loopkit.poly.sets import InstanceSet, at_least
+from loopkit.poly.sets import InstanceSet, at_least, constant_max
 
 
 def first_value(points: InstanceSet, context: isl.Set) -> Expression:
@@ -52,6 +53,18 @@ def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expre
 def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
     zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(like.get_domain_space()))
     return isl.PwAff.from_aff(zero.set_constant_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value)))
+
+
+def is_endless(params: isl.Set, name: str) -> bool:
+    """Has the parameter *name* no greatest value in *params* that holds for all others?"""
+    return constant_max(InstanceSet((), params).onto((name,)).set, 0) is None
+
+
+def couples(params: isl.Set, names: Collection[str]) -> bool:
+    """Does a constraint of *params* mention two of the parameters *names*?"""
+    dims = [i for i in (params.find_dim_by_name(DIM.param, x) for x in names) if i >= 0]
+    return any(sum(c.involves_dims(DIM.param, i, 1) for i in dims) > 1
+               for piece in params.get_basic_sets() for c in piece.get_constraints())
 
 
 def is_at_least(expr: Expression, low: int, params: isl.Set) -> bool:

@@ -24,7 +24,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
-                 prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
+                 fetch_bounding_box: bool = False, prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
 
@@ -40,8 +40,11 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames but those that sweep and those
         on which what is read does not depend (parallel inames of the grid, and loops in which the array is
         written, stay).
+    :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, so that the loops of the copy are
+        as plain as can be.
     :raises UnknownNameError: no such array, or an iname that no reader has.
-    :raises PreconditionError: nothing reads the array, a subscript is not affine, or the box has no constant size.
+    :raises PreconditionError: nothing reads the array, a subscript is not affine, or the box has no constant size; or
+        a whole box is asked for, of an array that the kernel writes, or whose ends are not known.
     :raises ScheduleError: the readers do not share a place for the copy.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
@@ -72,7 +75,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        prefetch_insn_id, within, source, moves_only=var_name, assume=assume, unsafe=unsafe))
+        prefetch_insn_id, within, source, moves_only=var_name, whole_box=fetch_bounding_box, assume=assume,
+        unsafe=unsafe))
 
 
 @transform
@@ -80,7 +84,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                precompute_inames: Sequence[str] | None = None,
                default_tag: str | InameTag | None = "l.auto",
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
-               temporary_address_space: str | AddressSpace | None = None, compute_insn_id: str | None = None,
+               temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
+               compute_insn_id: str | None = None,
                within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
                ) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
@@ -89,9 +94,12 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg sweep_inames: the inames over which the temporary spans.
     :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
+    :arg fetch_bounding_box: compute all of the box around what is read, as far as that reads inside of its arrays: of
+        a stencil's cross the corners too. The loops of the computation are as plain as can be.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
-        rule's values have no dtype of their own.
+        rule's values have no dtype of their own; or a whole box is asked for, of values made of what the kernel
+        writes, or of an array whose ends are not known.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -127,7 +135,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        compute_insn_id, within, None, assume=assume, unsafe=unsafe))
+        compute_insn_id, within, None, whole_box=fetch_bounding_box, assume=assume, unsafe=unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
     return result.copy(carried=result.carried,

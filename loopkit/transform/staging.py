@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, analysis_domain, expand_rules, uses_at
+from loopkit.analysis.accesses import accesses_as, accesses_of, analysis_domain, expand_rules, uses_at
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
@@ -20,7 +21,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
-from loopkit.poly.affine import NotAffineError, to_aff
+from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
 from loopkit.poly.footprint import box_hull
 from loopkit.poly.relations import restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
@@ -36,6 +37,7 @@ class Request:
     :ivar is_use: the arguments of an expression that is a use, else ``None``.
     :ivar value: the expression that the copy holds for given arguments.
     :ivar moves_only: the array whose dependences move to the copy wholly; ``None``: the readers keep theirs too.
+    :ivar whole_box: all of the box is copied, as far as what the copy reads lies inside its arrays.
     """
 
     step: str
@@ -52,6 +54,7 @@ class Request:
     within: str | Collection[str] | None
     source: GlobalArg | TemporaryVariable | None
     moves_only: str | None = None
+    whole_box: bool = False
     assume: str | None = None
     unsafe: bool = False
 
@@ -145,6 +148,8 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
     copy = Statement(
         copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
         request.value(box.arguments()), _copy_domain(kernel, request, readers, moves, outer, box))
+    if request.whole_box:
+        copy = replace(copy, domain=_whole_box(kernel, request, copy, outer, box))
     if extra := variables(copy.expression) & set(kernel.inames) - {*outer, *box.dims}:
         raise PreconditionError(f"{request.step}: '{request.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -192,6 +197,44 @@ def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Stateme
     written = request.moves_only is None or request.moves_only in kernel.written_names
     one_reference = sum(len(m) for m in moves.values()) == 1
     return points if written or one_reference else box_hull(points, box.dims)
+
+
+def _whole_box(kernel: LoopKernel, request: Request, copy: Statement, outer: tuple[str, ...], box: Box) -> InstanceSet:
+    """All of the box wherever some of it is read, but for what *copy* would read outside of an array.
+
+    :raises PreconditionError: there may be no value at a place that nobody reads, or it is not known whether there is.
+    """
+    conditions = [c for x, length in zip(box.dims, box.shape, strict=True)
+                  for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+    every = copy.domain.onto(outer).onto(copy.inames).where(*conditions)
+    shapes = array_shapes(kernel)
+    for a in accesses_as(kernel, replace(copy, domain=every)):
+        if a.is_write:
+            continue
+        if a.array in kernel.temporaries or a.array in kernel.written_names:
+            raise PreconditionError(
+                f"{request.step}: what is not read of the box around '{request.name}' is computed from '{a.array}', "
+                "which the kernel writes: there may be no value yet.", subject=a.array,
+                hint="leave fetch_bounding_box out")
+        try:
+            ends = [(">=", i) for i in a.subscripts] + [
+                ("<", subtract(i, _known(extent))) for i, extent in zip(a.subscripts, shapes[a.array], strict=True)]
+            lost = a.domain.subtract(a.domain.where(*ends))
+            # one polyhedron if it is one: isl does not find its constraints again
+            plain, exact = every.where(*ends), every.subtract(lost)
+            every = plain if plain.is_equal(exact) else exact
+        except NotAffineError:
+            raise PreconditionError(
+                f"{request.step}: it is not known where '{a.array}' ends for all of the box around '{request.name}'.",
+                subject=a.array, hint="leave fetch_bounding_box out, or give the array a shape") from None
+    return every
+
+
+def _known(extent: Expression | None) -> Expression:
+    """:raises NotAffineError: the extent is unknown."""
+    if extent is None:
+        raise NotAffineError("an unknown extent")
+    return extent
 
 
 def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:

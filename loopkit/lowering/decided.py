@@ -1,0 +1,65 @@
+"""Expressions whose conditions are decided where they stand: the question and the other branch are left out.
+
+A border is where a tile is cut off by a condition of an ``if`` rather than by a bound, as that of a grid with fixed
+values around it. It is part of what makes a tile whole, so that the version for whole tiles need not ask.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import expanded_expression, integer_names
+from loopkit.expr.dtypes import Type, type_of
+from loopkit.expr.mappers import map_children, subexpressions
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.codegen import worst_corner
+from loopkit.poly.enumerated import where_holds
+from loopkit.poly.extents import couples, is_endless
+from loopkit.poly.sets import InstanceSet, Set
+
+
+def has_branches(expr: Expression) -> bool:
+    return any(isinstance(e, p.If) for e in subexpressions(expr))
+
+
+def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types: Mapping[str, Type]) -> Expression:
+    """*expr* as it is at all of *points*, without conditions on *names* that have one answer there.
+
+    A branch whose dtype is not that of the whole stays: what is around it would be computed in another one.
+    """
+    if not isinstance(expr, p.If):
+        return map_children(expr, lambda e: decided(e, points, names, types))
+    holds = where_holds(points, expr.condition, names)
+    if holds is None:
+        return map_children(expr, lambda e: decided(e, points, names, types))
+    fails = points.subtract(holds)
+    then, other = decided(expr.then, holds, names, types), decided(expr.else_, fails, names, types)
+    for branch, whole, never in ((then, expr.then, fails), (other, expr.else_, holds)):
+        if never.is_empty() and type_of(whole, types.get) == type_of(expr, types.get):
+            return branch
+    return p.If(expr.condition, then, other)
+
+
+def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str, tuple[int, int]],
+            free_of: tuple[str, ...], blocks: frozenset[str]) -> Iterator[Set]:
+    """The conditions on sizes and *blocks* under which a condition of *s* has one answer in all of a tile.
+
+    Of the two answers the one that most tiles have: that leaves the blocks along each axis without end. A condition
+    that couples two axes cuts through the grid, and is no border.
+
+    :arg box: what varies inside a tile, with its range.
+    """
+    expression = expanded_expression(knl, s)
+    conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
+    for condition in conditions:
+        holds = where_holds(domain, condition, integer_names(knl, s))
+        if holds is None:
+            continue
+        for side in (holds, domain.subtract(holds)):
+            found = worst_corner(side.set, side.inames, box, involving=(), free_of=free_of)
+            if found is not None and not couples(found, blocks) and all(is_endless(found, x) for x in blocks):
+                yield found
+                break
