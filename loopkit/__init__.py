@@ -57,6 +57,7 @@ from loopkit.transform.data import (
     rename_argument,
     set_options,
     set_temporary_address_space,
+    stream_stores,
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.expansion import contract, expand, privatize
@@ -90,7 +91,8 @@ __all__ = [
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
     "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
     "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "shift", "skew", "split_iname", "stream_stores", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
+    "verify",
 ]
 
 __version__ = "0.1.0"

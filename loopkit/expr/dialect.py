@@ -66,6 +66,7 @@ class Dialect:
     half_helpers: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
+    streamed_store: str = ""
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""

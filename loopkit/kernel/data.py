@@ -26,12 +26,14 @@ class GlobalArg:
     :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
     :ivar shape_like: an input as large as which a call allocates this output (a stencil's, say); set by
         ``make_kernel``.
+    :ivar streamed: what is written to it is not read again soon: caches need not keep it.
     """
 
     name: str
     dtype: np.dtype | None = None
     shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
+    streamed: bool = False
 
 
 @dataclass(frozen=True)

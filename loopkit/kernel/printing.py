@@ -103,6 +103,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" [{', '.join(map(to_text, datum.shape))}]"
     if isinstance(datum, TemporaryVariable) and datum.address_space is not None:
         text += f" {datum.address_space}"
+    if isinstance(datum, GlobalArg) and datum.streamed:
+        text += " streamed"
     return text
 
 

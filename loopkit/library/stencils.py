@@ -1,4 +1,4 @@
-"""Stencils: each thread goes down some columns, which it loads as vectors, a few rows at a time."""
+"""Stencils: one sweep at the memory's pace, and several sweeps for one read and one write of the grid."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import WARP, checked, items_a_thread
@@ -13,6 +14,7 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.partition import duplicate_inames
 from loopkit.transform.peel import peel
+from loopkit.transform.prefetch import precompute
 from loopkit.transform.tags import tag_inames
 
 
@@ -89,6 +91,69 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 8, threads: t
     # the first blocks of all rows have their edges
     knl = split_iname(knl, "j_edge", across, outer_tag="g.1", inner_tag="l.1")
     return split_iname(knl, "i_edge", planes, outer_tag="g.2", inner_tag="l.0")
+
+
+def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
+           threads: tuple[int, int] = (2*WARP, 8)) -> LoopKernel:
+    """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
+
+    A sweep by itself is as slow as the memory. Here a block computes a tile of the last sweep from a larger tile of
+    the one before, and so on down to the first, which reads the grid: in shared memory each sweep has two rows and
+    two columns less than the one before. What neighbouring blocks compute twice is the price. The values are those of
+    *sweeps* single ones, to the last bit.
+
+    :arg rows: that a thread computes of each sweep; default: 8, or as many as leave room for other blocks.
+    :arg threads: of a block, along a row and across the rows; the first sweep's tile has a point for each of them
+        and of their *rows*.
+    :raises PreconditionError: a sweep is not a positive number, or there are so many that nothing is left of a tile.
+
+    >>> knl = lk.library.jacobi(sweeps=3, rows=4, threads=(32, 4))
+    >>> print(lk.lower(knl, stop="storage"))
+    local float32 u1_tile[16][32]
+    local float32 u2_tile[14][30]
+    >>> grid = np.zeros((6, 6), np.float32)
+    >>> grid[0] = 64
+    >>> knl(a=grid).out[:, 2]
+    array([64., 28.,  8.,  1.,  0.,  0.], dtype=float32)
+    """
+    known = checked(dtype)
+    along, across = threads
+    rows = max(8*4//known.itemsize, 1) if rows is None else rows
+    tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))
+    if sweeps < 1:
+        raise PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")
+    if min(tile) < 1:
+        raise PreconditionError(f"jacobi: {sweeps} sweeps leave nothing of a tile of {rows*across} by {along} points.",
+                                subject="sweeps", hint="more rows, more threads or fewer sweeps")
+    knl = add_dtypes(_sweeps(sweeps), {"a,out": known})
+    knl = split_iname(knl, "i", tile[0], outer_tag="g.1")
+    knl = split_iname(knl, "j", tile[1], outer_tag="g.0")
+    # the last sweep but one on all that the tile needs of it, then what that needs, and so on; corners, which nobody
+    # needs, make a box of each
+    inner = ["i_inner", "j_inner"]
+    for k in reversed(range(1, sweeps)):
+        knl = precompute(knl, f"u{k}", inner, precompute_inames=[f"i{k}", f"j{k}"], default_tag=None,
+                         fetch_bounding_box=True, temporary_name=f"u{k}_tile", compute_insn_id=f"sweep{k}",
+                         within="insn" if k == sweeps - 1 else f"sweep{k + 1}")
+        inner = [f"i{k}", f"j{k}"]
+    # rows of a thread lie together: unrolled, each value is loaded once for those below, at and above it
+    for k in range(1, sweeps):
+        knl = split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr")
+        knl = tag_inames(knl, {f"j{k}": "l.0"})
+    knl = split_iname(knl, "i_inner", rows, outer_tag="l.1", inner_tag="unr")
+    return tag_inames(knl, {"j_inner": "l.0"})
+
+
+def _sweeps(sweeps: int) -> LoopKernel:
+    """``out`` as what *sweeps* rules make of ``a``, one on top of the other."""
+    rules = []
+    for k in range(1, sweeps + 1):
+        above, below, left, right = (f"u{k - 1}({at})" if k > 1 else f"a[{at}]"
+                                     for at in ("p-1, q", "p+1, q", "p, q-1", "p, q+1"))
+        rules.append(f"u{k}(p, q) := if(1 <= p and p < n-1 and 1 <= q and q < m-1, "
+                     f"0.25*({above} + {below} + {left} + {right}), a[p, q])")
+    return make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "\n".join([*rules, f"out[i, j] = u{sweeps}(i, j)"]),
+                       name="jacobi")
 
 
 def _in_vectors(knl: LoopKernel, outer: Sequence[str], inner: str, items: int) -> LoopKernel:

@@ -22,6 +22,7 @@ from loopkit.poly.sets import InstanceSet, Set
 
 
 def has_branches(expr: Expression) -> bool:
+    """Does *expr* choose between two values?"""
     return any(isinstance(e, p.If) for e in subexpressions(expr))
 
 
@@ -37,8 +38,9 @@ def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types:
         return map_children(expr, lambda e: decided(e, points, names, types))
     fails = points.subtract(holds)
     then, other = decided(expr.then, holds, names, types), decided(expr.else_, fails, names, types)
-    for branch, whole, never in ((then, expr.then, fails), (other, expr.else_, holds)):
-        if never.is_empty() and type_of(whole, types.get) == type_of(expr, types.get):
+    dtype = type_of(expr, types.get)
+    for branch, meant, never in ((then, expr.then, fails), (other, expr.else_, holds)):
+        if never.is_empty() and dtype is not None and type_of(meant, types.get) == dtype:
             return branch
     return p.If(expr.condition, then, other)
 

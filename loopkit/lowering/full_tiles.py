@@ -5,37 +5,91 @@ inner loops of constant range) to what names the tile, at the worst corner of th
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import reduce
+
+import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import expanded_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
-from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
 from loopkit.lowering.decided import borders, has_branches
+from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.codegen import worst_corner
-from loopkit.poly.sets import Set
+from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
 
-def full_block(knl: LoopKernel, launch: Launch) -> Set | None:
-    """The condition on sizes and blocks under which a block's tile is whole; ``None`` if nothing depends on it."""
-    if launch.threads == 1:
-        return None
-    conditions: list[Set] = []
-    seen: set[int] = set()
-    blocks = frozenset(launch.coordinates).difference(launch.ranges)
-    for bound in launch.statements.values():
-        unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
-        free_of = tuple(set(bound.domain.inames) - unrolled)
-        if id(bound.domain) not in seen:
-            seen.add(id(bound.domain))
-            found = worst_corner(bound.domain.set, bound.domain.inames, _box(launch, bound, unrolled),
-                                 involving=(), free_of=free_of)
-            conditions += [] if found is None else [found]
-        if has_branches(expanded_expression(knl, bound.statement)):
-            conditions += borders(knl, bound.statement, bound.domain, _box(launch, bound, unrolled), free_of, blocks)
-    return reduce(Set.intersect, conditions) if conditions else None
+@dataclass(frozen=True)
+class WholeBlock:
+    """Which tiles of blocks are whole.
+
+    :ivar condition: on sizes and blocks.
+    :ivar absent: statements that no block with a whole tile runs.
+    """
+
+    condition: Set
+    absent: frozenset[str]
+
+
+def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
+    """Under which condition a block's tile is whole; ``None`` if nothing depends on it.
+
+    What runs in one block along an axis only, as the ends of rows do that were peeled off, need not fill a tile: it is
+    looked at last, and says nothing about blocks that do not run it.
+    """
+    found: dict[str, list[Set]] = {}
+    thin: dict[tuple[int, tuple[str, ...]], bool] = {}
+    for s, bound in launch.statements.items():
+        domain = id(bound.domain), bound.alone_on
+        found[s] = list(_conditions(knl, launch, bound, known=domain in thin))
+        if domain not in thin:
+            thin[domain] = _is_thin(launch, bound)
+    ends = [s for s, bound in launch.statements.items() if thin[id(bound.domain), bound.alone_on]]
+    conditions = [c for s, own in found.items() if s not in ends for c in own]
+    if not conditions:
+        return WholeBlock(reduce(Set.intersect, own), frozenset()) if (own := sum(found.values(), [])) else None
+    whole = reduce(Set.intersect, conditions)
+    absent = set[str]()
+    for s in ends:
+        if params_of(launch.statements[s].domain).intersect(whole).intersect(_places(launch)).is_empty():
+            absent.add(s)
+        else:
+            whole = reduce(Set.intersect, found[s], whole)
+    return WholeBlock(whole, frozenset(absent))
+
+
+def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool) -> Iterator[Set]:
+    """Where a statement fills its tile, and its borders are elsewhere; *known*: its domain was looked at before."""
+    unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
+    box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
+    if not known:
+        filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
+        yield from () if filled is None else (filled,)
+    if has_branches(expanded_expression(knl, bound.statement)):
+        blocks = frozenset(launch.coordinates).difference(launch.ranges)
+        yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks)
+
+
+def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
+    """Does *bound* run in at most one block along one of the grid's axes?"""
+    if any(axis in GRID for axis in bound.alone_on):
+        return True
+    points = InstanceSet((), params_of(bound.domain)).without_params([*launch.ranges, *BLOCK])
+    return any(at_most_one(points.onto((x,)), x) for x in bound.hardware if x not in launch.ranges)
+
+
+def _places(launch: Launch) -> Set:
+    """What the grid's inames are in terms of its axes, where that is affine; and what is assumed."""
+    result = launch.kernel.assumptions
+    for x, value in launch.coordinates.items():
+        if x not in launch.ranges:
+            with suppress(NotAffineError):
+                result = result.intersect(condition_set("==", subtract(p.Variable(x), value), ()).params())
+    return result
 
 
 def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_waived
@@ -12,7 +13,7 @@ from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import full_block, full_iterations
@@ -47,17 +48,29 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
     generic = Coder(knl, launch, storages, {})
     if not knl.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
-    condition = full_block(knl, launch)
-    if condition is None or condition.intersect(level.context).is_empty():
-        inside, test = level, None
-    else:
-        inside = Level(level.known, level.context.intersect(condition), level.bound)
-        test = condition_expression(condition, level.context)
-    split = full_iterations(knl, launch) if condition is None or inside is not level else {}
-    whole = Coder(knl, launch, storages, split).skeleton(inside)
+    found = full_block(knl, launch)
+    inside, test, present = level, None, launch
+    if found is not None and not found.condition.intersect(level.context).is_empty():
+        inside = Level(level.known, level.context.intersect(found.condition), level.bound)
+        test = condition_expression(found.condition, level.context)
+        if not has_barrier(launch.tree):
+            present = replace(launch, tree=_without(launch.tree, found.absent))
+    split = full_iterations(knl, present) if found is None or inside is not level else {}
+    whole = Coder(knl, present, storages, split).skeleton(inside)
     if test is None:
         return whole
     return Block((If(test, whole, generic.skeleton(level), "the whole tile lies inside"),))
+
+
+def _without(tree: Tree, absent: frozenset[str]) -> Tree:
+    """*tree* without the leaves of the statements *absent*, which are not all of them."""
+    match tree:
+        case Loop(iname, body):
+            return Loop(iname, _without(body, absent))
+        case Seq(children):
+            return seq(*(_without(c, absent) for c in children if not absent.issuperset(leaves(c))))
+        case _:
+            return tree
 
 
 def _outermost(knl: LoopKernel, launch: Launch) -> Level:

@@ -191,7 +191,7 @@ CUDA = Dialect(
     half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
-    unroll=("#pragma unroll",))
+    unroll=("#pragma unroll",), streamed_store="__stcs")
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 

@@ -121,7 +121,8 @@ class Emitter:
 
         def moved(v: Vector, *, load: bool) -> Iterator[str]:
             first, each = self.text(v.at(node.iname, node.start), signs), self.text(v.element, inside)
-            return moves(v, node, dtypes[v.name], first, each, self.index, load=load)
+            return moves(v, node, dtypes[v.name], first, each, self.index,
+                         load=load, streamed=self._streamed(v.element))
         for v in node.vectors:
             if v.loaded:
                 yield from moved(v, load=True)
@@ -137,13 +138,24 @@ class Emitter:
         target = self.text(node.target, signs)
         dtype = self.dtype_of(node.target)
         if node.combine is None:
-            yield f"{target} = {self.text(node.value, signs, dtype)};"
+            value = self.text(node.value, signs, dtype)
+            if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
+                yield f"{self.dialect.streamed_store}(&{target}, {value});"
+            else:
+                yield f"{target} = {value};"
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
             yield f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
         else:
             yield f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+
+    def _streamed(self, target: p.Variable | p.Subscript) -> bool:
+        """Is *target* written past the caches, where the language has a word for that?"""
+        array = target.aggregate if isinstance(target, p.Subscript) else target
+        assert isinstance(array, p.Variable)
+        argument = self.lowered.kernel.array_args.get(array.name)
+        return bool(self.dialect.streamed_store) and argument is not None and argument.streamed
 
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Has the language ``+=`` and ``*=`` of *dtype*?"""

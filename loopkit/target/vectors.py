@@ -87,12 +87,13 @@ def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str
     return f"alignas({vector.length * dtype.itemsize}) {type_name} {vector.name}[{loop.stop - loop.start}];"
 
 
-def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool
-          ) -> Iterator[str]:
+def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool,
+          streamed: bool = False) -> Iterator[str]:
     """All of *vector* between memory and its registers.
 
     :arg first: the first element as text; *each*: the element in terms of the loop's variable, of which *index* is the
         type.
+    :arg streamed: caches need not keep what is stored.
     """
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
@@ -100,6 +101,8 @@ def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, ind
 
     def move(own: str, element: str) -> str:
         target, source = (own, f"&{element}") if load else (f"&{element}", own)
+        if streamed and not load:
+            return f"__stcs(reinterpret_cast<{moved} *>({target}), *reinterpret_cast<const {moved} *>({source}));"
         return f"*reinterpret_cast<{moved} *>({target}) = *reinterpret_cast<const {moved} *>({source});"
     if loop.stop - loop.start == vector.length:
         yield move(vector.name, first)

@@ -123,6 +123,43 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
 
 
 @transform
+def stream_stores(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel:
+    """Write to the arrays *var_names* so that a cache gives up what was written first (``__stcs`` in CUDA).
+
+    For results that nobody reads while the kernel runs: what it does read then stays in the cache for longer. What is
+    computed is the same. Host C has no word for it, nor has CUDA for complex numbers, truth values and halves that are
+    written one by one; updates (``+=``) are written as before.
+
+    :raises UnknownNameError: one of them is no array argument.
+    :raises PreconditionError: the kernel does not write to one of them.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.stream_stores(lk.add_dtypes(knl, {"x": np.float32}), "y")
+    >>> print(knl)
+    KERNEL kernel(n: int, x: float32, y: ? streamed)
+    ASSUMPTIONS
+      n >= 0
+    DOMAINS
+      [n] -> { [i] : 0 <= i < n }
+    STATEMENTS
+      for i
+        y[i] = 2*x[i]  {id=insn}
+      end
+    >>> "__stcs(&y[i], 2.0f*x[i]);" in lk.generate_code(knl, target="cuda").source
+    True
+    """
+    names = name_list(var_names)
+    for name in names:
+        if name not in kernel.array_args:
+            raise unknown("array argument", name, kernel.array_args)
+        if name not in kernel.written_names:
+            raise PreconditionError(f"Nothing writes to '{name}'.", subject=name,
+                                    hint="name the arrays that the kernel writes to")
+    return kernel.copy(arguments=tuple(replace(a, streamed=True) if a.name in names and isinstance(a, GlobalArg) else a
+                                       for a in kernel.arguments), carried=unchanged_from(kernel))
+
+
+@transform
 def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """Replace size parameters by integers; they are no arguments any more.
 

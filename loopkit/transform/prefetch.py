@@ -24,8 +24,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
-                 fetch_bounding_box: bool = False, prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
-                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+                 fetch_bounding_box: bool = False, prefetch_insn_id: str | None = None,
+                 within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                 ) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
 
     The copy stands in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is

@@ -208,6 +208,7 @@ def _whole_box(kernel: LoopKernel, request: Request, copy: Statement, outer: tup
                   for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
     every = copy.domain.onto(outer).onto(copy.inames).where(*conditions)
     shapes = array_shapes(kernel)
+    inside, ends = every, dict[tuple[str, Expression], None]()
     for a in accesses_as(kernel, replace(copy, domain=every)):
         if a.is_write:
             continue
@@ -217,17 +218,17 @@ def _whole_box(kernel: LoopKernel, request: Request, copy: Statement, outer: tup
                 "which the kernel writes: there may be no value yet.", subject=a.array,
                 hint="leave fetch_bounding_box out")
         try:
-            ends = [(">=", i) for i in a.subscripts] + [
-                ("<", subtract(i, _known(extent))) for i, extent in zip(a.subscripts, shapes[a.array], strict=True)]
-            lost = a.domain.subtract(a.domain.where(*ends))
-            # one polyhedron if it is one: isl does not find its constraints again
-            plain, exact = every.where(*ends), every.subtract(lost)
-            every = plain if plain.is_equal(exact) else exact
+            own = [end for i, extent in zip(a.subscripts, shapes[a.array], strict=True)
+                   for end in ((">=", i), ("<", subtract(i, _known(extent))))]
+            inside = inside.subtract(a.domain.subtract(a.domain.where(*own)))
         except NotAffineError:
             raise PreconditionError(
                 f"{request.step}: it is not known where '{a.array}' ends for all of the box around '{request.name}'.",
                 subject=a.array, hint="leave fetch_bounding_box out, or give the array a shape") from None
-    return every
+        ends |= dict.fromkeys(own)
+    # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
+    plain = every.where(*(end for end in ends if inside.is_subset(inside.where(end))))
+    return plain if plain.is_equal(inside) else inside
 
 
 def _known(extent: Expression | None) -> Expression:

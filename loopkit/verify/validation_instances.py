@@ -11,6 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
 from loopkit.analysis.dependences import dependences
 from loopkit.ast.nodes import Assign, Function
+from loopkit.expr.dtypes import WEAK_INT, Type, type_of
 from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import AddressSpace
@@ -19,6 +20,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
 from loopkit.lowering.storage import Storage
+from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
@@ -269,10 +271,35 @@ class InstanceCheck:
                 pass
             else:
                 return None if points.is_empty() else (a, b, points)
+        if isinstance(b, p.If) and (meant := self._branch(execution, b)) is not None:
+            here = self._branch(execution, a) if isinstance(a, p.If) else None
+            if here is not None or self._of_one_type(meant, b):
+                return self._difference(execution, a if here is None else here, meant)
         if not _alike(a, b):
             return a, b, execution.points
         differences = (self._difference(execution, x, y) for x, y in zip(children(a), children(b), strict=True))
         return next((d for d in differences if d is not None), None)
+
+    def _branch(self, execution: Execution, choice: p.If) -> Expression | None:
+        """The branch of *choice* that *execution* takes wherever it runs, if it is always the same one."""
+        if not variables(choice.condition) <= self.kernel.value_params.union(execution.coordinates):
+            return None
+        try:
+            holds = execution.points.intersect(points_where(choice.condition, execution.coordinates))
+        except NotAffineError:
+            return None
+        if holds.is_empty():
+            return choice.else_
+        return choice.then if execution.points.is_subset(holds) else None
+
+    def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
+        """Does what is around *choice* compute the same with *branch* in its place?"""
+        types = index_types(self.kernel)
+
+        def lookup(name: str) -> Type | None:
+            return types.get(name, WEAK_INT)                # what else there is are coordinates
+        whole = type_of(choice, lookup)
+        return whole is not None and type_of(branch, lookup) == whole
 
     def _boxes(self) -> Iterator[Finding]:
         """Arrays as large as what they hold, or as all that touches them."""

@@ -61,6 +61,17 @@ def _stencil(a: Arrays) -> np.ndarray:
     return out
 
 
+def _jacobi(sweeps: int) -> Callable[[Arrays], np.ndarray]:
+    def swept(a: Arrays) -> np.ndarray:
+        x = a["a"]
+        for _ in range(sweeps):
+            new = x.copy()
+            new[1:-1, 1:-1] = x.dtype.type(0.25)*(x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:])
+            x = new
+        return x
+    return swept
+
+
 def _nbody(a: Arrays) -> np.ndarray:
     distance = sum((a[c][None, :] - a[c][:, None])**2 for c in "xyz")
     return (a["q"]/np.sqrt(distance + 0.01)).sum(axis=1)
@@ -79,6 +90,7 @@ READY = (
     Ready("stencil_2d", L.stencil_2d, lambda n, m: {"a": (n, m)}, _stencil, ((3, 3), (18, 259), (40, 600))),
     Ready("stencil_3d", L.stencil_3d, lambda n, m, k: {"a": (n, m, k)}, _stencil,
           ((3, 3, 3), (18, 11, 35), (9, 33, 70))),
+    Ready("jacobi", L.jacobi, lambda n, m: {"a": (n, m)}, _jacobi(4), ((1, 1), (3, 5), (70, 130))),
     Ready("full_sum", L.full_sum, lambda n: {"x": (n,)}, lambda a: a["x"].sum(keepdims=True), (*LINES, (2_200_000,))),
     Ready("row_sum", L.row_sum, lambda n, m: {"x": (n, m)}, lambda a: a["x"].sum(axis=1), ROWS),
     Ready("row_sum of fixed rows", L.row_sum, lambda n, m: {"x": (n, m)}, lambda a: a["x"].sum(axis=1), ROWS,
@@ -157,6 +169,21 @@ def test_many_products_of_any_size(size: int) -> None:
     a, b = rng.uniform(-1, 1, (2, 3, size, size))
     result = lk.library.batched_matmul(np.float64, size=size, steps=4, threads=(8, 8))(a=a, b=b).c
     np.testing.assert_allclose(result, a @ b, atol=1e-13)
+
+
+@pytest.mark.parametrize("sweeps", [1, 2, 5])
+def test_sweeps_at_once_are_single_sweeps_to_the_last_bit(sweeps: int) -> None:
+    compiled = lk.compile(lk.library.jacobi(sweeps=sweeps, rows=4, threads=(16, 4)), target="c")
+    for size in ((1, 1), (2, 7), (3, 3), (8, 8), (9, 23), (40, 33)):
+        a = np.random.default_rng(sweeps).uniform(-1, 1, size).astype(F32)
+        np.testing.assert_array_equal(compiled(a=a).out, _jacobi(sweeps)({"a": a}))
+
+
+def test_sweeps_leave_something_of_a_tile() -> None:
+    with pytest.raises(lk.PreconditionError, match="33 sweeps leave nothing of a tile of 64 by 64"):
+        lk.library.jacobi(sweeps=33)
+    with pytest.raises(lk.PreconditionError, match="0 is no number of sweeps"):
+        lk.library.jacobi(sweeps=0)
 
 
 def test_a_length_of_rows_may_be_any() -> None:

@@ -51,22 +51,23 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
 def nodes(knl: lk.LoopKernel) -> Iterator[Node]:
     """Every node of the loop program, from the outside in."""
     for function in lowered(knl).program.functions:
-        yield from _inside(function.body)
+        yield from inside(function.body)
 
 
-def _inside(node: Node) -> Iterator[Node]:
+def inside(node: Node) -> Iterator[Node]:
+    """*node* and every node in it."""
     yield node
     match node:
         case Block(children):
             for child in children:
-                yield from _inside(child)
+                yield from inside(child)
         case For():
-            yield from _inside(node.body)
+            yield from inside(node.body)
         case If():
-            yield from _inside(node.then)
+            yield from inside(node.then)
             if node.otherwise is not None:
-                yield from _inside(node.otherwise)
+                yield from inside(node.otherwise)
         case Region(body):
-            yield from _inside(body)
+            yield from inside(body)
         case Assign() | Call() | Define() | Sync():
             pass

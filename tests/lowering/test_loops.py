@@ -1,14 +1,17 @@
 """Full-tile versions, constant bounds of unrolled loops, several inames on one axis, and the stages by name."""
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from pymbolic.typing import Expression
 
 import loopkit as lk
-from loopkit.ast.nodes import For, If
+from loopkit.ast.nodes import Assign, For, If
 from loopkit.lowering.pipeline import STAGES, Bound
+from loopkit.verify.validation import validate
 from tests.cases import CASES, Case
 from tests.lowering.kernels import F32, make, outside_axes
-from tests.lowering.shown import lowered, nodes, placed
+from tests.lowering.shown import inside, lowered, nodes, placed
 from tests.transform.same import assert_same
 
 WHOLE = "the whole tile lies inside"
@@ -51,6 +54,33 @@ def test_no_version_where_every_tile_is_whole() -> None:
 
 def test_no_version_without_threads() -> None:
     assert not any(isinstance(node, If) and node.comment == WHOLE for node in nodes(lk.split_iname(scale(), "i", 4)))
+
+
+def values_of_whole_tiles(expression: str, dtype: type = F32) -> list[Expression]:
+    """What is assigned in whole tiles; the kernel must be right, and proven, with two versions of its tiles."""
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", f"y[i,j] = {expression}", x=F32, y=dtype)
+    knl = mapped(plain)
+    for n, m in ((1, 1), (5, 9), (16, 33)):
+        assert_same(plain, knl, n=n, m=m)
+    assert validate(lowered(knl)) == ()
+    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
+    return [node.value for node in inside(whole.then) if isinstance(node, Assign)]
+
+
+@pytest.mark.parametrize("expression", [
+    "if(0<i and i<n-1 and 0<j and j<m-1, x[i-1,j] + x[i,j+1], x[i,j])", "if(i == n-1 or i < 5, x[i,j], 2*x[i,j])",
+    "if(i<5, x[i,j], if(j<m-2, x[i,j+2], 3*x[i,j]))"])
+def test_whole_tiles_ask_nothing_at_borders(expression: str) -> None:
+    [value] = values_of_whole_tiles(expression)
+    assert "if" not in str(value).lower()
+
+
+@pytest.mark.parametrize("expression", [
+    "if(i < j, x[i,j], 2*x[i,j])", "if(i % 2 == 0, x[i,j], 2*x[i,j])", "if(x[i,j] > 0, x[i,j], 2*x[i,j])",
+    "if(j < m-1, i, x[i,j])/3", "if(0 < j and j < 3, x[i,j], 2*x[i,j]) + if(j % 3 == 1, x[i,j], 1)"])
+def test_what_is_no_border_or_would_change_the_dtype_is_asked(expression: str) -> None:
+    [value] = values_of_whole_tiles(expression, np.float64)
+    assert "if" in str(value).lower()
 
 
 def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_it() -> None:

@@ -368,3 +368,32 @@ def test_values_without_a_dtype_of_their_own_are_not_stored() -> None:
         lk.precompute(lk.make_kernel("{[i]: 0<=i<8}", text.format("s*100000"), data), "f", "i")
     knl = lk.make_kernel("{[i]: 0<=i<8}", text.format("cast(int64, s)*100000"), data)
     assert_same(knl, lk.precompute(knl, "f", "i"))
+
+
+def test_a_whole_box_of_values_has_the_corners_too() -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", """
+        f(p,q) := if(1<=p and p<n-1, x[p-1,q] + x[p+1,q], x[p,q])
+        y[i,j] = if(0<i and i<n-1 and 0<j and j<m-1, f(i-1,j) + f(i+1,j) + f(i,j-1) + f(i,j+1), 0)""")
+    knl = lk.add_dtypes(knl, {"x": F32})
+    tiled = lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.1"), "j", 8, outer_tag="g.0")
+    whole = step(tiled, lk.precompute, "f", ["i_inner", "j_inner"], fetch_bounding_box=True)
+    assert " or " in lk.precompute(tiled, "f", ["i_inner", "j_inner"]).domains_text
+    assert " or " not in whole.domains_text
+    assert_domain(whole, "[m, n] -> { [i_outer, j_outer, f_dim_0, f_dim_1] : n >= 3 and m >= 3 and 0 <= i_outer and "
+                  "4i_outer <= n - 2 and 0 <= j_outer and 8j_outer <= m - 2 and 0 <= f_dim_0 < 6 and 0 <= f_dim_1 < 10 "
+                  "and 1 <= 4i_outer + f_dim_0 <= n and 1 <= 8j_outer + f_dim_1 <= m }",
+                  whole.domains_text.split("\n")[1])
+    assert lk.verify(whole).proven
+    for n, m in ((1, 1), (3, 3), (4, 9), (9, 18)):
+        assert_same(knl, whole, n=n, m=m)
+
+
+@pytest.mark.parametrize(("text", "why"), [
+    ("f(p) := x[p]*x[p+1]\ny[i] = f(i-1) + f(i+1) {id=s}\nx[i] = 1 {dep=s}", "which the kernel writes"),
+    ("<> t[i] = x[i]\nf(p) := t[p]\ny[i] = f(i-1) + f(i+1)", "which the kernel writes"),
+    ("f(p) := x[idx[p]]\ny[i] = f(i-1) + f(i+1)", "where 'x' ends")])
+def test_a_whole_box_takes_nothing_that_may_not_be_there(text: str, why: str) -> None:
+    knl = lk.make_kernel("{[i]: 2<=i<n}", text, [lk.GlobalArg("x", F32), lk.GlobalArg("idx", np.int32), "..."])
+    knl = lk.split_iname(knl, "i", 4, within="iname:i")
+    with pytest.raises(lk.PreconditionError, match=why):
+        lk.precompute(knl, "f", "i_inner", fetch_bounding_box=True, default_tag=None)

@@ -104,6 +104,20 @@ def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
 
 # {{{ what it finds
 
+def test_the_wrong_branch() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i < n-1, x[i], 2*x[i])", name="ends")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": F32}), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    low = lowered(knl)
+    assert validate(low) == ()
+    for branch in ("then", "else_"):
+        taken = changed(low, lambda node, b=branch: replace(node, value=getattr(node.value, b))
+                        if isinstance(node, Assign) and isinstance(node.value, p.If) else node)
+        assert only(validate(taken)).kind == "value"
+    inside = changed(low, lambda node: replace(node, value=p.Product((2, node.value)))
+                     if isinstance(node, Assign) and not isinstance(node.value, p.If) else node)
+    assert only(validate(inside)).kind == "value"
+
+
 def test_missing() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i, j] = 1.0", name="triangle")
     low = lowered(lk.add_dtypes(knl, {"y": F32}))
