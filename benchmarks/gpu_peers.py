@@ -12,6 +12,9 @@ from typing import Any
 Run = Callable[[], Any]
 Peer = Callable[[Any], Run]
 
+#: Of Jacobi's method, in one run.
+SWEEPS = 4
+
 
 # {{{ torch
 
@@ -108,6 +111,14 @@ def _stencil_3d(a: Any, out: Any) -> None:
                              + a[1:-1, 1:-1, :-2] + a[1:-1, 1:-1, 2:] - 6*a[1:-1, 1:-1, 1:-1])
 
 
+def _jacobi(a: Any) -> Any:
+    for _ in range(SWEEPS):
+        out = a.clone()
+        out[1:-1, 1:-1] = 0.25*(a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:])
+        a = out
+    return a
+
+
 def _nbody(x: Any, y: Any, z: Any, q: Any) -> Any:
     import torch
     distance = (x[None] - x[:, None])**2 + (y[None] - y[:, None])**2 + (z[None] - z[:, None])**2
@@ -137,6 +148,11 @@ def inductor_stencil_2d(p: Any) -> Run:
 def inductor_stencil_3d(p: Any) -> Run:
     f = _compiled(_stencil_3d)
     return lambda: f(p.a, p.out)
+
+
+def inductor_jacobi(p: Any) -> Run:
+    f = _compiled(_jacobi)
+    return lambda: f(p.a)
 
 
 # }}}

@@ -184,6 +184,15 @@ def inner_part(out: Any) -> Any:
     return out[(slice(1, -1),)*out.ndim]
 
 
+def relaxed(xp: Any, p: Any) -> Any:
+    x = p.a
+    for _ in range(peers.SWEEPS):
+        new = x + 0
+        new[1:-1, 1:-1] = (x[:-2, 1:-1] + x[2:, 1:-1] + x[1:-1, :-2] + x[1:-1, 2:])/4
+        x = new
+    return x
+
+
 def softmax(xp: Any, p: Any) -> Any:
     e = xp.exp(p.x - xp.amax(p.x, 1)[:, None])
     return e/e.sum(1)[:, None]
@@ -323,6 +332,11 @@ def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
         {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
 
 
+def of_sweeps(**options: Any) -> Callable[[Size], Any]:
+    import loopkit as lk
+    return loopkit(lk.library.jacobi, sweeps=peers.SWEEPS, **options)
+
+
 # }}}
 
 
@@ -352,6 +366,12 @@ def rows() -> tuple[Row, ...]:
             "loopkit": loopkit(lib.stencil_3d), "planes=4": loopkit(lib.stencil_3d, planes=4),
             "planes=16": loopkit(lib.stencil_3d, planes=16), "32x8": loopkit(lib.stencil_3d, threads=(32, 8)),
             "8x32": loopkit(lib.stencil_3d, threads=(8, 32))}),
+        Row("jacobi", [square], (16381, 16411), _squares, [(70, 90)],
+            lambda s: {"a": s}, lambda s: {"out": s}, relaxed, lambda s: of_width(s)*2*peers.SWEEPS,
+            lambda s: of_width(s, 4)*peers.SWEEPS,
+            {"torch.compile": peers.inductor_jacobi, "Triton": peers.triton_peer("jacobi")}, [Goal("copy", 1.2, 1.5)],
+            {"loopkit": of_sweeps(), "rows=16": of_sweeps(rows=16, threads=(64, 4)),
+             "64x4": of_sweeps(threads=(64, 4)), "128x8": of_sweeps(threads=(128, 8))}),
         Row("full_sum", [line], (line[0] - 4099,), _lines, [(50000,)],
             lambda s: {"x": s}, lambda s: {"s": (1,)}, lambda xp, p: p.x.sum().reshape(1), of_width,
             lambda s: of_width(s, 1),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import triton
 import triton.language as tl
+from gpu_peers import SWEEPS
 
 Run = Callable[[], Any]
 
@@ -138,6 +139,33 @@ def stencil_3d(p: Any) -> Run:
     n, m, k = p.size
     return lambda: _stencil_3d[lambda meta: (triton.cdiv(k, meta["COLUMNS"]), triton.cdiv(m, meta["ROWS"]), n - 2)](
         p.a, p.out, n, m, k)
+
+
+@triton.autotune(configs=_configs(*(({"ROWS": rows, "COLUMNS": columns}, warps, 2) for rows, columns, warps in
+                                    ((1, 512, 4), (1, 1024, 4), (2, 512, 4), (4, 256, 4), (8, 128, 4), (8, 256, 8),
+                                     (16, 128, 8), (16, 256, 8)))), key=["n", "m"])
+@triton.jit
+def _jacobi(a, out, n, m, ROWS: tl.constexpr, COLUMNS: tl.constexpr):  # noqa: N803
+    i = tl.program_id(1)*ROWS + tl.arange(0, ROWS)[:, None]
+    j = tl.program_id(0)*COLUMNS + tl.arange(0, COLUMNS)[None, :]
+    there = (i < n) & (j < m)
+    inside = (i > 0) & (i < n - 1) & (j > 0) & (j < m - 1)
+    at = a + i*m + j
+    around = tl.load(at - m, mask=inside) + tl.load(at + m, mask=inside)
+    around += tl.load(at - 1, mask=inside) + tl.load(at + 1, mask=inside)
+    tl.store(out + i*m + j, tl.where(inside, 0.25*around, tl.load(at, mask=there & ~inside)), mask=there)
+
+
+def jacobi(p: Any) -> Run:
+    """A launch a sweep, to the output and another array in turns."""
+    n, m = p.size
+    other = torch.empty_like(p.out)
+    steps = [p.out if (SWEEPS - k) % 2 else other for k in range(SWEEPS)]
+
+    def run() -> None:
+        for source, target in zip([p.a, *steps], steps):  # noqa: B905  # the last is no source
+            _jacobi[lambda meta: (triton.cdiv(m, meta["COLUMNS"]), triton.cdiv(n, meta["ROWS"]))](source, target, n, m)
+    return run
 
 
 # }}}
