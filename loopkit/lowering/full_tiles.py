@@ -51,7 +51,9 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
     ends = [s for s, bound in launch.statements.items() if thin[id(bound.domain), bound.alone_on]]
     conditions = [c for s, own in found.items() if s not in ends for c in own]
     if not conditions:
-        return WholeBlock(reduce(Set.intersect, own), frozenset()) if (own := sum(found.values(), [])) else None
+        conditions, ends = [c for own in found.values() for c in own], []
+    if not conditions:
+        return None
     whole = reduce(Set.intersect, conditions)
     absent = set[str]()
     for s in ends:
