@@ -10,7 +10,7 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import WARP, checked, items_a_thread
-from loopkit.transform.data import add_dtypes
+from loopkit.transform.data import add_dtypes, stream_stores
 from loopkit.transform.iname import split_iname
 from loopkit.transform.partition import duplicate_inames
 from loopkit.transform.peel import peel
@@ -18,14 +18,15 @@ from loopkit.transform.prefetch import precompute
 from loopkit.transform.tags import tag_inames
 
 
-def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tuple[int, int] = (WARP, 8)
+def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tuple[int, int] = (2*WARP, 4)
                ) -> LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
     A thread has 16 bytes of a row at once, which it loads by one instruction. Of what a row needs of the rows above
     and below, the thread that goes down its columns has loaded most already: unrolled, *rows* of it are one piece of
     code, in which each element is loaded once. Of the neighbours along a row all but two are in its own registers;
-    those come from the L1 cache, where other threads of the warp have them.
+    those come from the L1 cache, where other threads of the warp have them. The results are streamed, so that the rows
+    which neighbouring blocks share are still in the L2 cache when the other block comes to them.
 
     :arg rows: that a thread computes.
     :arg threads: of a block, along a row and across the rows.
@@ -49,16 +50,15 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tu
     known = checked(dtype)
     knl = make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
                       "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d")
-    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i"], "j", items_a_thread(known))
-    knl = split_iname(knl, "j_vec", along, outer_tag="g.0", inner_tag="l.0")
-    knl = split_iname(knl, "i", rows, inner_tag="unr")
-    knl = split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
-    # the first blocks of all rows have their edges
-    knl = split_iname(knl, "i_edge", rows*across, outer_tag="g.1")
-    return split_iname(knl, "i_edge_inner", along, inner_tag="l.0")
+    knl = stream_stores(add_dtypes(knl, {"a,out": known}), "out")
+    knl = _in_vectors(knl, ["i"], "j", items_a_thread(known), along)
+    for x in ("i", "i_edge"):
+        knl = split_iname(knl, x, rows, inner_tag="unr")
+        knl = split_iname(knl, f"{x}_outer", across, outer_tag="g.1", inner_tag="l.1")
+    return knl
 
 
-def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 8, threads: tuple[int, int] = (16, 16)
+def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 4, threads: tuple[int, int] = (WARP, 8)
                ) -> LoopKernel:
     """The seven-point Laplacian of the inner points; each thread goes through *planes* as in :func:`stencil_2d`.
 
@@ -84,13 +84,12 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 8, threads: t
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
         "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
         " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d")
-    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i", "j"], "k", items_a_thread(known))
-    knl = split_iname(knl, "k_vec", along, outer_tag="g.0", inner_tag="l.0")
-    knl = split_iname(knl, "j", across, outer_tag="g.1", inner_tag="l.1")
-    knl = split_iname(knl, "i", planes, outer_tag="g.2", inner_tag="unr")
-    # the first blocks of all rows have their edges
-    knl = split_iname(knl, "j_edge", across, outer_tag="g.1", inner_tag="l.1")
-    return split_iname(knl, "i_edge", planes, outer_tag="g.2", inner_tag="l.0")
+    knl = stream_stores(add_dtypes(knl, {"a,out": known}), "out")
+    knl = _in_vectors(knl, ["i", "j"], "k", items_a_thread(known), along)
+    for x in ("", "_edge"):
+        knl = split_iname(knl, f"j{x}", across, outer_tag="g.1", inner_tag="l.1")
+        knl = split_iname(knl, f"i{x}", planes, outer_tag="g.2", inner_tag="unr")
+    return knl
 
 
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
@@ -156,18 +155,22 @@ def _sweeps(sweeps: int) -> LoopKernel:
                        name="jacobi")
 
 
-def _in_vectors(knl: LoopKernel, outer: Sequence[str], inner: str, items: int) -> LoopKernel:
-    """Rows, along *inner*, in vectors of *items*, and what is not a whole one at their ends in loops of its own.
+def _in_vectors(knl: LoopKernel, outer: Sequence[str], inner: str, items: int, along: int) -> LoopKernel:
+    """Rows, along *inner*, in vectors of *items*, one for each of *along* threads of a block.
 
     Inner points begin at 1, vectors at multiples of their length. In one loop with the others the first and the last
-    vector would be conditions on all of them, under which elements are moved one by one.
+    vector would be conditions on all of them, under which elements are moved one by one. So the ends of rows have
+    loops of their own, over the same rows, and are computed by the threads whose vectors they are: what these read,
+    their neighbours have loaded.
     """
     if items == 1:
         # an element has 16 bytes by itself; vectors are of two
         items = 2
     knl = split_iname(knl, inner, items, outer_iname=f"{inner}_vec", inner_iname=f"{inner}_item")
     knl = peel(knl, f"{inner}_vec", first=1, last=1)
-    # the ends of rows have loops over the rows too, so that nothing stands between the rows of the others
     knl = duplicate_inames(knl, [*outer, f"{inner}_item"], within="insn_*",
                            new_inames=[f"{x}_edge" for x in [*outer, inner]])
-    return tag_inames(knl, {f"{inner}_item": "vec"})
+    knl = tag_inames(knl, {f"{inner}_item": "vec", f"{inner}_edge": "unr"})
+    for x in (f"{inner}_vec", f"{inner}_vec_last"):
+        knl = split_iname(knl, x, along, outer_tag="g.0", inner_tag="l.0")
+    return knl

@@ -83,6 +83,28 @@ def test_what_is_no_border_or_would_change_the_dtype_is_asked(expression: str) -
     assert "if" in str(value).lower()
 
 
+def statements_of_whole_tiles(plain: lk.LoopKernel, knl: lk.LoopKernel) -> set[str]:
+    for n, m in ((3, 3), (6, 17), (14, 40)):
+        assert_same(plain, knl, n=n, m=m)
+    assert validate(lowered(knl)) == ()
+    whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
+    return {node.statement for node in inside(whole.then) if isinstance(node, Assign)}
+
+
+def test_whole_tiles_have_no_ends_of_rows() -> None:
+    plain = make("{[i,j]: 1<=i<n-1 and 1<=j<m-1}", "y[i,j] = x[i-1,j] + x[i+1,j]", x=F32)
+    knl = lk.peel(lk.split_iname(plain, "j", 2, outer_iname="jv"), "jv", first=1, last=1)
+    knl = lk.duplicate_inames(knl, ["i"], within="insn_*", new_inames=["e"])
+    for x, tile, axis in (("i", 4, 1), ("e", 4, 1), ("jv", 4, 0), ("jv_last", 4, 0)):
+        knl = lk.split_iname(knl, x, tile, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
+    assert statements_of_whole_tiles(plain, knl) == {"insn"}
+
+
+def test_what_one_block_runs_stays_where_its_tile_is_whole() -> None:
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "s[i] = 3*x[i,0]\ny[i,j] = x[i,j]", x=F32)
+    assert len(statements_of_whole_tiles(plain, mapped(plain))) == 2
+
+
 def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_it() -> None:
     plain = make("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[k]*a[i,k])", a=F32, x=F32)
     knl = lk.split_iname(plain, "i", 8, outer_tag="g.0", inner_tag="l.0")
