@@ -42,13 +42,13 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
     looked at last, and says nothing about blocks that do not run it.
     """
     found: dict[str, list[Set]] = {}
-    thin: dict[tuple[int, tuple[str, ...]], bool] = {}
+    seen: set[int] = set()
     for s, bound in launch.statements.items():
-        domain = id(bound.domain), bound.alone_on
-        found[s] = list(_conditions(knl, launch, bound, known=domain in thin))
-        if domain not in thin:
-            thin[domain] = _is_thin(launch, bound)
-    ends = [s for s, bound in launch.statements.items() if thin[id(bound.domain), bound.alone_on]]
+        found[s] = list(_conditions(knl, launch, bound, known=id(bound.domain) in seen))
+        seen.add(id(bound.domain))
+    # those that share their inames of the grid share their blocks too
+    ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
+    ends = [s for s, bound in launch.statements.items() if len(ways) > 1 and _is_thin(launch, bound)]
     conditions = [c for s, own in found.items() if s not in ends for c in own]
     if not conditions:
         conditions, ends = [c for own in found.values() for c in own], []
@@ -81,7 +81,11 @@ def _is_thin(launch: Launch, bound: BoundStatement) -> bool:
     if any(axis in GRID for axis in bound.alone_on):
         return True
     points = InstanceSet((), params_of(bound.domain)).without_params([*launch.ranges, *BLOCK])
-    return any(at_most_one(points.onto((x,)), x) for x in bound.hardware if x not in launch.ranges)
+    return any(at_most_one(points.onto((x,)), x) for x in _blocks_of(launch, bound))
+
+
+def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
+    return tuple(x for x in bound.hardware if x not in launch.ranges)
 
 
 def _places(launch: Launch) -> Set:
