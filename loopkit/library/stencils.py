@@ -9,24 +9,26 @@ import numpy.typing as npt
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked, items_a_thread
-from loopkit.transform.data import add_dtypes, stream_stores
+from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread
+from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.partition import duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.prefetch import precompute
 from loopkit.transform.tags import tag_inames
 
+#: Of what a thread computes of a column in shared memory: several blocks of such threads share a multiprocessor.
+BYTES_A_COLUMN = 64
 
-def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tuple[int, int] = (2*WARP, 4)
+
+def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tuple[int, int] = (THREADS, 1)
                ) -> LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
     A thread has 16 bytes of a row at once, which it loads by one instruction. Of what a row needs of the rows above
     and below, the thread that goes down its columns has loaded most already: unrolled, *rows* of it are one piece of
     code, in which each element is loaded once. Of the neighbours along a row all but two are in its own registers;
-    those come from the L1 cache, where other threads of the warp have them. The results are streamed, so that the rows
-    which neighbouring blocks share are still in the L2 cache when the other block comes to them.
+    those come from the L1 cache, where other threads of the warp have them.
 
     :arg rows: that a thread computes.
     :arg threads: of a block, along a row and across the rows.
@@ -50,33 +52,32 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tu
     known = checked(dtype)
     knl = make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
                       "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d")
-    knl = stream_stores(add_dtypes(knl, {"a,out": known}), "out")
-    knl = _in_vectors(knl, ["i"], "j", items_a_thread(known), along)
+    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i"], "j", items_a_thread(known), along)
     for x in ("i", "i_edge"):
         knl = split_iname(knl, x, rows, inner_tag="unr")
         knl = split_iname(knl, f"{x}_outer", across, outer_tag="g.1", inner_tag="l.1")
     return knl
 
 
-def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 4, threads: tuple[int, int] = (WARP, 8)
-               ) -> LoopKernel:
-    """The seven-point Laplacian of the inner points; each thread goes through *planes* as in :func:`stencil_2d`.
+def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 2, rows: int = 2,
+               threads: tuple[int, int] = (WARP, 8)) -> LoopKernel:
+    """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
     A block's threads cover a rectangle of a plane: the L1 cache then has the rows above and below too.
 
-    :arg planes: that a thread computes.
+    :arg planes: that a thread computes, *rows* of each.
     :arg threads: of a block, along a row and across the rows.
 
     >>> knl = lk.library.stencil_3d()
-    >>> for x in ("i_outer", "i_inner", "j_outer", "j_inner", "k_vec_outer", "k_vec_inner", "k_item"):
+    >>> for x in ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner"):
     ...     print(x, knl.tags[x])
     i_outer g.2
     i_inner unr
-    j_outer g.1
-    j_inner l.1
+    j_outer_outer g.1
+    j_outer_inner l.1
+    j_inner unr
     k_vec_outer g.0
     k_vec_inner l.0
-    k_item vec
     """
     along, across = threads
     known = checked(dtype)
@@ -84,16 +85,16 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 4, threads: t
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
         "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
         " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d")
-    knl = stream_stores(add_dtypes(knl, {"a,out": known}), "out")
-    knl = _in_vectors(knl, ["i", "j"], "k", items_a_thread(known), along)
+    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i", "j"], "k", items_a_thread(known), along)
     for x in ("", "_edge"):
-        knl = split_iname(knl, f"j{x}", across, outer_tag="g.1", inner_tag="l.1")
+        knl = split_iname(knl, f"j{x}", rows, inner_tag="unr")
+        knl = split_iname(knl, f"j{x}_outer", across, outer_tag="g.1", inner_tag="l.1")
         knl = split_iname(knl, f"i{x}", planes, outer_tag="g.2", inner_tag="unr")
     return knl
 
 
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
-           threads: tuple[int, int] = (2*WARP, 8)) -> LoopKernel:
+           threads: tuple[int, int] = (2*WARP, 4)) -> LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
     A sweep by itself is as slow as the memory. Here a block computes a tile of the last sweep from a larger tile of
@@ -101,7 +102,7 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     two columns less than the one before. What neighbouring blocks compute twice is the price. The values are those of
     *sweeps* single ones, to the last bit.
 
-    :arg rows: that a thread computes of each sweep; default: 8, or as many as leave room for other blocks.
+    :arg rows: that a thread computes of each sweep; default: as many as have 64 bytes in a column.
     :arg threads: of a block, along a row and across the rows; the first sweep's tile has a point for each of them
         and of their *rows*.
     :raises PreconditionError: a sweep is not a positive number, or there are so many that nothing is left of a tile.
@@ -117,7 +118,7 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     """
     known = checked(dtype)
     along, across = threads
-    rows = max(8*4//known.itemsize, 1) if rows is None else rows
+    rows = max(BYTES_A_COLUMN//known.itemsize, 1) if rows is None else rows
     tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))
     if sweeps < 1:
         raise PreconditionError(f"jacobi: {sweeps} is no number of sweeps.", subject="sweeps", hint="sweeps=1")
