@@ -6,6 +6,7 @@ import pytest
 
 import loopkit as lk
 from tests.language.outline import outline, text
+from tests.nvrtc import compile_cuda
 from tests.transform.kernels import F32, matmul, scaled_matrix, twice
 from tests.transform.same import assert_domain, assert_same, step
 
@@ -265,3 +266,32 @@ def test_only_sizes_are_fixed(dtype: type) -> None:
         lk.GlobalArg("x", np.float64), lk.GlobalArg("y", np.float64), lk.ValueArg("a", dtype)])
     with pytest.raises(lk.PreconditionError, match="only sizes"):
         lk.fix_parameters(knl, a=1)
+
+
+@pytest.mark.parametrize(("dtype", "text", "streamed"), [
+    (np.float32, "y[i] = 2*x[i]", True), (np.int8, "y[i] = x[i]", True), (np.float16, "y[i] = x[i]", False),
+    (np.complex64, "y[i] = x[i]", False), (np.float32, "y[i] = y[i] + x[i]", True)])
+def test_streamed_stores_are_written_in_the_words_of_cuda_alone(dtype: type, text: str, streamed: bool) -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", text), {"x,y": dtype})
+    plain = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    knl = step(plain, lk.stream_stores, "y")
+    source = lk.generate_code(knl, target="cuda").source
+    assert ("__stcs(&y[" in source) == streamed
+    compile_cuda(source)
+    assert lk.generate_code(knl, target="c").source == lk.generate_code(plain, target="c").source
+
+
+def test_vectors_are_streamed_whole() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i, v]: 0<=i<n and 0<=v<4}", "y[4*i + v] = x[4*i + v]"), {"x,y": np.float32})
+    knl = lk.tag_inames(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0"), "v:vec")
+    source = lk.generate_code(lk.stream_stores(knl, "y"), target="cuda").source
+    assert "__stcs(reinterpret_cast<float4 *>(&y[" in source
+    compile_cuda(source)
+
+
+def test_only_what_is_written_is_streamed() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
+    with pytest.raises(lk.PreconditionError, match="Nothing writes to 'x'"):
+        lk.stream_stores(knl, "x")
+    with pytest.raises(lk.UnknownNameError, match="t"):
+        lk.stream_stores(knl, "y,t")
