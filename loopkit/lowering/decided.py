@@ -16,6 +16,7 @@ from loopkit.expr.mappers import map_children, subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.codegen import worst_corner
+from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless
 from loopkit.poly.sets import InstanceSet, Set
@@ -33,7 +34,7 @@ def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types:
     """
     if not isinstance(expr, p.If):
         return map_children(expr, lambda e: decided(e, points, names, types))
-    holds = where_holds(points, expr.condition, names)
+    holds = _where(points, expr.condition, names)
     if holds is None:
         return map_children(expr, lambda e: decided(e, points, names, types))
     fails = points.subtract(holds)
@@ -57,7 +58,7 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
     expression = expanded_expression(knl, s)
     conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
     for condition in conditions:
-        holds = where_holds(domain, condition, integer_names(knl, s))
+        holds = _where(domain, condition, integer_names(knl, s))
         if holds is None:
             continue
         for side in (holds, domain.subtract(holds)):
@@ -65,3 +66,8 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
             if found is not None and not couples(found, blocks) and all(is_endless(found, x) for x in blocks):
                 yield found
                 break
+
+
+def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
+    """Where an affine *condition* holds. What is affine for single values of other forms only is left to the text."""
+    return where_holds(points, condition, names) if is_affine_condition(condition, names) else None

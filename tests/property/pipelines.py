@@ -233,13 +233,17 @@ class Drawer:
             kwargs.append(("fetch_outer_inames", self.some(inames, 2) if inames else []))
         if self.chance(25):
             kwargs.append(("within", self.one(readers[array])))
+        if self.chance(20):
+            kwargs.append(("fetch_bounding_box", True))
         sweep = self.some(inames, 2) if inames and self.chance(90) else []
         return Step("add_prefetch", (array, sweep), tuple(kwargs))
 
     def precompute(self) -> Step:
         rule = self.one(self.knl.substitutions)
         inames = sorted({x for s in self.knl.statements if rule in _called(s.expression) for x in s.inames})
-        kwargs = (("default_tag", self.one((None, "l.0"))),) if self.chance(40) else ()
+        kwargs: tuple[tuple[str, Any], ...] = (("default_tag", self.one((None, "l.0"))),) if self.chance(40) else ()
+        if self.chance(40):
+            kwargs += (("fetch_bounding_box", True),)
         return Step("precompute", (rule, self.some(inames, 2) if inames else []), kwargs)
 
     def extract(self) -> Step:

@@ -75,6 +75,13 @@ def test_axis_shared_in_bounds_that_depend_on_sizes() -> None:
     assert only(validate(shifted)).kind == "element"
 
 
+def test_condition_that_is_affine_for_single_values_only() -> None:
+    """``i`` is ``i_outer*(n // 2) + ...`` here; the text asks what lowering could tell for each ``i_outer``."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i != i, x[i], 2*x[i])", name="chunks")
+    knl = lk.chunk_iname(lk.add_dtypes(knl, {"x": F32}), "i", 2)
+    assert validate(lowered(knl)) == ()
+
+
 def test_condition_of_which_a_part_always_holds() -> None:
     """isl writes that part as a number, which is no condition that a reader, or a check, understands."""
     knl = lk.make_kernel(["{[i]: 0<=i<2 or 3<=i<n}", "[i] -> {[j]: 0<=j<i}"], """
