@@ -308,8 +308,8 @@ class Coder:
         expression = expanded_expression(self.kernel, bound.statement)
         if not has_branches(expression):
             return expression
-        everything = params_of(bound.domain).intersect(context)
-        points = _on_side(InstanceSet((), everything.from_params()), where)
+        everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
+        points = InstanceSet((), everything.set.from_params())
         return decided(expression, points, integer_names(self.kernel, bound.statement), index_types(self.kernel))
 
     def in_cells(self, expr: Expression) -> Expression:

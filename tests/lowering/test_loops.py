@@ -100,6 +100,16 @@ def test_whole_tiles_have_no_ends_of_rows() -> None:
     assert statements_of_whole_tiles(plain, knl) == {"insn"}
 
 
+def test_borders_in_a_loop_over_tiles() -> None:
+    """The main loop and its remainder each ask what has two answers there."""
+    plain = make("{[i,k]: 0<=i<n and 0<=k<m}",
+                 "y[i] = sum(k, if(0 < k and k < m-1, a[i,k-1] + a[i,k+1], a[i,k]))", a=F32)
+    knl = lk.split_iname(lk.split_iname(plain, "i", 8, inner_tag="l.0"), "k", 4)
+    for n, m in ((1, 1), (9, 3), (17, 22)):
+        assert_same(plain, knl, n=n, m=m)
+    assert validate(lowered(knl)) == ()
+
+
 def test_what_one_block_runs_stays_where_its_tile_is_whole() -> None:
     plain = make("{[i,j]: 0<=i<n and 0<=j<m}", "s[i] = 3*x[i,0]\ny[i,j] = x[i,j]", x=F32)
     assert len(statements_of_whole_tiles(plain, mapped(plain))) == 2
