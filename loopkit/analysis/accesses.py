@@ -27,6 +27,8 @@ class Access:
     :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
     :ivar doubt: why it is not known of every instance of *domain* that it makes the access: what its condition or its
         bound is; ``None``: each does.
+    :ivar update: the operation of the atomic update that this access is a half of; ``None``: it is an access of its
+        own.
     """
 
     statement: str
@@ -36,6 +38,7 @@ class Access:
     domain: InstanceSet
     affine: bool
     doubt: str | None
+    update: str | None = None
 
     @property
     def certain(self) -> bool:
@@ -53,6 +56,11 @@ class Access:
     def relation(self) -> Map:
         """Instances to elements (the access relation)."""
         return restrict(self.subscript_relation, self.domain)
+
+
+def commute(a: Access, b: Access) -> bool:
+    """Are two accesses to one array halves of atomic updates by one operation, which may come in any order?"""
+    return a.update is not None and a.update == b.update
 
 
 def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Expression:
@@ -189,9 +197,9 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     integers = allowed - _maybe_real(knl)
 
     def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
-               *, is_write: bool) -> Access:
+               *, is_write: bool, update: str | None = None) -> Access:
         affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
-        return Access(statement.id, name, subscripts, is_write, where, affine, doubt)
+        return Access(statement.id, name, subscripts, is_write, where, affine, doubt, update)
 
     def doubted(unknown: Expression | None) -> str | None:
         return None if unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
@@ -241,9 +249,10 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
     for s in subscripts:
         yield from walk(s, domain, doubt)
+    update = statement.combine if statement.atomic else None
     if statement.combine is not None:
-        yield access(statement.written, subscripts, domain, doubt, is_write=False)
-    yield access(statement.written, subscripts, domain, doubt, is_write=True)
+        yield access(statement.written, subscripts, domain, doubt, is_write=False, update=update)
+    yield access(statement.written, subscripts, domain, doubt, is_write=True, update=update)
 
 
 def _maybe_real(knl: LoopKernel) -> frozenset[str]:

@@ -18,6 +18,7 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
+from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
@@ -236,11 +237,21 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
             f"both touch '{d.array}', and {why_undecided(knl, d.array, d.source, d.sink)}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
-            hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
-                 'assume="..."')
+            hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
+                 'or answer for it: assume="..."')
     result = _given_up(knl, step, found, assume)
     followed = list(_overtaken(result, found))
     return result if not followed else _given_up(result, step, followed, assume)
+
+
+def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
+    """What to do where two updates of one array, by one operation, may meet."""
+    statements = [knl.statement_by_id[x] for x in dict.fromkeys((d.source, d.sink))]
+    found = [update_of(s.assignee, s.expression) for s in statements if s.written == d.array and s.reduction is None]
+    if len(found) < len(statements) or len({update and update[0] for update in found}) > 1 or None in found:
+        return ""
+    names = [s.id for s in statements]
+    return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
 
 
 def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:

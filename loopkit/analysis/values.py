@@ -39,7 +39,7 @@ def misreads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Depend
     :arg timed: an access to its cells, at its place in the order.
     :arg trusting: leave out what a step was accepted on trust for; its flows may be among *flows*.
     """
-    # an update keeps the value that its reduction's init began
+    # an update keeps the value that its reduction's init, or another write, began
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
     lookers = [a for a in accesses if not (a.is_write and a.statement in updates)]
     reads = _reads(lookers)
@@ -133,4 +133,4 @@ def _by_pair(flows: Iterable[tuple[str, str, Map]]) -> dict[tuple[str, str], Map
 
 
 def _is_update(s: Statement) -> bool:
-    return s.reduction is not None and s.combine is not None
+    return s.combine is not None and (s.reduction is not None or s.atomic)

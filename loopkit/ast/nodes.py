@@ -18,6 +18,7 @@ class Assign:
 
     :ivar statement: id of the statement it comes from.
     :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
+    :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
     """
 
     target: p.Variable | p.Subscript
@@ -25,6 +26,7 @@ class Assign:
     combine: str | None
     statement: str
     instance: tuple[tuple[str, Expression], ...] = ()
+    atomic: bool = False
 
 
 @dataclass(frozen=True)

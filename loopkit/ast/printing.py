@@ -71,7 +71,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Assign():
             operator = "=" if node.combine is None else f"{node.combine}="
-            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{id={node.statement}}}"
+            options = f"id={node.statement}{', atomic' if node.atomic else ''}"
+            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():
             step = "" if node.step == 1 else f" step {node.step}"
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"

@@ -366,6 +366,8 @@ class _Printer:
             yield f"nosync={':'.join(sorted(s.no_sync_with))}"
         if s.tags:
             yield f"tags={':'.join(sorted(s.tags))}"
+        if s.atomic:
+            yield "atomic"
 
     def _shown(self, expr: Expression) -> Expression:
         return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})

@@ -24,6 +24,8 @@ class Statement:
     :ivar reduction: name of the reduction node whose init or update this is, else ``None``.
     :ivar depends_on: ids of statements ordered before this one by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
+    :ivar atomic: it is an update, with *combine*, whose read and write of the assignee are one for all others: updates
+        of one array by one operation may come in any order, and at once.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Statement:
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    atomic: bool = False
 
     @property
     def inames(self) -> tuple[str, ...]:

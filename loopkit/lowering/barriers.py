@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
 from loopkit.analysis.waived import not_waived, waived
@@ -109,7 +109,7 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
     touched = [(a, storage.touched(a)) for a in accesses]
     for a, first in touched:
         for b, second in touched:
-            if not (a.is_write or b.is_write):
+            if not (a.is_write or b.is_write) or commute(a, b):
                 continue
             where = meeting(ways[a.statement], ways[b.statement])
             if not where.loops and not where.before and a.statement != b.statement:

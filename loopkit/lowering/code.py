@@ -22,7 +22,7 @@ from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.fetch import spread_over_threads
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.storage import Storage, is_atomic
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
@@ -297,7 +297,7 @@ class Coder:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
-        node: Node = Assign(target, value, combine, s.id, instance)
+        node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages))
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

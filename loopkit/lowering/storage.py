@@ -23,6 +23,7 @@ from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
@@ -71,6 +72,12 @@ class Storage:
         else:
             relation = cells(access.domain.inames, [*self.subscripts(()), *(None for _ in access.subscripts)])
         return restrict(relation, access.domain)
+
+
+def is_atomic(s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Is *s* an update of cells that several threads see, all at once for them?"""
+    storage = storages.get(s.written)
+    return s.atomic and (storage is None or storage.space is not AddressSpace.PRIVATE)
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:

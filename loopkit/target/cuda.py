@@ -15,6 +15,7 @@ from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.atomics import cuda_update
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.dialects import CUDA
@@ -165,7 +166,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync), {**index_types(launch.kernel, index), **lanes.types},
-                      used, layout.vectors, lanes.shuffle)
+                      used, layout.vectors, lanes.shuffle, cuda_update)
     blocks = lowered.kernel.options.min_blocks
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'

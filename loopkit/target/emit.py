@@ -16,6 +16,7 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.atomics import Update, Updates
 from loopkit.target.vectors import in_registers, moves, registers
 
 
@@ -27,6 +28,7 @@ class Emitter:
     :ivar shuffle: lines that come before a region which reads another lane, the region with a variable for what it
         reads, and how that is spelled; ``None`` where the language has arrays in lanes in memory.
     :ivar sync: the lines of a barrier.
+    :ivar atomic: the lines of an atomic update.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
@@ -44,6 +46,7 @@ class Emitter:
     used: set[str] = field(default_factory=set)
     vectors: bool = False
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    atomic: Updates | None = None
 
     # {{{ statements
 
@@ -141,9 +144,13 @@ class Emitter:
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            yield f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+            plain = f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
         else:
-            yield f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+            plain = f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+        if node.atomic and self.atomic is not None:
+            yield from self.atomic(node, Update(target, self.text(node.value, signs, dtype), plain, dtype))
+        else:
+            yield plain
 
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Has the language ``+=`` and ``*=`` of *dtype*?"""

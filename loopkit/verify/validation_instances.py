@@ -18,7 +18,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.storage import Storage, is_atomic
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
@@ -247,6 +247,8 @@ class InstanceCheck:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
             yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+        if node.atomic != is_atomic(s, self.storages):
+            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.atomic else 'not '}atomic")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
                 continue

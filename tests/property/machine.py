@@ -136,6 +136,25 @@ class Memory:
     values: dict[tuple[int, ...], Any] = field(default_factory=dict)
     writes: dict[tuple[int, ...], Access] = field(default_factory=dict)
     reads: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
+    updates: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
+
+    def update(self, index: tuple[int, ...], operation: str, value: Any) -> None:
+        """Combine *value* with a cell at one go: others that do so by the same *operation* need no order."""
+        self._check(index)
+        here = self.place
+        if index in self.writes:
+            self._require_ordered(index, self.writes[index], "written")
+        for other in self.reads.get(index, {}).values():
+            self._require_ordered(index, other, "read")
+        known = self.updates.setdefault(index, {})
+        for (_, _, by), other in known.items():
+            if by != operation:
+                self._require_ordered(index, other, "updated")
+        known[here.block, here.thread, operation] = here.access()
+        old = self.values.get(index, Unwritten(f"{here.statement} updates {self.name}{list(index)}, which is empty"))
+        new = {"+": lambda: old + value, "*": lambda: old*value, "max": lambda: max(old, value),
+               "min": lambda: min(old, value)}[operation]()
+        self.values[index] = stored(new, integer=self.integer, temporary=self.temporary)
 
     def __getitem__(self, index: tuple[int, ...]) -> Any:
         self._check(index)
@@ -145,6 +164,8 @@ class Memory:
             self._require_ordered(index, last, "written")
             if self.lanes and here.number(last.thread) not in (here.number(here.thread), here.source):
                 raise MachineError(f"{here.statement} reads {self.name}{list(index)}, which another lane holds")
+        for update in self.updates.get(index, {}).values():
+            self._require_ordered(index, update, "updated")
         self.reads.setdefault(index, {})[here.block, here.thread] = here.access()
         if index not in self.values:
             return Unwritten(f"{here.statement} reads {self.name}{list(index)}, which nobody wrote")
@@ -157,6 +178,8 @@ class Memory:
             self._require_ordered(index, self.writes[index], "written")
         for read in self.reads.pop(index, {}).values():
             self._require_ordered(index, read, "read")
+        for update in self.updates.pop(index, {}).values():
+            self._require_ordered(index, update, "updated")
         self.writes[index] = here.access()
         self.values[index] = stored(value, integer=self.integer, temporary=self.temporary)
 
@@ -310,6 +333,11 @@ class _Text:
         target = self.text(node.target)
         if node.combine is None:
             return f"{target} = {value}"
+        if node.atomic:
+            name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
+                else (node.target, ())
+            at = "".join(f"{self.text(i)}, " for i in index)
+            return f"{name.name}.update(({at}), {REDUCTIONS[node.combine].combine!r}, {value})"
         old = {"+": f"{target} + {value}", "*": f"{target} * {value}", "max": f"max({target}, {value})",
                "min": f"min({target}, {value})"}[REDUCTIONS[node.combine].combine]
         return f"{target} = {old}"

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 
 import loopkit as lk
 from loopkit.expr.mappers import called, variables
+from loopkit.expr.updates import update_of
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from tests.property.kernels import Draw
 
@@ -266,6 +267,10 @@ class Drawer:
         if self.chance(30):
             kwargs.append(("fetch_bounding_box", True))
         return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
+
+    def make_atomic(self) -> Step:
+        updates = [s.id for s in self.knl.statements if s.reduction is None and update_of(s.assignee, s.expression)]
+        return Step("make_atomic", (self.some(updates, 2),))
 
     def expand_storage(self) -> Step:
         return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
