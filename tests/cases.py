@@ -360,6 +360,21 @@ def nbody() -> lk.LoopKernel:
 # }}}
 
 
+def histogram() -> lk.LoopKernel:
+    """Each block adds up the weights of its own part in shared memory, and then to all others'."""
+    knl = lk.make_kernel(
+        "{[i, j]: 0<=i<n and 0<=j<50}",
+        """
+        h[j] = 1 {id=clear}
+        h[b[i]] = h[b[i]] + w[i] {id=add, atomic}
+        """, [lk.GlobalArg("h", F32, shape=50), lk.GlobalArg("b", np.uint8), lk.GlobalArg("w", F32), "..."],
+        name="histogram")
+    knl = lk.split_iname(knl, "i", 256, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 64, outer_iname="i_item", inner_iname="i_thread", inner_tag="l.0")
+    knl = lk.buffer_array(lk.tag_inames(knl, "j:l.0"), "h", "i_item, i_thread", within="add")
+    return lk.add_barrier(knl, "clear", "init_h")
+
+
 # {{{ references
 
 def _softmax(a: Arrays) -> Mapping[str, np.ndarray]:
@@ -501,6 +516,8 @@ CASES = [
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
+    Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
+         lambda a: {"h": 1 + np.bincount(a["b"], a["w"].astype(np.float64), 50)}, [(1,), (256,), (3001,)]),
 ]
 
 # }}}

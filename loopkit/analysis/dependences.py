@@ -18,9 +18,12 @@ import pymbolic.primitives as p
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
+from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, restrict, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
@@ -302,13 +305,26 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
         for i, a in enumerate(accesses):
             if a.is_write:
                 continue
+            sources = [(accesses[source], relation) for source, sink, _, relation in flows
+                       if sink == i and accesses[source].certain and accesses[source].affine]
             unwritten = a.domain.set
-            for source, sink, _, relation in flows:
-                if sink == i and accesses[source].certain and accesses[source].affine:
-                    unwritten = unwritten.subtract(relation.range())
-            if not a.affine or not unwritten.is_empty():
+            for _, relation in sources:
+                unwritten = unwritten.subtract(relation.range())
+            if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
                 result.add(array)
     return frozenset(result)
+
+
+def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
+    """Is each element, of which *read* may want any, written before by the *sources* of its values?"""
+    extents = [e for e in array_shapes(knl)[read.array] if e is not None]
+    if len(extents) < len(read.subscripts) or not sources:
+        return False
+    try:
+        return reaches_all([flow.reverse().apply_range(write.relation) for write, flow in sources], read.domain.set,
+                           extents, knl.assumptions)
+    except NotAffineError:
+        return False
 
 
 def _explicit(knl: LoopKernel) -> Iterator[Dependence]:

@@ -1,6 +1,7 @@
 """Ready pipelines: kernels written as math and mapped to a GPU by public transformations, for use and for reading."""
 from __future__ import annotations
 
+from loopkit.library.counts import histogram as histogram
 from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy

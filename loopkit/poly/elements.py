@@ -120,6 +120,22 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
     return None if gaps.is_empty() else gaps
 
 
+def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
+                ) -> bool:
+    """Do *relations* together give each of *instances* every element of an array of *shape*?
+
+    :raises NotAffineError: an extent is no affine form.
+    """
+    reached = relations[0]
+    for relation in relations[1:]:
+        reached = reached.union(relation)
+    box = isl.Set.universe(reached.range().get_space())
+    for axis, extent in enumerate(shape):
+        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+    wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
+    return bool(wanted.is_subset(reached))
+
+
 def _at_least(box: isl.Set, axis: int) -> isl.Set:
     return box.lower_bound_val(DIM.set, axis, isl.Val.zero(isl.DEFAULT_CONTEXT))
 

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -19,64 +18,9 @@ def over_blocks(iname: str) -> Step:
     return lambda knl: lk.split_iname(knl, iname, 4, outer_tag="g.0", inner_tag="l.0")
 
 
-@dataclass(frozen=True)
-class Twins:
-    """Two kernels of the same domains, of which a step is refused on the first and made on the second.
-
-    :ivar witness: the statements of the refusal.
-    """
-
-    domains: str
-    illegal: str
-    legal: str
-    step: Step
-    witness: tuple[str, str]
-
-
-#: Each legal twin runs, and gives what its untransformed kernel gives.
-TWINS = {
-    "an update that is not atomic": Twins(
-        "{[i]: 0<=i<n}", "h[i//3] = h[i//3] + w[i] {id=add}", "h[i//3] = h[i//3] + w[i] {id=add, atomic}",
-        over_blocks("i"), ("add", "add")),
-    "two operations on one array": Twins(
-        "{[i]: 0<=i<n}",
-        "h[i//3] = h[i//3] + w[i] {id=add, atomic}\nh[i//3] = max(h[i//3], w[i]) {id=most, atomic}",
-        "h[i//3] = h[i//3] + w[i] {id=add, atomic}\nh[i//3] = w[i+1] + h[i//3] {id=most, atomic}",
-        over_blocks("i"), ("add", "most")),
-    "a read between the updates": Twins(
-        "{[i]: 0<=i<n}", "h[i//3] = h[i//3] + w[i] {id=add, atomic}\ny[i] = h[i//3] {id=out}",
-        "h[i//3] = h[i//3] + w[i] {id=add, atomic}\ny[i] = w[i//3] {id=out}", over_blocks("i"), ("add", "out")),
-    "its own array in the operand": Twins(
-        "{[i]: 0<=i<n}", "h[i//3] = h[i//3] + h[i] {id=add, atomic}", "h[i//3] = h[i//3] + g[i] {id=add, atomic}",
-        over_blocks("i"), ("add", "add")),
-    "a reader moved before an update": Twins(
-        "{[i,j]: 0<=i,j<n}", "for i\nh[i] = h[i] + w[i] {id=add, atomic}\ny[i] = h[n-1-i] {id=out}\nend",
-        "for i\nh[i] = h[i] + w[i] {id=add, atomic}\ny[i] = h[i] {id=out}\nend", over_blocks("i"), ("add", "out")),
-    "an update of a temporary after a read": Twins(
-        "{[i]: 0<=i<n}", "<> t = 0 {id=zero}\nfor i\nt = t + w[i] {id=add, atomic}\ny[i] = t {id=out}\nend",
-        "<> t = 0 {id=zero}\nfor i\nt = t + w[i] {id=add, atomic}\nend\ny[0] = t {id=out}",
-        lambda knl: lk.tag_inames(lk.split_iname(knl, "i", 4), {"i_inner": "l.0"}), ("add", "out")),
-}
-
-
 def kernel(domains: str, text: str) -> lk.LoopKernel:
     knl = lk.make_kernel(domains, text, assumptions="n>=1")
     return lk.add_dtypes(knl, {a: np.int32 for a in ("h", "w", "g") if a in knl.argument_by_name})
-
-
-@pytest.mark.parametrize("name", TWINS)
-def test_twins(name: str) -> None:
-    twins = TWINS[name]
-    with pytest.raises(lk.IllegalTransformError) as caught:
-        twins.step(kernel(twins.domains, twins.illegal))
-    assert {caught.value.witness.source[0], caught.value.witness.sink[0]} == set(twins.witness)
-    legal = kernel(twins.domains, twins.legal)
-    mapped = twins.step(legal)
-    report = lk.verify(mapped, full=True)
-    assert report.verdict is Verdict.PROVEN, report
-    lk.generate_code(mapped, target="cuda")
-    for n in (1, 4, 13):
-        assert_same(legal, mapped, n=n)
 
 
 def test_refused_updates_name_make_atomic() -> None:
