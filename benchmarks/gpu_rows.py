@@ -213,8 +213,7 @@ def sparse_product(xp: Any, p: Any) -> Any:
 
 
 def histogram(xp: Any, p: Any) -> Any:
-    bins = p.size[1]
-    return np.histogram(p.x, bins, (-1, 1))[0] if xp is np else xp.histc(p.x.float(), bins, -1, 1).double()
+    return xp.bincount(p.x, minlength=p.size[1])
 
 
 # }}}
@@ -323,6 +322,26 @@ def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
         {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
 
 
+def _histogram(name: str, dtype: str, *, equal: bool = False) -> Row:
+    import loopkit as lk
+
+    def of(**options: Any) -> Callable[[Size], Any]:
+        return lambda s: lk.library.histogram(dtype, bins=s[1], **options)
+
+    def values(s: Size) -> np.ndarray:
+        rng = np.random.default_rng(s)
+        return np.full(s[0], rng.integers(s[1])) if equal else rng.integers(0, s[1], s[0], np.uint8)
+    return Row(
+        f"histogram_{name}", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 256)),
+        [(5000, 32)], lambda s: {"x": lambda machine: machine.integers(values(s), dtype)}, lambda s: {"counts": s[1:]},
+        histogram, lambda s: of_width(s[:1], np.dtype(dtype).itemsize), lambda s: of_width(s[:1], 1),
+        {"CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount, "torch": peers.torch_histogram},
+        [Goal("peer", 0.75, 1.0, ("CUB",))],
+        {"loopkit": of(), "copies=1": of(copies=1), "copies=8": of(copies=8), "items=1": of(items=1),
+         "items=4": of(items=4), "threads=256": of(threads=256), "threads=1024": of(threads=1024, blocks=264)},
+        dtype="int32", tolerance=0.0)
+
+
 # }}}
 
 
@@ -407,8 +426,7 @@ def rows() -> tuple[Row, ...]:
             lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
             lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
             [Goal("peer", 0.75, 1.0, ("CuPy",))], low=0.0, tolerance=1e-4),
-        Row("histogram", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 1024)),
-            [(5000, 32)], lambda s: {"x": s[:1]}, lambda s: {"counts": s[1:]}, histogram, lambda s: of_width(s[:1]),
-            lambda s: of_width(s[:1], 1), {"CuPy": peers.cupy_histogram, "torch": peers.torch_histogram},
-            [Goal("peer", 0.75, 1.0, ("CuPy",))], tolerance=1e-3),
+        _histogram("uint8", "uint8"),
+        _histogram("int32", "int32"),
+        _histogram("equal", "uint8", equal=True),
     )

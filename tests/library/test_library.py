@@ -151,6 +151,33 @@ def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: i
         assert f"__shfl_down_sync(0xffffffff, acc_k_warp, {lanes//2})" in source
 
 
+@pytest.mark.parametrize(("dtype", "bins", "options"), [
+    (np.uint8, 256, {}), (np.uint8, 100, {"blocks": 3, "items": 1}), (np.int8, 50, {"blocks": 2, "threads": 32}),
+    (np.uint16, 3000, {"blocks": 5}), (np.int32, 100, {"copies": 4}), (np.int64, 7, {"blocks": 2, "threads": 64})])
+def test_counts_of_integers(dtype: Any, bins: int, options: dict[str, int]) -> None:
+    """Values outside of the bins are left out, and vectors are loaded all the same."""
+    knl = lk.library.histogram(dtype, bins=bins, **options)
+    info = np.iinfo(dtype)
+    for n in (1, 4099, 70_000):
+        low, high = max(info.min, -20), min(info.max, bins + 20)
+        x = np.random.default_rng(n).integers(low, high, n, endpoint=True).astype(dtype)
+        counts = lk.compile(knl, target="c")(x=x).counts
+        assert (counts == np.bincount(x[(x >= 0) & (x < bins)], minlength=bins)).all()
+    assert {c.verdict for c in lk.verify(knl).checks if c.name != "bounds"} == {lk.Verdict.PROVEN}
+    source = lk.generate_code(knl).source
+    assert "atomicAdd(&part[" in source
+    assert "alignas(16)" in source
+    assert max(kernel.spill_stores for kernel in compile_cuda(source).kernels.values()) == 0
+
+
+def test_histograms_that_cannot_be() -> None:
+    with pytest.raises(lk.PreconditionError, match="counts integers, not float32"):
+        lk.library.histogram(np.float32)
+    for wrong in ({"copies": 3}, {"threads": 100}):
+        with pytest.raises(lk.PreconditionError, match="not made of warps"):
+            lk.library.histogram(**wrong)
+
+
 @pytest.mark.parametrize("size", [3, 10, 33])
 def test_many_products_of_any_size(size: int) -> None:
     rng = np.random.default_rng(size)
