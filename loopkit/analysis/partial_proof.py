@@ -55,9 +55,8 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
     [storing] = (s for s in new if s.written == array)
     filling = tuple(x for x in storing.inames if all(x in u.inames for u in users))
     _require_form(before, after, (loading, storing), users, buffer, filling)
-    load, store = (_way(after, s, filling, s.assignee, storing.assignee) for s in (loading, storing))
-    store = _Way(storing, store.points, _way(after, storing, filling, storing.expression, storing.assignee).cells,
-                 store.elements)
+    load = _way(after, loading, filling, loading.assignee, loading.assignee)
+    store = _way(after, storing, filling, storing.expression, storing.assignee)
     _require(step, after, array, one_to_one(store.cells) and store.cells.range().is_subset(load.cells.range()))
     for s in (loading, storing):
         own = next(a for a in accesses_of(after, s) if a.array == buffer)

@@ -267,7 +267,7 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
     for a in accesses_of(kernel, s):
         if a.array != name:
             continue
-        known = [a.affine or is_affine(kernel, a, e) for e in a.subscripts]
+        known = [is_affine(kernel, a, e) for e in a.subscripts]
         for axis, extent in enumerate(shape):
             if not known[axis] and not isinstance(extent, int):
                 raise PreconditionError(

@@ -113,12 +113,12 @@ class Buffer:
         """For each access of *user*: the point of loading and storing that is its element."""
         s = self.kernel.statement_by_id[user]
         outer = tuple(p.Variable(x) for x in self.outer)
-        return [(a, self._anywhere(a) if not a.affine else
+        return [(a, self._anywhere(a) if self.partial is not None else
                  restrict(subscript_relation(s.inames, (*outer, *self.box.offsets(a.subscripts))), a.domain))
                 for a in accesses_of(self.kernel, s) if a.array == self.name]
 
     def _anywhere(self, a: Access) -> Map:
-        """The points of an update's element, which may be any along an axis whose subscript is read from memory."""
+        """The points of an update's element, which may be any along an axis whose subscript is no affine form."""
         known = (*(p.Variable(x) for x in self.outer), *(
             e if is_affine(self.kernel, a, e) else None for e in self.box.offsets(a.subscripts)))
         inames = (*self.outer, *self.box.dims)
@@ -253,6 +253,8 @@ def _collected(buffer: Buffer, result: LoopKernel, moves: Mapping[str, Sequence[
     for d in with_waived(buffer.kernel):
         if d.array != buffer.name or not (d.source in moves or d.sink in moves):
             yield d
+        elif d.source in moves and d.sink in moves:
+            assert d.waived                 # among themselves they have no order
         elif d.source in moves:
             others = _touched(result, d.sink, buffer.name, is_write=d.kind != "flow")
             relation = d.relation.apply_domain(moves[d.source][0][1]).intersect(same_element(stored.relation, others))

@@ -272,6 +272,14 @@ class Drawer:
         updates = [s.id for s in self.knl.statements if s.reduction is None and update_of(s.assignee, s.expression)]
         return Step("make_atomic", (self.some(updates, 2),))
 
+    def collect(self) -> Step:
+        """A buffer of some atomic updates of one array by one operation."""
+        one = self.one([s for s in self.knl.statements if s.atomic])
+        alike = [s.id for s in self.knl.statements if s.atomic and (s.written, s.combine) == (one.written, one.combine)]
+        within = alike if self.chance(40) else [one.id]
+        kwargs = [("within", within), ("default_tag", self.one((None, None, "l.0", "l.auto")))]
+        return Step("buffer_array", (one.written, self.some(one.inames, 2) if one.inames else []), tuple(kwargs))
+
     def expand_storage(self) -> Step:
         return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
 

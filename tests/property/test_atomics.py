@@ -20,13 +20,11 @@ def test_updates_come_in_any_order(part: int) -> None:
     def run(program: Program, data: st.DataObject, before: int, steps: int, lot: int) -> None:
         trial = Trial.of(program)
         trial.transform(data.draw, before)
-        drawer = Drawer(data.draw, trial.knl, trial.sizes[0])
-        for step in (drawer.make_atomic, drawer.mapping, drawer.buffer):
+        for step in (Drawer.make_atomic, Drawer.collect, Drawer.mapping, Drawer.collect):
             try:
-                trial.take(step())
+                trial.take(step(Drawer(data.draw, trial.knl, trial.sizes[0])))
             except NothingToDoError:
                 continue
-            drawer = Drawer(data.draw, trial.knl, trial.sizes[0])
         trial.transform(data.draw, steps)
         trial.require_right(compiled=lot == 11)
     run()

@@ -125,6 +125,16 @@ def test_a_buffer_of_a_buffer() -> None:
     assert "__shared__ int h_buf_buf[4][20];" in str(lk.generate_code(knl, target="cuda"))
 
 
+def test_a_buffer_where_the_subscript_is_affine_for_each_value() -> None:
+    """What no form is may be anywhere along its axis."""
+    knl = lk.make_kernel("{[i,k]: 0<=i<3 and 0<=k<4}", "h[i*(n//4)] = h[i*(n//4)] + w[k] {id=add, atomic}",
+                         [lk.GlobalArg("h", np.int32, shape=21), lk.GlobalArg("w", np.int32), "..."],
+                         assumptions="4<=n<=40")
+    found = step(knl, lk.buffer_array, "h", "k", default_tag=None)
+    for n in (4, 39):
+        assert_same(knl, found, n=n)
+
+
 def test_partial_sums_in_registers() -> None:
     knl = kernel("{[i,k]: 0<=i<n and 0<=k<m}", "h[i] = h[i] + a[i,k] {id=add, atomic}")
     knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.int32}), "k", 4, outer_tag="g.0")
