@@ -59,8 +59,8 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
             part[{row.format(place)}, c] = part[{row.format(place)}, c] + 1  {{id=count, atomic}}
             counts[k] = counts[k] + sum(e, part[k, e])  {{id=add, atomic}}
         end
-        """, [GlobalArg("x", known), GlobalArg("counts", np.int32, shape=(bins,)),
-              TemporaryVariable("part", np.int32, shape=(rows, copies), address_space=AddressSpace.LOCAL), "..."],
+        """, [GlobalArg("x", known), GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
+              TemporaryVariable("part", np.dtype(np.int32), shape=(rows, copies), address_space=AddressSpace.LOCAL), "..."],
         name="histogram")
     knl = tag_inames(knl, {"b": "g.0", "w": "l.1", "h": "l.0", "c": "l.0", "d": "l.0", "e": "l.0", "u": "unr",
                            "v": "vec" if length > 1 else "unr"})
