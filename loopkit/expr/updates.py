@@ -26,9 +26,10 @@ def update_of(target: Expression, expression: Expression) -> tuple[str, Expressi
     if name is None:
         return None
     assert isinstance(expression, p.Sum | p.Product | p.Min | p.Max | p.LogicalAnd | p.LogicalOr)
-    rest = tuple(e for e in expression.children if e != target)
-    if len(rest) != len(expression.children) - 1 or not rest:
+    at = next((i for i, e in enumerate(expression.children) if e == target), None)
+    if at is None:
         return None
+    rest = (*expression.children[:at], *expression.children[at + 1:])
     if len(rest) == 1:
         return name, rest[0]
     match expression:

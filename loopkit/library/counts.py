@@ -60,7 +60,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
             counts[k] = counts[k] + sum(e, part[k, e])  {{id=add, atomic}}
         end
         """, [GlobalArg("x", known), GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
-              TemporaryVariable("part", np.dtype(np.int32), shape=(rows, copies), address_space=AddressSpace.LOCAL), "..."],
+              TemporaryVariable("part", np.dtype(np.int32), (rows, copies), AddressSpace.LOCAL), "..."],
         name="histogram")
     knl = tag_inames(knl, {"b": "g.0", "w": "l.1", "h": "l.0", "c": "l.0", "d": "l.0", "e": "l.0", "u": "unr",
                            "v": "vec" if length > 1 else "unr"})
