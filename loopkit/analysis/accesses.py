@@ -14,7 +14,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
-from loopkit.poly.relations import any_element, restrict, subscript_relation
+from loopkit.poly.relations import any_element, cells, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -25,6 +25,7 @@ class Access:
     :ivar subscripts: the subscripts; ``()`` for a scalar.
     :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
     :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
+    :ivar known: which of them are quasi-affine, where not all are.
     :ivar doubt: why it is not known of every instance of *domain* that it makes the access: what its condition or its
         bound is; ``None``: each does.
     :ivar update: the operation of the atomic update that this access is a half of; ``None``: it is an access of its
@@ -39,6 +40,7 @@ class Access:
     affine: bool
     doubt: str | None
     update: str | None = None
+    known: tuple[bool, ...] = ()
 
     @property
     def certain(self) -> bool:
@@ -47,10 +49,19 @@ class Access:
 
     @cached_property
     def subscript_relation(self) -> Map:
-        """Instances to subscripts, on *domain* at least; everything where not affine."""
+        """Instances to subscripts, on *domain* at least; every value along an axis where one is not affine."""
         if self.affine:
             return subscripts_on(self.domain, self.subscripts)
-        return any_element(self.domain.inames, len(self.subscripts))
+        if not any(self.known):
+            return any_element(self.domain.inames, len(self.subscripts))
+        return cells(self.domain.inames, self.places)
+
+    @property
+    def places(self) -> tuple[Expression | None, ...]:
+        """The subscripts, with ``None`` for those that are not affine."""
+        if self.affine or not self.known:
+            return self.subscripts if self.affine else (None,)*len(self.subscripts)
+        return tuple(s if known else None for s, known in zip(self.subscripts, self.known, strict=True))
 
     @cached_property
     def relation(self) -> Map:
@@ -199,7 +210,8 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
                *, is_write: bool, update: str | None = None) -> Access:
         affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
-        return Access(statement.id, name, subscripts, is_write, where, affine, doubt, update)
+        known = () if affine or len(subscripts) < 2 else tuple(_affine((s,), allowed) for s in subscripts)
+        return Access(statement.id, name, subscripts, is_write, where, affine, doubt, update, known)
 
     def doubted(unknown: Expression | None) -> str | None:
         return None if unknown is None else f"a condition {_unknown(knl, unknown, integers)}"

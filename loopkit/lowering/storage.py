@@ -70,7 +70,7 @@ class Storage:
         if access.affine:
             relation = subscripts_on(access.domain, self.subscripts(access.subscripts))
         else:
-            relation = cells(access.domain.inames, [*self.subscripts(()), *(None for _ in access.subscripts)])
+            relation = cells(access.domain.inames, [*self.subscripts(()), *access.places])
         return restrict(relation, access.domain)
 
 

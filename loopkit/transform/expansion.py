@@ -66,13 +66,15 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
 
 
 @transform
-def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, assume: str | None = None,
-           unsafe: bool = False) -> LoopKernel:
+def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, behind: bool = False,
+           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Give each iteration of *inames* its own cell of *temporary*: one leading axis an iname.
 
     Where an extent depends on the sizes, the temporary is a scratch array in global memory, which each call
     allocates. What this allows: the loop over an iname may end between the writer of a value and its reader.
 
+    :arg behind: the new axes come behind those that the temporary has. Cells of one element then lie side by side, for
+        the lanes of a warp in banks of their own.
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
     :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or local.
@@ -99,7 +101,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, a
             hint=f"set_temporary_address_space(knl, '{temporary}', 'global'), or split_iname and expand over the inner")
     step = f"expand({temporary!r}, {list(own)})"
     kernel = _require_not_carried(kernel, own, names, step, assume, unsafe)
-    return _expanded(kernel, own, names)
+    return _expanded(kernel, own, names, behind=bool(behind))
 
 
 @transform
@@ -203,22 +205,26 @@ def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: fro
 
 # {{{ more cells
 
-def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str]) -> LoopKernel:
-    """*kernel* with leading axes over *inames* for the temporaries *names*."""
-    lead = [subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames]
-    extents = [iname_extent(kernel, x) for x in inames]
+def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], *, behind: bool = False
+              ) -> LoopKernel:
+    """*kernel* with axes over *inames* for the temporaries *names*, before their own or *behind* them."""
+    places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
+    extents = tuple(iname_extent(kernel, x) for x in inames)
+
+    def joined(new: tuple[Expression, ...], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return (*own, *new) if behind else (*new, *own)
 
     def indexed(expr: Expression) -> Expression:
         match expr:
             case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, (*lead, *map(indexed, expr.index_tuple)))
+                return p.Subscript(expr.aggregate, joined(places, tuple(map(indexed, expr.index_tuple))))
             case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, tuple(lead))
+                return p.Subscript(expr, places)
             case _:
                 return map_children(expr, indexed)
     return kernel.copy(
         statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-        temporaries={t.name: replace(t, shape=None if t.shape is None else (*extents, *t.shape))
+        temporaries={t.name: replace(t, shape=None if t.shape is None else joined(extents, t.shape))
                      if t.name in names else t for t in kernel.temporaries.values()},
         carried=unchanged_from(kernel))
 

@@ -46,6 +46,8 @@ class UpdateWriter(Writer):
                         *(self.subscript(replace(scope, reducing=())) for _ in range(TEMPORARIES[name])))
         if kind == "few" and scope.loops:
             x = self.word(*scope.loops)
+            if self.chance(30):
+                return plain(f"c[idx[{x}], {self.word(*scope.loops)}]")
             return plain(f"{self.word('a', 'b')}[{self.word(f'{x} // 2', f'{x} % 3', f'idx[{x}]')}]")
         return self.target(scope)
 

@@ -125,6 +125,18 @@ def test_a_buffer_of_a_buffer() -> None:
     assert "__shared__ int h_buf_buf[4][20];" in str(lk.generate_code(knl, target="cuda"))
 
 
+def test_a_copy_for_each_lane_side_by_side() -> None:
+    """Lanes that count the same value do so in banks of their own."""
+    knl = lk.split_iname(counting(), "i", 32, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_iname="item", inner_iname="lane", inner_tag="l.0")
+    knl = lk.buffer_array(knl, "h", "item", default_tag=None)
+    knl = step(knl, lk.expand, "h_buf", "lane", behind=True)
+    assert "__shared__ int h_buf[20][4];" in str(lk.generate_code(
+        lk.set_temporary_address_space(knl, "h_buf", "local"), target="cuda"))
+    x, w = np.arange(77, dtype=np.uint8) % 20, np.arange(77, dtype=np.int32)
+    assert (knl(x=x, w=w, h=np.ones(20, np.int32)).h == 1 + np.bincount(x, w, 20)).all()
+
+
 def test_a_buffer_where_the_subscript_is_affine_for_each_value() -> None:
     """What no form is may be anywhere along its axis."""
     knl = lk.make_kernel("{[i,k]: 0<=i<3 and 0<=k<4}", "h[i*(n//4)] = h[i*(n//4)] + w[k] {id=add, atomic}",
