@@ -1,8 +1,8 @@
 """How a box of instances (``l.auto``) is spread over the threads of a block.
 
 All threads take part, neighbouring threads take neighbouring points along one iname of the box, and the number of
-rounds is constant. That iname is the one along which what is loaded lies side by side, or else the last. If it is as
-long as ``l.0`` it is ``l.0``.
+rounds is constant. That iname is the one along which what is loaded lies closest together, or else the last. If it is
+as long as ``l.0`` it is ``l.0``.
 """
 from __future__ import annotations
 
@@ -55,20 +55,23 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
 
 
 def _fastest_last(knl: LoopKernel, bound: BoundStatement) -> tuple[str, ...]:
-    """The inames of the box, the one along which arrays in global memory are read element by element last.
+    """The inames of the box, last the one along which arrays in global memory are read in the shortest steps.
 
     Where nothing is read so, or what is read disagrees, the order is that of the box.
     """
     arrays = {p.Variable(name) for name in knl.array_args}
-    loads = [e.index_tuple[-1] for e in subexpressions(bound.statement.expression)
-             if isinstance(e, p.Subscript) and e.aggregate in arrays]
-    found = {x for x in bound.auto for subscript in loads if _steps_by_one(subscript, x)}
+    loads = {e.index_tuple[-1] for e in subexpressions(bound.statement.expression)
+             if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    found = {_fastest(subscript, bound.auto) for subscript in loads} - {None}
     return tuple(sorted(bound.auto, key=found.__contains__)) if len(found) == 1 else bound.auto
 
 
-def _steps_by_one(subscript: Expression, iname: str) -> bool:
-    return iname in variables(subscript) and affine_difference(
-        substitute(subscript, {iname: add(p.Variable(iname), 1)}), subscript) == 1
+def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
+    """Which of *inames* moves *subscript* by the least, if one does."""
+    steps = {x: affine_difference(substitute(subscript, {x: add(p.Variable(x), 1)}), subscript)
+             for x in inames if x in variables(subscript)}
+    lengths = {x: abs(step) for x, step in steps.items() if isinstance(step, int) and step}
+    return min(lengths, key=lengths.__getitem__, default=None)
 
 
 def _dim(bound: BoundStatement, iname: str) -> _Dim:
