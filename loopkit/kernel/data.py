@@ -19,6 +19,18 @@ class AddressSpace(Enum):
         return self.value
 
 
+#: What an address space may be called.
+ADDRESS_SPACES = "the address spaces are private, local (or shared) and global"
+
+
+def address_space(space: object) -> AddressSpace | None:
+    """An address space from its name, or as it is; ``None``: there is none of this name."""
+    try:
+        return AddressSpace("local" if space == "shared" else space)
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True)
 class GlobalArg:
     """An array argument in global memory.
