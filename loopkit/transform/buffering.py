@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, data_params
+from loopkit.analysis.accesses import accesses_of, data_params, origin
 from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences, unchanged_from
@@ -209,8 +209,8 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
             raise PreconditionError(f"'{name}' is used by the substitution rule '{rule.name}'.", subject=name,
                                     hint=f"expand_subst(knl, '{rule.name}') first")
     for s in users:
-        if data_params(kernel, s.domain):
-            raise PreconditionError(f"{step}: a bound of '{s.id}' is read from memory.", subject=s.id,
+        if data := data_params(kernel, s.domain):
+            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
             if a.array == name and not a.affine:
