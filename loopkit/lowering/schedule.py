@@ -148,7 +148,9 @@ class _Cutter:
             if i in on_host:
                 launch_till(i)
             elif finished.get(i, -1) >= start:
-                launch_till(_with_fewest_across(flows, range(finished[i] + 1, i + 1)))
+                # this end serves all that a later one would
+                last = max(first for later, first in finished.items() if later >= i > first)
+                launch_till(_with_fewest_across(flows, range(last + 1, i + 1)))
             if i in on_host:
                 assert isinstance(child, Loop)
                 if (why := self._obstacle(child, hosts)) is not None:

@@ -23,8 +23,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, subtract
-from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.affine import add
+from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.relations import in_time_order, restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.box import Box
@@ -144,19 +144,21 @@ class Buffer:
 
         :raises PreconditionError: it is not known where the array ends.
         """
-        conditions: list[tuple[str, Expression]] = []
+        found = points.onto(self.outer).onto(points.inames)
         for dim, length in zip(self.box.dims, self.box.shape, strict=True):
-            conditions += [(">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length))]
+            found = found.where((">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length)))
         shape = array_shapes(self.kernel)[self.name]
+        names = self.kernel.value_params.union(points.inames)
         for axis, (at, extent, x) in enumerate(zip(self.box.arguments(), shape, self.box.inames, strict=True)):
             if x is not None:
                 if extent is None:
                     raise self._open_end(axis)
-                conditions += [(">=", at), ("<", subtract(at, extent))]
-        try:
-            return points.onto(self.outer).onto(points.inames).where(*conditions)
-        except NotAffineError:
-            raise self._open_end(None) from None
+                for condition in (p.Comparison(at, ">=", 0), p.Comparison(at, "<", extent)):
+                    inside = where_holds(found, condition, names)
+                    if inside is None:
+                        raise self._open_end(None)
+                    found = inside
+        return found
 
     def _open_end(self, axis: int | None) -> PreconditionError:
         where = "" if axis is None else f" along axis {axis}"

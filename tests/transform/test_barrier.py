@@ -111,6 +111,24 @@ def test_a_launch_ends_where_fewest_values_cross_it() -> None:
     assert "private float32 acc_j\n" in f"{lk.lower(knl, stop='storage')}\n"
 
 
+def test_fewer_values_do_not_cost_a_launch() -> None:
+    """One end between the second statement and the third serves both readers, though two values cross it."""
+    knl = lk.tag_inames(make("{[i, j]: 0<=i,j<n}", """
+        for i
+            a[i] = x[i] {id=first}
+        end
+        for i
+            b[i] = 2*x[i] {id=second}
+        end
+        for j
+            y[j] = a[n-1-j] {id=third}
+            z[j] = b[n-1-j] {id=fourth}
+        end
+        """, [lk.TemporaryVariable("a,b", F32), "..."], x=F32), "i:g.0, j:g.0")
+    assert str(lk.lower(knl, stop="schedule")).split() == [
+        "launch", "0:", "first", "second", "launch", "1:", "third", "fourth"]
+
+
 def test_the_loops_around_it_are_the_hosts() -> None:
     knl = lk.add_barrier(steps(), "first", "second")
     assert str(lk.lower(knl, stop="schedule")).splitlines() == [

@@ -74,6 +74,7 @@ def test_a_tile_is_loaded_and_stored() -> None:
 def test_subscripts_that_are_affine_for_each_value_only() -> None:
     plain = lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", "y[5*i*i + j] = y[5*i*i + j] + a[i, j]", arrays("y", "a"))
     assert_same(plain, step(plain, lk.buffer_array, "y", "j", default_tag=None))
+    assert_same(plain, step(plain, lk.buffer_array, "y", "j", default_tag=None, fetch_bounding_box=True))
     values = lk.make_kernel("{[i, j, k]: 0<=i<3 and 0<=j,k<4}", """
         for i
             for j
