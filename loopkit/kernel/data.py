@@ -62,7 +62,7 @@ class TemporaryVariable:
     """A temporary: a value carried between statements.
 
     :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
-    :ivar address_space: ``None``: settled in lowering from who writes and who reads.
+    :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
     :ivar note: what a reader of the code may want to know of it.
