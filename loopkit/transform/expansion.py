@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,6 +13,7 @@ from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.errors import (
+    ENTRY_POINTS,
     IllegalTransformError,
     PreconditionError,
     StorageError,
@@ -93,10 +95,12 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, a
     space = kernel.temporaries[temporary].address_space
     open_ended = [x for x in own if not iname_range(kernel, x)[1]]
     if open_ended and space in (AddressSpace.PRIVATE, AddressSpace.LOCAL):
-        raise StorageError(
+        refusal = StorageError(
             f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range "
-            f"of '{open_ended[0]}' does.", subject=temporary,
-            hint=f"set_temporary_address_space(knl, '{temporary}', 'global'), or split_iname and expand over the inner")
+            f"of '{open_ended[0]}' does.", subject=temporary, hint="split_iname, and expand over the inner iname")
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], kernel, temporary,
+                                 lambda other: expand(other, temporary, own)))
+        raise refusal
     step = f"expand({temporary!r}, {list(own)})"
     kernel = _require_not_carried(kernel, own, names, step, assume, unsafe)
     return _expanded(kernel, own, names)
