@@ -33,8 +33,9 @@ def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], ste
           unsafe: bool) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of *copies* are split into inames on the axes of the block and rounds.
 
-    The threads are those of *users*. Neighbouring threads take neighbouring points along the iname along which what
-    is loaded lies side by side, or else along the last, as where the lowering deals a box out.
+    The threads are those of *users*; where these have none, loops over the inames remain. Neighbouring threads take
+    neighbouring points along the iname along which what is loaded lies side by side, or else along the last, as where
+    the lowering deals a box out.
     """
     block = _block(kernel, users)
     for c in copies:
@@ -42,7 +43,7 @@ def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], ste
         auto = [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)]
         kernel = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in auto},
                              carried=unchanged_from(kernel))
-        for x, digits in _digits(kernel, _fastest_last(kernel, s, auto), block):
+        for x, digits in _digits(kernel, _fastest_last(kernel, s, auto), block) if block else ():
             kernel = _with_digits(kernel, x, digits, step, assume, unsafe)
     return kernel
 

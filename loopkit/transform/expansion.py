@@ -183,7 +183,8 @@ def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
 
 
 def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
-                         assume: str | None, unsafe: bool) -> LoopKernel:
+                        assume: str | None, unsafe: bool) -> LoopKernel:
+    """Refuse that iterations of *inames* have cells of their own of *names*, if a value goes from one to another."""
     require_reason(step, assume)
     lost = []
     for d in dependences(kernel):

@@ -50,8 +50,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
         in no inner loop with other statements.
     :arg registers: hold a tile in registers between its load and its store.
     :raises UnknownNameError: there is no such iname or temporary.
-    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy, or
-        one stage is asked for without registers.
+    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy,
+        or one stage is asked for without registers.
     :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared and are kept.
     :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
@@ -67,7 +67,40 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     ...         end
     ...     end''')
     >>> print(lk.pipeline(knl, "k").statements_text)
+    for k_first, i
+      t[k_first, i] = a[k_first, i]  {id=copy_first}
+    end
+    for k
+      for i
+        t_next[i] = a[k + 1, i]  {id=t_load}
+      end
+      for j
+        c[k, j] = t[k % 2, 15 - j]  {id=use}
+      end
+      for i
+        t[(k + 1) % 2, i] = t_next[i]  {id=copy}
+      end
+    end
     """
+    count = _require_stages(kernel, iname, stages, registers=registers)
+    step = f"pipeline({iname}, stages={count})"
+    found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
+    names = frozenset(found.copies.values())
+    require_cells(kernel, names, "pipeline temporaries that are no bounds")
+    _require_open_storage(kernel, names, count)
+    kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
+    loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()} if registers else {}
+    if registers:
+        computing = frozenset(leaves(found.loop)) - found.copies.keys()
+        kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
+        kernel = _through_registers(kernel, found, loads)
+    ahead = max(count - 1, 1)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead)
+    return _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
+
+
+def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool) -> int:
+    """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined, or not like that."""
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
@@ -76,25 +109,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     if count == 1 and not registers:
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
-    step = f"pipeline({iname}, stages={count})"
-    found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
-    names = frozenset(found.copies.values())
-    require_cells(kernel, names, "pipeline temporaries that are no bounds")
-    _require_open_storage(kernel, names, count)
-    kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    inside = frozenset(leaves(found.loop))
-    result = dealt(kernel, list(found.copies), inside - found.copies.keys(), step, assume=assume, unsafe=unsafe)
-    loads = {c: result.fresh_name(f"{t}_load") for c, t in found.copies.items()} if registers else {}
-    if registers:
-        result = _through_registers(result, found, loads)
-    result = _in_stages(result, iname, names, count)
-    ahead = max(count - 1, 1)
-    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
-    result = reindex(result, later, _with_body(result, found, loads), frozenset([*found.copies, *loads.values()]))
-    at = {s: i for i, s in enumerate(leaves(result.tree))}
-    result = result.copy(statements=tuple(sorted(result.statements, key=lambda s: at[s.id])), carried=result.carried)
-    result = require_legal(result, step, assume=assume, unsafe=unsafe)
-    return _with_prologue(result, found, loads, ahead)
+    return count
 
 
 # {{{ what takes part
@@ -292,6 +307,15 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
                        carried=unchanged_from(kernel))
 
 
+def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
+    """*kernel* with its copies *ahead* iterations earlier, in their new places."""
+    iname = found.loop.iname
+    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
+    result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
+    at = {s: i for i, s in enumerate(leaves(result.tree))}
+    return result.copy(statements=tuple(sorted(result.statements, key=lambda s: at[s.id])), carried=result.carried)
+
+
 def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
     """The tree with the loads before all else in the loop's body and the stores behind; without loads, the copies."""
     moved = found.copies.keys() | set(loads.values())
@@ -301,8 +325,9 @@ def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> T
         others = [c for c in _parts(loop) if not moved.issuperset(leaves(c))]
         if not loads:
             return seq(*copies, *others)
-        ends = [_only(c, ids) for ids in (frozenset(loads.values()), frozenset(found.copies)) for c in copies]
-        return seq(*ends[:len(copies)], *others, *ends[len(copies):])
+        first, last = ([_only(c, ids) for c in copies if not ids.isdisjoint(leaves(c))]
+                       for ids in (frozenset(loads.values()), frozenset(found.copies)))
+        return seq(*first, *others, *last)
     place = _place(found, loads)
     return rewrite(kernel.tree, lambda node: Loop(node.iname, body(node))
                    if isinstance(node, Loop) and loop_place(node) == place else node)
@@ -363,7 +388,7 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
 
 
 def _in_plain_stage(s: Statement) -> Statement:
-    """*s*, a copy, with the stage that it fills written as plainly as may be: ``k_first % 2`` is ``k_first`` below 2."""
+    """*s*, a copy, with the stage that it fills written as plainly as may be: ``k % 2`` is ``k`` below 2."""
     match s.assignee:
         case p.Subscript(aggregate=temporary, index_tuple=(p.Remainder(numerator=number, denominator=stages), *rest)):
             iteration = add(number)
