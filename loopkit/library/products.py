@@ -13,24 +13,27 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
+from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
 def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | None = None,
-           threads: tuple[int, int] = (16, 16), min_blocks: int = 2) -> LoopKernel:
+           threads: tuple[int, int] = (16, 16), min_blocks: int = 2, stages: int = 2) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
     copied once serves a whole row or column of the tile. Each thread has a small tile of its own in registers, so that
     what it loads from shared memory serves several products too. Strips are loaded in vectors of 16 bytes and read
-    from shared memory in such, so that nearly all of a thread's instructions are products.
+    from shared memory in such, so that nearly all of a thread's instructions are products. The next strips are on
+    their way to registers while a thread computes on these.
 
     :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once; default:
         64 products a thread of four-byte elements, half as many of larger ones.
     :arg threads: of a block, along the columns and the rows of its tile.
     :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit.
+    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once.
 
     >>> knl = lk.library.matmul()
@@ -57,7 +60,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     # a block has a tile
     knl = split_iname(knl, "i", rows, outer_tag="g.1")
     knl = split_iname(knl, "j", columns, outer_tag="g.0")
-    return _in_registers(knl, ("i_inner", "j_inner"), steps, threads, known)
+    knl = _in_registers(knl, ("i_inner", "j_inner"), steps, threads, known)
+    return pipeline(knl, "k_outer", stages)
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,

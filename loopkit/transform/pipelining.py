@@ -46,8 +46,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     split over the ``l`` axes that the loop has, and the rest is unrolled.
 
     :arg stages: how many tiles there are at once.
-    :arg temporaries: which take part; default: all that are filled from arrays in the loop, by a copy that stands
-        in no inner loop with other statements.
+    :arg temporaries: which take part; default: all that are filled from arrays and from no temporary of the loop, by a
+        copy that stands in no inner loop with other statements.
     :arg registers: hold a tile in registers between its load and its store.
     :raises UnknownNameError: there is no such iname or temporary.
     :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy,
@@ -135,7 +135,7 @@ def _found(kernel: LoopKernel, iname: str, names: Sequence[str] | None) -> _Foun
     for loop in loops:
         copies = {}
         for t in kernel.temporaries if names is None else names:
-            if _why_no_copy(kernel, t, loop) is None and (names is not None or _is_load(kernel, t)):
+            if _why_no_copy(kernel, t, loop) is None and (names is not None or _is_load(kernel, t, loop)):
                 copies[_writers(kernel, t)[0].id] = t
         if names is None:
             copies = {c: t for c, t in copies.items() if _beside(loop, c, copies) is None}
@@ -198,10 +198,12 @@ def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
     return None if readers else "nothing reads it"
 
 
-def _is_load(kernel: LoopKernel, temporary: str) -> bool:
-    """Does what fills *temporary* read an array in global memory?"""
+def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
+    """Is *temporary* filled from arrays in global memory, and from nothing that *loop* computes?"""
     [s] = _writers(kernel, temporary)
-    return any(a.array in kernel.array_args for a in accesses_of(kernel, s))
+    written = {kernel.statement_by_id[x].written for x in leaves(loop)}
+    read = {a.array for a in accesses_of(kernel, s) if not a.is_write}
+    return any(x in kernel.array_args for x in read) and not any(x in kernel.temporaries for x in read & written)
 
 
 def _beside(loop: Loop, copy: str, copies: Mapping[str, str]) -> str | None:
