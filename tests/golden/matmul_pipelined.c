@@ -1,9 +1,4 @@
 #include <math.h>
-static inline int floor_mod_i32(int a, int b)
-{
-    const int r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
 static inline int min_i32(int a, int b)
 {
     return b < a ? b : a;
@@ -149,18 +144,18 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                                         // insn.k.update
                                         acc_k[l1_][l0_][i_inner_inner][j_inner_inner] +=
-                                                a_fetch[floor_mod_i32(k_outer, 2)][4*i_inner_outer +
+                                                a_fetch[k_outer % 2][4*i_inner_outer +
                                                     i_inner_inner][k_inner]*
-                                                b_fetch[floor_mod_i32(k_outer,
-                                                    2)][k_inner][4*j_inner_outer + j_inner_inner];
+                                                b_fetch[k_outer % 2][k_inner][4*j_inner_outer +
+                                                    j_inner_inner];
                                     }
                                 }
                             }
                             if (8*k_outer + a_dim_1 + 9 <= l) {
                                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                                     // a_fetch_rule
-                                    a_fetch[floor_mod_i32(k_outer + 1, 2)][4*a_dim_0_round +
-                                                a_dim_0_l1][a_dim_1] = a_fetch_next[a_dim_0_round];
+                                    a_fetch[(k_outer + 1) % 2][4*a_dim_0_round + a_dim_0_l1][a_dim_1] =
+                                            a_fetch_next[a_dim_0_round];
                                 }
                             }
                             if (8*k_outer + b_dim_0_l1 + 9 <= l) {
@@ -168,7 +163,7 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                                     if (8*k_outer + 4*b_dim_0_round + b_dim_0_l1 + 9 <= l) {
                                         for (int b_dim_1_inner = 0; b_dim_1_inner < 4; ++b_dim_1_inner) {
                                             // b_fetch_rule
-                                            b_fetch[floor_mod_i32(k_outer + 1, 2)][4*b_dim_0_round +
+                                            b_fetch[(k_outer + 1) % 2][4*b_dim_0_round +
                                                         b_dim_0_l1][4*b_dim_1_outer + b_dim_1_inner] =
                                                     b_fetch_next[b_dim_0_round][b_dim_1_inner];
                                         }

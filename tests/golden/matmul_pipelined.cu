@@ -1,12 +1,6 @@
 // proven: order (10 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
 // vector accesses: b, c at multiples of 16 bytes, row by row; other calls run a text without them
 
-__device__ __forceinline__ int floor_mod_i32(int a, int b)
-{
-    const int r = a % b;
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
 extern "C" __global__ void __launch_bounds__(32)
 matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, const int l,
     const int m, const int n)
@@ -144,14 +138,13 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
                     alignas(16) float b_fetch_vec[4];
                     *reinterpret_cast<float4 *>(b_fetch_vec) =
-                            *reinterpret_cast<const float4 *>(&b_fetch[floor_mod_i32(k_outer,
-                                2)][k_inner][4*j_inner_outer]);
+                            *reinterpret_cast<const float4 *>(&b_fetch[k_outer % 2][k_inner][4*j_inner_outer]);
                     #pragma unroll
                     for (int j_inner_inner = 0; j_inner_inner < 4; ++j_inner_inner) {
                         // insn.k.update
                         acc_k[i_inner_inner][j_inner_inner] +=
-                                a_fetch[floor_mod_i32(k_outer, 2)][4*i_inner_outer +
-                                    i_inner_inner][k_inner]*b_fetch_vec[j_inner_inner];
+                                a_fetch[k_outer % 2][4*i_inner_outer + i_inner_inner][k_inner]*
+                                b_fetch_vec[j_inner_inner];
                     }
                 }
             }
@@ -159,7 +152,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 #pragma unroll
                 for (int a_dim_0_round = 0; a_dim_0_round < 4; ++a_dim_0_round) {
                     // a_fetch_rule
-                    a_fetch[floor_mod_i32(k_outer + 1, 2)][4*a_dim_0_round + a_dim_0_l1][a_dim_1] =
+                    a_fetch[(k_outer + 1) % 2][4*a_dim_0_round + a_dim_0_l1][a_dim_1] =
                             a_fetch_next[a_dim_0_round];
                 }
             }
@@ -173,8 +166,8 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                             // b_fetch_rule
                             b_fetch_vec[b_dim_1_inner] = b_fetch_next[b_dim_0_round][b_dim_1_inner];
                         }
-                        *reinterpret_cast<float4 *>(&b_fetch[floor_mod_i32(k_outer + 1,
-                                    2)][4*b_dim_0_round + b_dim_0_l1][4*b_dim_1_outer]) =
+                        *reinterpret_cast<float4 *>(&b_fetch[(k_outer + 1) % 2][4*b_dim_0_round +
+                                    b_dim_0_l1][4*b_dim_1_outer]) =
                                 *reinterpret_cast<const float4 *>(b_fetch_vec);
                     }
                 }

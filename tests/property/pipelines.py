@@ -328,8 +328,8 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
     "expand": Drawer.expand, "privatize": Drawer.privatize,
-    "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage, "contract": Drawer.contract,
-    "address space": Drawer.address_space,
+    "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
+    "contract": Drawer.contract, "address space": Drawer.address_space,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 

@@ -60,18 +60,36 @@ def test_the_result_stays(stages: int, registers: bool) -> None:
 
 
 def test_one_stage_has_no_axis() -> None:
-    assert lk.pipeline(made(), "k", 1).statements_text == "\n".join([
-        "for k_first, i", "  <> t[i] = a[k_first, i]  {id=copy_first}", "end",
-        "for k", "  for i", "    t_next[i] = a[k + 1, i]  {id=t_load}", "  end",
-        "  for j", "    c[k, j] = t[7 - j]  {id=use}", "  end",
-        "  for i", "    t[i] = t_next[i]  {id=copy}", "  end", "end"])
+    assert lk.pipeline(made(), "k", 1).statements_text == """\
+for k_first, i
+  <> t[i] = a[k_first, i]  {id=copy_first}
+end
+for k
+  for i
+    t_next[i] = a[k + 1, i]  {id=t_load}
+  end
+  for j
+    c[k, j] = t[7 - j]  {id=use}
+  end
+  for i
+    t[i] = t_next[i]  {id=copy}
+  end
+end"""
 
 
 def test_without_registers_the_copies_come_first() -> None:
-    assert lk.pipeline(made(), "k", 3, registers=False).statements_text == "\n".join([
-        "for k_first, i", "  t[k_first, i] = a[k_first, i]  {id=copy_first}", "end",
-        "for k", "  for i", "    t[(k + 2) % 3, i] = a[k + 2, i]  {id=copy}", "  end",
-        "  for j", "    c[k, j] = t[k % 3, 7 - j]  {id=use}", "  end", "end"])
+    assert lk.pipeline(made(), "k", 3, registers=False).statements_text == """\
+for k_first, i
+  t[k_first, i] = a[k_first, i]  {id=copy_first}
+end
+for k
+  for i
+    t[(k + 2) % 3, i] = a[k + 2, i]  {id=copy}
+  end
+  for j
+    c[k, j] = t[k % 3, 7 - j]  {id=use}
+  end
+end"""
 
 
 @pytest.mark.parametrize(("stages", "count"), [(1, 3), (2, 2), (3, 2)])
