@@ -13,7 +13,7 @@ from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
-from loopkit.expr.mappers import map_children
+from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
@@ -136,7 +136,7 @@ def _found(kernel: LoopKernel, iname: str, names: Sequence[str] | None) -> _Foun
         copies = {}
         for t in kernel.temporaries if names is None else names:
             if _why_no_copy(kernel, t, loop) is None and (names is not None or _is_load(kernel, t, loop)):
-                copies[_writers(kernel, t)[0].id] = t
+                copies[_fillers(kernel, t)[0].id] = t
         if names is None:
             copies = {c: t for c, t in copies.items() if _beside(loop, c, copies) is None}
         if copies:
@@ -174,25 +174,31 @@ def _loops(tree: Tree, iname: str) -> Iterator[Loop]:
             pass
 
 
-def _writers(kernel: LoopKernel, temporary: str) -> list[Statement]:
-    return [s for s in kernel.statements if s.written == temporary]
+def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
+    """The statements that may be the copy into *temporary*: if several write it, those that load and do not read it."""
+    writers = [s for s in kernel.statements if s.written == temporary]
+    if len(writers) == 1:
+        return writers
+    read = {s.id: {a.array for a in accesses_of(kernel, s) if not a.is_write} for s in writers}
+    return [s for s in writers if temporary not in read[s.id] and not read[s.id].isdisjoint(kernel.array_args)]
 
 
 def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
     """Why no statement of *loop* fills *temporary* for others of the same loop; ``None`` if one does."""
     inside = set(leaves(loop))
-    writers = _writers(kernel, temporary)
-    outside = [a.statement for a in accesses_by_array(kernel).get(temporary, ()) if a.statement not in inside]
+    fillers = _fillers(kernel, temporary)
+    accesses = accesses_by_array(kernel).get(temporary, ())
+    outside = [a.statement for a in accesses if a.statement not in inside]
     if outside:
         return f"'{outside[0]}' uses it outside of the loop"
-    if len(writers) != 1:
-        return f"{len(writers)} statements write it"
-    [s] = writers
+    if len(fillers) != 1:
+        return f"{len(fillers) or 'none'} of the statements that write it load it"
+    [s] = fillers
     if s.combine is not None or s.reduction is not None:
         return f"'{s.id}' combines into it"
     if s.predicates or data_params(kernel, s.domain):
         return f"whether '{s.id}' runs depends on data"
-    readers = {a.statement for a in accesses_by_array(kernel)[temporary] if not a.is_write}
+    readers = {a.statement for a in accesses if not a.is_write}
     if s.id in readers:
         return f"'{s.id}' reads it too"
     return None if readers else "nothing reads it"
@@ -200,7 +206,7 @@ def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
 
 def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
     """Is *temporary* filled from arrays in global memory, and from nothing that *loop* computes?"""
-    [s] = _writers(kernel, temporary)
+    [s] = _fillers(kernel, temporary)
     written = {kernel.statement_by_id[x].written for x in leaves(loop)}
     read = {a.array for a in accesses_of(kernel, s) if not a.is_write}
     return any(x in kernel.array_args for x in read) and not any(x in kernel.temporaries for x in read & written)
@@ -368,15 +374,16 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
     own = frozenset(s.id for s in result.statements if first in s.inames)
     back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
     result = reindex(result, back, result.tree, own)
-    stores = {s.written: s.id for s in result.statements if s.id in own}
-    direct = {stores[kernel.statement_by_id[loads[c]].written]: stores[t] for c, t in found.copies.items()
-              if c in loads and t in stores}
-    values = {direct[s.id]: s.expression for s in result.statements if s.id in direct}
-    copies = {stores[t] for t in found.copies.values() if t in stores}
-    statements = tuple(_in_plain_stage(replace(s, expression=values.get(s.id, s.expression))) if s.id in copies else s
+    registers = {kernel.statement_by_id[load].written for load in loads.values()}
+    here = [s for s in result.statements if s.id in own]
+    stores = {register: s.id for s in here for register in variables(s.expression) & registers}
+    direct = {s.id: stores[s.written] for s in here if s.written in registers}
+    values = {direct[s.id]: s.expression for s in here if s.id in direct}
+    filled = set(found.copies.values())
+    statements = tuple(_in_plain_stage(replace(s, expression=values.get(s.id, s.expression)))
+                       if s.id in own and s.written in filled else s
                        for s in result.statements if s.id not in direct)
     written = {s.written for s in statements}
-    registers = {kernel.statement_by_id[load].written for load in loads.values()}
     before = result
 
     def carried() -> Iterator[Dependence]:

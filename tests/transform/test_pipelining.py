@@ -132,6 +132,29 @@ def test_by_default_what_the_loop_computes_is_no_copy() -> None:
     assert_same(knl, piped, n=5)
 
 
+@pytest.mark.parametrize("tag", [None, "l.auto"])
+@pytest.mark.parametrize("stages", [1, 2])
+def test_a_buffer_that_is_written_too(tag: str | None, stages: int) -> None:
+    plain = made("""
+        for k
+            for i, j
+                y[k, i] = y[k, i] + a[k, j]*m[j, i]  {id=add}
+            end
+            for i
+                y[k, i] = 2*y[k, i]  {id=twice}
+            end
+        end""")
+    plain = lk.add_dtypes(plain, {"y,m": np.float32})
+    knl = lk.add_prefetch(lk.buffer_array(plain, "y", "i", default_tag=tag), "a", "j", default_tag=tag)
+    if tag is not None:
+        knl = lk.tag_inames(knl, "i:l.0")
+    knl = lk.pipeline(knl, "k", stages)
+    assert {"y_buf_next", "a_fetch_next"} <= set(knl.temporaries)
+    assert lk.verify(knl).verdict is lk.Verdict.PROVEN
+    for n in (0, 1, 5):
+        assert_same(plain, knl, n=n)
+
+
 def test_threads_that_are_tagged_later() -> None:
     """Without threads the box of a copy remains a loop."""
     knl = lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<n}", "y[i] = sum(k, a[i, k])")
@@ -179,7 +202,9 @@ INDIRECT = BODY.replace("a[k, i]", "a[p[k], i]").replace("c[k, j]", "a[k, j]")
     (lambda: lk.pipeline(made(BESIDE), "k"), "No copy in the loop over 'k' can be pipelined"),
     (lambda: lk.pipeline(made(BODY + BODY.replace("copy", "copy2").replace("use", "use2").replace("t[", "s[")), "k"),
      "Several loops over 'k' have copies"),
-    (lambda: lk.pipeline(made(INDIRECT), "k"), "cannot be decided")])
+    (lambda: lk.pipeline(made(INDIRECT), "k"), "cannot be decided"),
+    (lambda: lk.pipeline(made(BODY.replace("{id=use}", "\n t[j] = b[k, j]")), "k", temporaries="t"),
+     "2 of the statements that write it load it")])
 def test_refused(refused: Callable[[], lk.LoopKernel], text: str) -> None:
     with pytest.raises(lk.LoopkitError) as error:
         refused()
