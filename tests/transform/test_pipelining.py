@@ -59,6 +59,16 @@ def test_the_result_stays(stages: int, registers: bool) -> None:
         assert_same(plain, epilogue, n=n)
 
 
+@pytest.mark.parametrize("n", range(4))
+def test_a_known_number_of_iterations(n: int) -> None:
+    """Where all copies come first, there is nothing to load ahead."""
+    plain = lk.fix_parameters(made(), n=n)
+    knl = lk.pipeline(plain, "k", 4)
+    assert ("t_next" in knl.temporaries) == (n == 0)
+    assert lk.verify(knl).verdict is lk.Verdict.PROVEN
+    assert_same(plain, knl)
+
+
 def test_one_stage_has_no_axis() -> None:
     assert lk.pipeline(made(), "k", 1).statements_text == """\
 for k_first, i
