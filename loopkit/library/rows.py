@@ -9,7 +9,7 @@ import numpy.typing as npt
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
-from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.data import add_dtypes, fix_parameters, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
@@ -135,7 +135,12 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
     knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
-    return contract(contract(knl, "kept", "t"), "term", "t")
+    knl = contract(contract(knl, "kept", "t"), "term", "t")
+    if items < items_a_thread(dtype) or columns > 2*items*threads:
+        return knl
+    # two vectors and what is computed from them need few registers: a thread with two more would cost its
+    # multiprocessor a whole block
+    return set_options(knl, full_occupancy=True)
 
 
 def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:
