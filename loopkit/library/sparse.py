@@ -61,7 +61,7 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*
 
     The host makes them, in about as long as it takes to read and write *rowptr* a few times.
 
-    :arg rowptr: where the rows begin, and where the last one ends.
+    :arg rowptr: where the rows begin, and where the last one ends; an array of the host.
     :arg longest: rows of more elements are cut.
     :arg piece: elements of a piece: long enough that the sum of a piece costs more than its place in memory, and so
         short that no thread has much more to do than others.
