@@ -15,6 +15,7 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
+from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
@@ -25,21 +26,24 @@ LANES = (8, 4)
 
 
 def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | None = None,
-           warp: tuple[int, int] | None = None, group: int = 8, min_blocks: int = 2) -> LoopKernel:
+           warp: tuple[int, int] | None = None, group: int = 8, min_blocks: int | None = None, stages: int = 1
+           ) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
     copied once serves a whole row or column of the tile. Each warp has a part of the tile, and each of its threads a
     tile of its own in registers, so that what it loads from shared memory serves several products too. Strips are
     loaded in vectors of 16 bytes and read from shared memory in such, so that nearly all of a thread's instructions
-    are products.
+    are products. The next strips are on their way to registers while a thread computes on these.
 
     :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once.
     :arg warp: rows and columns of a warp's part of it, of which each of the 32 threads has an equal share; default:
         64 products a thread of four-byte elements, half as many of larger ones.
     :arg group: how many rows of blocks run column by column, so that blocks that run at once share strips of *b* too,
         in the cache.
-    :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit.
+    :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit; default:
+        two where a thread's products take half of its 128 registers then, else one.
+    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or a tile is no multiple
         of its parts.
 
@@ -63,6 +67,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     rows, columns, steps = tile or (128, 128 if known.itemsize <= 4 else 64, 16 if known.itemsize <= 4 else 8)
     warp = warp or ((64, 32) if known.itemsize <= 4 else (32, 32))
     _require_strips(rows, columns, steps)
+    if min_blocks is None:
+        min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
     knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", """
         a_columns(column, row) := a[row, column]
         c[i, j] = sum(k, a_columns(k, i)*b[k, j])
@@ -73,7 +79,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
                              "i_warp": _parts(rows, warp[0], "rows")}, warp[0], LANES[0], known)
     knl = _levels(knl, "j", {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}, warp[1], LANES[1], known)
     knl = tag_inames(knl, {"i_group": "g.1", "i_block": "g.0", "j_block": "g.0"})
-    return _in_registers(knl, ("i_group", "j_block", "i_block"), steps, known)
+    knl = _in_registers(knl, ("i_group", "j_block", "i_block"), steps, known)
+    # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
+    return pipeline(knl, "k_outer", stages)
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,
