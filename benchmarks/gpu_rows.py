@@ -311,11 +311,8 @@ def _csr(name: str, size: Size, draw: Callable[[random.Random], Size], pieces: b
     import loopkit as lk
 
     def of(lanes: int | None = None) -> Callable[[Size], Any]:
-        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=mean(s), pieces=pieces)
-
-    def mean(s: Size) -> float:
-        lengths = np.diff(pattern(name, *s)[0])
-        return float((lengths[lengths <= LONGEST] if pieces else lengths).mean())
+        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=None if pieces else elements(s)/s[0],
+                                               pieces=pieces)
 
     def elements(s: Size) -> int:
         return int(pattern(name, *s)[0][-1])

@@ -1,6 +1,8 @@
 """Products with sparse matrices."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
@@ -15,7 +17,8 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
 
-#: Elements that a thread has under way at once: they are gathered, each from its own place.
+#: Elements that a thread has under way at once where nothing is known of its share: they are gathered, each from its
+#: own place, so that many loads have to wait together.
 GATHERED = 4
 
 
@@ -23,8 +26,9 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
                threads: int = THREADS, pieces: bool = False) -> LoopKernel:
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
-    Some threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each has several
-    elements under way, since it waits twice for one: for its column, and for the element of *x* there.
+    Some threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each has its share
+    of a row under way at once, up to 8 elements, since it waits twice for one: for its column, and for the element of
+    *x* there.
 
     Where some rows are much longer than others, all threads wait for those that have them. With *pieces* a first launch
     adds up pieces of the long rows, a warp a piece, and the second one takes their sums in place of these rows'
@@ -46,14 +50,15 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     """
     if lanes is None:
         lanes = 8 if row_length is None else lanes_for(row_length)
+    items = GATHERED if row_length is None else items_for(row_length/lanes)
     knl = _in_pieces(checked(dtype), threads) if pieces else _whole(checked(dtype))
     if lanes == 1:
         knl = split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
-        return split_iname(knl, "k", 2*GATHERED, inner_tag="unr")
+        return split_iname(knl, "k", items, inner_tag="unr")
     knl = split_iname(knl, "i", max(threads//lanes, 1), outer_tag="g.0", inner_tag="l.1")
     if pieces:
         knl = split_iname(knl, "p", lanes, inner_tag="l.0")
-    return _shared_by(knl, "k", lanes)
+    return _shared_by(knl, "k", lanes, items)
 
 
 def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*WARP) -> dict[str, np.ndarray | int]:
@@ -101,6 +106,11 @@ def lanes_for(row_length: float) -> int:
     return min(1 << ((round(row_length) - 1).bit_length() - 1), WARP)
 
 
+def items_for(share: float) -> int:
+    """The power of two that holds a thread's *share* of a row, from 2 to 8: more would only be idle conditions."""
+    return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), 8)
+
+
 def _whole(dtype: np.dtype) -> LoopKernel:
     knl = make_kernel(
         ["{[i]: 0<=i<n}", "{[k]: 0<=k<length}"],
@@ -136,11 +146,11 @@ def _in_pieces(dtype: np.dtype, threads: int) -> LoopKernel:
         """, [GlobalArg("start,stop", shape=known), TemporaryVariable("part", shape=known), "..."], name="csr_matvec")
     knl = add_dtypes(knl, {"val,x,y,part": dtype, "rowptr,col,start,stop,pieces,longest": np.int32})
     knl = split_iname(knl, "q", max(threads//WARP, 1), outer_tag="g.0", inner_tag="l.1")
-    return add_barrier(_shared_by(knl, "e", WARP), "part", "first")
+    return add_barrier(_shared_by(knl, "e", WARP, GATHERED), "part", "first")
 
 
-def _shared_by(knl: LoopKernel, iname: str, lanes: int) -> LoopKernel:
-    """*iname* over neighbouring threads, each with several elements under way."""
-    knl = split_iname(knl, iname, lanes*GATHERED)
+def _shared_by(knl: LoopKernel, iname: str, lanes: int, items: int) -> LoopKernel:
+    """*iname* over neighbouring threads, each with *items* elements under way."""
+    knl = split_iname(knl, iname, lanes*items)
     return split_iname(knl, f"{iname}_inner", lanes, outer_iname=f"{iname}_item", inner_iname=f"{iname}_lane",
                        outer_tag="unr", inner_tag="l.0")

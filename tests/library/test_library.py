@@ -176,12 +176,14 @@ def test_what_are_no_beginnings_of_rows(rowptr: Any, message: str) -> None:
             lk.library.csr_pieces([0, 1], **bad)
 
 
-@pytest.mark.parametrize(("row_length", "lanes"), [(None, 8), (0.5, 1), (5, 1), (8, 4), (31, 16), (32, 16), (1e6, 32)])
-def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: int) -> None:
+@pytest.mark.parametrize(("row_length", "lanes", "items"), [
+    (None, 8, 4), (0.5, 1, 2), (5, 1, 8), (8, 4, 2), (31, 16, 2), (32, 16, 2), (1e6, 32, 8)])
+def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: int, items: int) -> None:
     source = lk.generate_code(lk.library.csr_matvec(row_length=row_length)).source
     assert ("__shfl" in source) == (lanes > 1)
     if lanes > 1:
         assert f"__shfl_down_sync(0xffffffff, acc_k_warp, {lanes//2})" in source
+    assert f"; {'k_item' if lanes > 1 else 'k_inner'} < {items};" in source
 
 
 @pytest.mark.parametrize("size", [3, 10, 33])
