@@ -231,6 +231,13 @@ def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int], rows: int
     np.testing.assert_allclose(result, a @ b, atol=1e-5)
 
 
+@pytest.mark.parametrize("stages", [0, 1, 2])
+def test_neighbours_load_a_strip_along_its_rows(stages: int) -> None:
+    source = lk.generate_code(lk.library.matmul(stages=stages), target="cuda").source
+    assert re.search(r"int a_k_vec = .* % 4;", source)
+    assert re.search(r"int b_j_vec = .* % 32;", source)
+
+
 def test_a_tile_has_a_whole_number_of_parts() -> None:
     with pytest.raises(lk.PreconditionError, match="100 rows are no multiple of 64"):
         lk.library.matmul(tile=(100, 128, 8))
