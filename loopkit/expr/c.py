@@ -260,8 +260,8 @@ class CText(CBase):
         """The function *name*, whose arguments and result have the dtype *own*."""
         if is_half(own):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        bounds = Bounds(own, self._type, self.nonnegative)
-        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(map(bounds.is_normal, arguments))
+        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(
+            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
         text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
         return self._call(text, [self._converted(e, own) for e in arguments], own)
 

@@ -13,14 +13,18 @@ from loopkit.transform.order import prioritize_loops
 from loopkit.transform.prefetch import precompute
 
 
-def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 128, bodies: int = 4,
-          lanes: int = 4, unroll: int = 8, tile: int = 512) -> LoopKernel:
+def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 128, bodies: int = 8,
+          lanes: int = 8, unroll: int = 4, tile: int = 256) -> LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
 
     The bodies come past in tiles that a block copies to shared memory, so that one is loaded once for the whole
     block. From there each is loaded once for several bodies that a thread keeps in registers: a multiprocessor reads
-    shared memory for a quarter of the pairs that it can compute. Fewer threads than bodies are few for a GPU;
+    shared memory for a small part of the pairs that it can compute. Fewer threads than bodies are few for a GPU;
     so some lanes of a warp share their bodies, each with its part of a tile, and shuffles add up what they found.
+
+    What is known of a body lies side by side in a tile and comes in one vector load, into four registers in a row:
+    the registers are in two banks by turns, an instruction waits for two operands in one bank, and so each coordinate
+    is always in the bank where those that are subtracted from it are not.
 
     Blocks and tiles are filled up with bodies of no charge, so that no pair has a guard: a guarded block would be the
     last one to end by far.
@@ -41,16 +45,13 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads
     together = across*bodies
     # the softening is the first term, so that each square is added by the instruction that multiplies
     knl = make_kernel(f"{{[i, j]: 0<=i<{_up_to_whole(together)} and 0<=j<{_up_to_whole(tile)}}}", f"""
-        x_or_0(k) := if(k < n, x[k], 0)
-        y_or_0(k) := if(k < n, y[k], 0)
-        z_or_0(k) := if(k < n, z[k], 0)
-        q_or_0(k) := if(k < n, q[k], 0)
+        part(k, c) := if(k < n, if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k]))), 0)
         for i
-            <> xi = x_or_0(i)
-            <> yi = y_or_0(i)
-            <> zi = z_or_0(i)
-            <> total = sum(j, q_or_0(j)*rsqrt({eps!r} + (x_or_0(j) - xi)**2 + (y_or_0(j) - yi)**2
-                                              + (z_or_0(j) - zi)**2))  {{id=phi}}
+            <> xi = if(i < n, x[i], 0)
+            <> yi = if(i < n, y[i], 0)
+            <> zi = if(i < n, z[i], 0)
+            <> total = sum(j, part(j, 3)*rsqrt({eps!r} + (part(j, 0) - xi)**2 + (part(j, 1) - yi)**2
+                                               + (part(j, 2) - zi)**2))  {{id=phi}}
             if i < n
                 phi[i] = total
             end
@@ -63,13 +64,12 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads
                       inner_tag="l.1")
     # the others come in tiles
     knl = split_iname(knl, "j", tile)
-    for name in "xyzq":
-        knl = precompute(knl, f"{name}_or_0", ["j_inner"], within="phi", temporary_name=f"{name}_tile",
-                         precompute_outer_inames=["i_outer", "j_outer"])
-    # of which each lane takes some at once, which lie side by side
+    knl = precompute(knl, "part", ["j_inner"], within="phi", temporary_name="others",
+                     precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "j_outer"])
+    # of which lanes side by side take bodies side by side
     knl = split_iname(knl, "j_inner", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
-    knl = split_iname(knl, "j_some", unroll, outer_iname="j_lane", inner_iname="j_item", outer_tag="l.0",
-                      inner_tag="unr")
+    knl = split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
+                      inner_tag="l.0")
     # what is loaded serves all bodies of the thread
     knl = prioritize_loops(knl, "j_outer, j_group, j_item, i_item")
     # whole blocks have no guard to save but that of their results
