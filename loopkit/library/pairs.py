@@ -22,9 +22,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads
     shared memory for a small part of the pairs that it can compute. Fewer threads than bodies are few for a GPU;
     so some lanes of a warp share their bodies, each with its part of a tile, and shuffles add up what they found.
 
-    What is known of a body lies side by side in a tile and comes in one vector load, into four registers in a row:
-    the registers are in two banks by turns, an instruction waits for two operands in one bank, and so each coordinate
-    is always in the bank where those that are subtracted from it are not.
+    What is known of a body lies side by side in a tile, so that it comes in one vector load.
 
     Blocks and tiles are filled up with bodies of no charge, so that no pair has a guard: a guarded block would be the
     last one to end by far.
