@@ -301,8 +301,8 @@ def _batched(dtype: str) -> Row:
         lambda s: {"a": (*s, s[1]), "b": (*s, s[1])}, lambda s: {"c": (*s, s[1])}, lambda xp, p: p.a @ p.b,
         lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
         [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
-        {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
-         "16x8": of(threads=(16, 8)), "16x16": of(threads=(16, 16))},
+        {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "warps of 32x64": of(warp=(32, 64)),
+         "of 32x32": of(warp=(32, 32)), "of 32x16": of(warp=(32, 16))},
         dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 
 
@@ -394,10 +394,9 @@ def rows() -> tuple[Row, ...]:
             {"cuBLAS": peers.torch_matmul, "Triton": peers.triton_peer("matmul")},
             [Goal("peer", 0.92, 1.0, ("cuBLAS",))],
             {"loopkit": loopkit(lib.matmul), "no limit": loopkit(lib.matmul, min_blocks=0),
-             "128x128x8": loopkit(lib.matmul, tile=(128, 128, 8)),
-             "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), min_blocks=1),
-             "128x256x16": loopkit(lib.matmul, tile=(128, 256, 16), min_blocks=1),
-             "64x128x16": loopkit(lib.matmul, tile=(64, 128, 16), threads=(16, 8))}, tolerance=2e-5),
+             "stages=2": loopkit(lib.matmul, stages=2), "128x128x8": loopkit(lib.matmul, tile=(128, 128, 8)),
+             "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), warp=(64, 64), stages=2),
+             "group=1": loopkit(lib.matmul, group=1)}, tolerance=2e-5),
         _batched("float32"),
         _batched("float64"),
         Row("nbody", [(100_000,)], (99_991,), _bodies, [(300,)],

@@ -63,7 +63,7 @@ from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay
-from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
+from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
@@ -91,8 +91,8 @@ __all__ = [
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
     "library", "lower", "make_kernel", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
     "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options",
-    "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam",
-    "untag_inames", "verify",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "tag_inames", "tile", "unroll",
+    "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"
