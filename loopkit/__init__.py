@@ -71,6 +71,7 @@ from loopkit.transform.peel import peel
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.reschedule import reschedule
+from loopkit.transform.scan import realize_scan
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
@@ -88,7 +89,8 @@ __all__ = [
     "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
+    "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "realize_scan",
+    "remove_unused_inames",
     "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
     "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]

@@ -57,7 +57,7 @@ def _array(array: Array) -> str:
 
 
 def _shuffled(shuffle: Shuffle) -> str:
-    source = f"first of {shuffle.width} lanes" if shuffle.offset is None else f"lane + {shuffle.offset}"
+    source = f"first of {shuffle.width} lanes" if shuffle.offset is None else f"lane {shuffle.offset:+}".replace("+", "+ ").replace("-", "- ")
     return f"  [shuffle: {source}{', the others spare' if shuffle.spare else ''}]"
 
 
