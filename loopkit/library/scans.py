@@ -4,6 +4,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, checked, items_a_thread
@@ -18,8 +19,10 @@ from loopkit.transform.tags import tag_inames
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
     known = checked(dtype)
     items = items_a_thread(known)
-    tile, above = threads*items, MOST_THREADS
+    tile, most = threads*items, MOST_THREADS
     chunk = tile*tiles
+    under_way = min(tiles, 4)
+    first = f"{chunk}*b + {tile*under_way}*g + {tile}*u + {items}*j"
     place = f"{chunk}*b + {tile}*r + {items}*i"
     knl = make_kernel(
         [f"{{[b]: 0<=b and {chunk}*b<n}}",
@@ -28,17 +31,21 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: in
          f"[b, r, i] -> {{[v]: 0<=v<{items} and {place} + v < n}}",
          f"[b, r, i] -> {{[w]: 0<=w<{items} and {place} + w < n}}",
          "[i] -> {[h]: 0<=h<i}", "[w] -> {[k]: 0<=k<=w}", "[r] -> {[o]: 0<=o<r}",
-         f"{{[q]: 0<=q and {chunk*above}*q<n}}",
-         f"[q] -> {{[s]: 0<=s<{above} and {chunk*above}*q + {chunk}*s < n}}",
+         f"[b] -> {{[g, u]: 0<=g and 0<=u<{under_way} and {under_way}*g + u < {tiles}}}",
+         f"[b, g, u] -> {{[j]: 0<=j<{threads} and {first} < n}}",
+         f"[b, g, u, j] -> {{[e]: 0<=e<{items} and {first} + e < n}}",
+         f"{{[q]: 0<=q and {chunk*most}*q<n}}",
+         f"[q] -> {{[s]: 0<=s<{most} and {chunk*most}*q + {chunk}*s < n}}",
          "[s] -> {[d]: 0<=d<s}", "[q] -> {[p]: 0<=p<q}"],
         f"""
         for b
-            <> part[b] = sum([r, i, v], x[{place} + v])  {{id=part}}
+            <> part[b] = sum([g, u, j, e], x[{first} + e])  {{id=part}}
         end
         for q
-            <> all[q] = sum(s, part[{above}*q + s])  {{id=all}}
+            <> above[q] = sum(s, part[{most}*q + s])  {{id=above}}
+            <> offset = sum(p, above[p])  {{id=offset}}
             for s
-                <> before[{above}*q + s] = sum(p, all[p]) + sum(d, part[{above}*q + d])  {{id=before}}
+                <> before[{most}*q + s] = offset + sum(d, part[{most}*q + d])  {{id=before}}
             end
         end
         for b, r
@@ -60,11 +67,13 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: in
                 y[{place} + v] = done[i, v]  {{id=store}}
             end
         end
-        """, name="scan")
+        """, [TemporaryVariable("kept", shape=(threads, items)), TemporaryVariable("done", shape=(threads, items)), "..."],
+        name="scan")
     knl = add_dtypes(knl, {"x,y": known})
-    knl = tag_inames(knl, {"b": "g.0", "i": "l.0", "s": "l.0", "w": "unr", "v": "vec" if items > 1 else "unr"})
+    knl = tag_inames(knl, {"b": "g.0", "i": "l.0", "s": "l.0", "j": "l.0", "u": "unr", "w": "unr", **dict.fromkeys("ev", "vec" if items > 1 else "unr")})
     for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r"), ("d", "s"), ("p", "q")):
         knl = realize_scan(knl, iname, sweep)
-    for name, iname in (("kept", "i"), ("done", "i"), ("whole", "r"), ("all", "q")):
+    for name, iname in (("kept", "i"), ("done", "i"), ("whole", "r"), ("above", "q")):
         knl = contract(knl, name, iname)
-    return knl
+    knl = add_barrier(knl, "part", "offset.p.init")
+    return add_barrier(knl, "before", "base.o.init")

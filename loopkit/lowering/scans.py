@@ -14,7 +14,13 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import Dependence, carried_from, flow_of_values, identity_pairs
+from loopkit.analysis.dependences import (
+    Dependence,
+    carried_from,
+    flow_of_values,
+    identity_pairs,
+    with_waived,
+)
 from loopkit.analysis.legality import packed_coordinate
 from loopkit.analysis.scans import Scan, operands, scan_along
 from loopkit.ast.nodes import Shuffle
@@ -67,7 +73,8 @@ def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
     sweep = p.Variable(scan.sweep)
     everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
-    base = knl.copy(statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
+    base = knl.copy(statements=tuple(taking_part.get(s.id, s) for s in knl.statements),
+                    tree=_without_loop(knl.tree, scan), carried=_of_operands(knl, node, moved))
     threads = OverThreads(base, node, (scan.sweep,), packed_coordinate(base, (scan.sweep,)), high - low + 1,
                           tuple(x for x in scan.rows if isinstance(knl.tags.get(x), LocalTag)), rows, everywhere)
     written = _Writer(base, threads, scan.shift == -1, init.expression, no_shuffles(base, threads)).written()
@@ -75,10 +82,11 @@ def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
            final.id: [_with_result(final, node.accumulator, written.result)]}
     result = base.copy(
         statements=tuple(s for old in base.statements for s in new.get(old.id, [old])),
-        tree=_new_order(knl.tree, scan, written), tags={**knl.tags, **written.tags},
+        tree=rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t),
+        tags={**knl.tags, **written.tags},
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={name: r for name, r in knl.reductions.items() if name != node.name})
-    return _in_registers(result.copy(carried=_dependences(knl, result, node, written, moved)), combined, scan.sweep)
+    return _in_registers(result.copy(carried=_dependences(base, result, node, written)), combined, scan.sweep)
 
 
 def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
@@ -98,26 +106,32 @@ def _with_result(final: Statement, accumulator: str, result: Expression) -> Stat
                    predicates=tuple(substitute(e, value) for e in final.predicates))
 
 
-def _new_order(tree: Tree, scan: Scan, written: Written) -> Tree:
+def _without_loop(tree: Tree, scan: Scan) -> Tree:
     def one(old: Tree) -> Tree:
-        if isinstance(old, Loop) and old.iname == scan.iname and scan.node.update in leaves(old):
-            return seq(Leaf(scan.node.update), *written.trees)
-        return old
+        inside = isinstance(old, Loop) and old.iname == scan.iname and scan.node.update in leaves(old)
+        return Leaf(scan.node.update) if inside else old
     return rewrite(tree, one)
 
 
-def _dependences(old: LoopKernel, new: LoopKernel, node: ReductionNode, written: Written, moved: Map
+def _of_operands(knl: LoopKernel, node: ReductionNode, moved: Map) -> Callable[[], tuple[Dependence, ...]]:
+    """The dependences but for the accumulator's, those of each operand where its thread combines it."""
+    carried = carried_from(knl, lambda s: moved if s == node.update else None)
+    return lambda: tuple(d for d in carried() if d.array != node.accumulator)
+
+
+def _dependences(old: LoopKernel, new: LoopKernel, node: ReductionNode, written: Written
                  ) -> Callable[[], tuple[Dependence, ...]]:
-    """The old ones, each operand's where its thread combines it; the accumulator's values stay in their thread."""
+    """The old ones, and those of what is new: the accumulator's values stay in their thread."""
     def compute() -> tuple[Dependence, ...]:
-        acc, store = node.accumulator, written.statements[0].id
-        carried = carried_from(old, lambda s: moved if s == node.update else None)()
-        result = [d for d in carried if d.array != acc]
-        for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
-            result.append(Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True))
+        result = list(with_waived(old))
+        ways = ((node.init, node.update), (node.init, store), (node.update, store))
+        for source, sink in ways:
+            result.append(Dependence("flow", node.accumulator, source, sink, identity_pairs(new, source, sink),
+                                     of_value=True))
         for t in written.temporaries:
             result.extend(flow_of_values(new, t.name))
         return tuple(result)
+    store = written.statements[0].id
     return compute
 
 

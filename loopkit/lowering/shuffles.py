@@ -24,6 +24,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import Leaf, Tree, nest
+from loopkit.lowering.schedule import launches_of
 from loopkit.poly.affine import add, floor_div, remainder, subtract
 from loopkit.poly.sets import InstanceSet
 
@@ -97,7 +98,9 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     if threads.length == 1:
         return "of one thread"
     extents = _extents(knl, threads.everywhere.inames)
-    if any(longest > extents.get(axis, 1) for s in knl.statements for axis, longest in _extents(knl, s.inames).items()):
+    beside = [s for s in knl.statements
+              if any(longest > extents.get(axis, 1) for axis, longest in _extents(knl, s.inames).items())]
+    if beside and _in_one_launch(knl, threads.node.final, beside):
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.lanes), _numbers(knl, threads.everywhere.inames)
     size = 1
@@ -108,6 +111,12 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     if threads.length % WARP and WARP % threads.length and threads.length != size:
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""
+
+
+def _in_one_launch(knl: LoopKernel, statement: str, others: Sequence[Statement]) -> bool:
+    """Does one of *others* run in the launch of *statement*? Reductions that are not written out end no launch."""
+    places = launches_of(knl)
+    return any(places[s.id].launch == places[statement].launch for s in others)
 
 
 def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:

@@ -1,23 +1,25 @@
 """realize_scan: a reduction whose upper bound moves with an iname as a scan along it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.dependences import Dependence, carried_from, flow_of_values, unchanged_from
-from loopkit.analysis.legality import require_legal, violations
+from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, operands, scan_along
-from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.errors import IllegalTransformError, PreconditionError, ScheduleError, UndecidedError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite, seq
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, subtract
 from loopkit.poly.sets import Map
+from loopkit.transform.expansion import contracted
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import matching_statements, transform
 
@@ -132,15 +134,39 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     node, sweep = scan.node, scan.sweep
     init, update = kernel.statement_by_id[node.init], kernel.statement_by_id[node.update]
     moved = operands(kernel, scan, offset)
+    inside = _inside(kernel, scan)
+    cell = _cell(kernel, node, inside)
     combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
                            {scan.iname: add(p.Variable(sweep), offset)})
-    start = replace(init, domain=init.domain.onto(scan.rows), reduction=None, depends_on=frozenset())
-    new = {node.init: start, node.update: combined}
+    start = replace(init, domain=init.domain.onto(scan.rows), reduction=None, depends_on=frozenset(), assignee=cell)
+    new = {node.init: start, node.update: replace(combined, assignee=cell),
+           node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     result = kernel.copy(
         statements=tuple(new.get(s.id, s) for s in kernel.statements), tree=_tree(kernel, scan, behind),
+        temporaries={**kernel.temporaries, node.accumulator: replace(
+            kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
         reductions={name: r for name, r in kernel.reductions.items() if r is not node},
         tags={x: t for x, t in kernel.tags.items() if x != scan.iname or _elsewhere(kernel, scan)})
-    return _in_text_order(result.copy(carried=_dependences(kernel, result, scan, moved)))
+    result = _in_text_order(result.copy(carried=_dependences(kernel, result, scan, moved)))
+    for x in inside:
+        if isinstance(kernel.tags.get(x), LocalTag):
+            # a thread has its own cell, if nothing else is in the way
+            with suppress(PreconditionError, UndecidedError, IllegalTransformError):
+                result = contracted(result, node.accumulator, (x,), "")
+    return result
+
+
+def _inside(kernel: LoopKernel, scan: Scan) -> tuple[str, ...]:
+    """The loops inside the sweep around the reduction: each of their iterations has a scan of its own."""
+    loops = loops_of(kernel.paths[scan.node.init])
+    return loops[loops.index(scan.sweep) + 1:]
+
+
+def _cell(kernel: LoopKernel, node: ReductionNode, inside: Sequence[str]) -> p.Variable | p.Subscript:
+    accumulator = p.Variable(node.accumulator)
+    if not inside:
+        return accumulator
+    return p.Subscript(accumulator, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inside))
 
 
 def _elsewhere(kernel: LoopKernel, scan: Scan) -> bool:
@@ -151,8 +177,7 @@ def _elsewhere(kernel: LoopKernel, scan: Scan) -> bool:
 def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
     """The order in which the sweep runs behind the init, and the update without its loop."""
     node = scan.node
-    loops = loops_of(kernel.paths[node.init])
-    inside = loops[loops.index(scan.sweep) + 1:]
+    inside = _inside(kernel, scan)
 
     def one(tree: Tree) -> Tree:
         match tree:
