@@ -14,6 +14,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.affine import add
 from loopkit.poly.relations import (
+    apart_along,
     equal_coordinates,
     identity_on,
     one_to_one,
@@ -107,7 +108,8 @@ def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
 def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
     """Of each row, one instance alone has none before it."""
     first = sums.subtract(_one_further(sums, sweep))
-    several = other_instance(identity_on(first, first, rows))
+    dim = first.inames.index(sweep)
+    several, _ = apart_along(identity_on(first, first, rows), dim)
     if not several.is_empty():
         second = InstanceSet(first.inames, several.range())
         raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again", second)

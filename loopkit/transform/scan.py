@@ -18,7 +18,7 @@ from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite, seq
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.expansion import contracted
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import matching_statements, transform
@@ -138,7 +138,9 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     cell = _cell(kernel, node, inside)
     combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
                            {scan.iname: add(p.Variable(sweep), offset)})
-    start = replace(init, domain=init.domain.onto(scan.rows), reduction=None, depends_on=frozenset(), assignee=cell)
+    # where nothing is summed, it does no harm
+    rows = init.domain.onto(scan.rows) if scan.rows else InstanceSet.universe(())
+    start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
     result = kernel.copy(
