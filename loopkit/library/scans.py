@@ -20,12 +20,12 @@ from loopkit.transform.tags import tag_inames
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
-    A block has a chunk. To know what comes before it, it would have to wait for others, which blocks of one launch
-    cannot do; so *x* is read twice: three quarters of the bytes that have to be moved are moved twice as fast as they
-    could. The launch between the two has one block, and little to do.
+    A block has a chunk. To know what comes before it, it would have to wait for other blocks, which those of one
+    launch cannot do; so there are three launches, and *x* is read twice. The one in the middle has a single block, and
+    little to do.
 
     :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
-    :arg tiles: of a chunk. The more there are, the less is left for the launch between, and the fewer blocks there are.
+    :arg tiles: of a chunk. With more of them the launch in the middle has less to do, and the others have fewer blocks.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
@@ -122,7 +122,8 @@ class Tiled:
     def domains(self) -> tuple[str, ...]:
         b, end, items = self.block, self.end, self.items
         few = "" if self.tiles is None else f" and r<{self.tiles}"
-        return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}", "[r] -> {[o]: 0<=o<r}",
+        return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
+                "[r] -> {[o]: 0<=o<r}",
                 f"[{b}, r] -> {{[i]: 0<=i<{self.threads} and {self.place} < {end}}}", "[i] -> {[h]: 0<=h<i}",
                 f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}}}",
                 f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}}}", "[w] -> {[k]: 0<=k<=w}")
