@@ -74,6 +74,7 @@ from loopkit.transform.reschedule import reschedule
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
+from loopkit.transform.two_level_scan import make_two_level_scan
 from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
 from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
@@ -89,10 +90,10 @@ __all__ = [
     "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "realize_scan",
-    "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "library", "lower", "make_kernel", "make_two_level_scan", "peel", "precompute", "prioritize_loops", "privatize",
+    "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll",
+    "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

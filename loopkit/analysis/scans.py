@@ -8,10 +8,11 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences
-from loopkit.errors import PreconditionError, UndecidedError, instance_text
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.relations import (
     apart_along,
@@ -73,6 +74,17 @@ def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
     old = [p.Variable(scan.iname), *map(p.Variable, scan.rows)]
     new = [add(p.Variable(scan.sweep), offset), *map(p.Variable, scan.rows)]
     return equal_coordinates(update.inames, old, init.inames, new)
+
+
+def require_alone(knl: LoopKernel, scan: Scan) -> None:
+    """:raises ScheduleError: other statements than the update stand in the loop over the iname of *scan*."""
+    def one(tree: Tree) -> Tree:
+        if isinstance(tree, Loop) and tree.iname == scan.iname and scan.node.update in leaves(tree) \
+                and tree.body != Leaf(scan.node.update):
+            raise ScheduleError(f"Other statements than '{scan.node.update}' stand in its loop over '{scan.iname}'.",
+                                subject=scan.iname, hint="compute them before the reduction, into an array")
+        return tree
+    rewrite(knl.tree, one)
 
 
 # {{{ the proof

@@ -168,17 +168,21 @@ class _Writer:
         names = list(self._names())
         store = Statement(f"{node.name}.store", threads.element(names[0], lane), p.Variable(node.accumulator),
                           threads.everywhere)
-        statements, trees = [store], [Leaf(store.id)]
+        statements, trees = [store], list[Tree]([Leaf(store.id)])
         for s, shuffle in self._steps(names):
             statements.append(s)
             trees.append(Leaf(s.id, shuffle))
         held = threads.element(names[-1], lane)
         temporaries = [self._array(name, i == 0) for i, name in enumerate(names)]
         if self.together == threads.length:
-            return Written(tuple(statements), tuple(trees), tuple(temporaries), held)
+            result = self.kernel.fresh_name(f"{node.accumulator}_all")
+            both = Statement(f"{node.name}.result", p.Variable(result), held, threads.everywhere)
+            # unlike what is in lanes, it may be needed in a later launch
+            scalar = TemporaryVariable(result, temporaries[0].dtype, ())
+            return Written((*statements, both), (*trees, Leaf(both.id)), (*temporaries, scalar), p.Variable(result))
         own = threads.element(names[-2], lane) if self.exclusive else held
-        more, added, arrays, result, tags = self._of_warps(own, held)
-        return Written((*statements, *more), (*trees, *added), (*temporaries, *arrays), result, tags)
+        more, added, arrays, total, tags = self._of_warps(own, held)
+        return Written((*statements, *more), (*trees, *added), (*temporaries, *arrays), total, tags)
 
     def _names(self) -> Iterator[str]:
         """The arrays of the steps: what a thread holds at first, and behind each step."""

@@ -11,8 +11,8 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.dependences import Dependence, carried_from, flow_of_values, unchanged_from
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.scans import Scan, operands, scan_along
-from loopkit.errors import IllegalTransformError, PreconditionError, ScheduleError, UndecidedError
+from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
@@ -95,6 +95,7 @@ def _sweep(kernel: LoopKernel, node: ReductionNode, named: str | None) -> str:
 
 def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel:
     scan = scan_along(kernel, node, sweep)
+    require_alone(kernel, scan)
     match kernel.tags.get(sweep):
         case LocalTag():
             if not kernel.operation(node.operation).in_any_order:
@@ -184,9 +185,6 @@ def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
     def one(tree: Tree) -> Tree:
         match tree:
             case Loop(iname, body) if iname == scan.iname and node.update in leaves(body):
-                if body != Leaf(node.update):
-                    raise ScheduleError(f"Other statements than '{node.update}' stand in its loop over '{iname}'.",
-                                        subject=iname, hint="compute them before the reduction, into an array")
                 return Seq(()) if behind else body
             case Leaf(node.init):
                 return Seq(())

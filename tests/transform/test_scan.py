@@ -45,7 +45,7 @@ def scans(draw: Any) -> lk.LoopKernel:
         one("sum", "max", "product", "f")
     total = f"{operation}(j, {operand})"
     lines = [*(f"for {x}" for x in inames), *draw(st.sampled_from([(), (f"z[{at}i + 3] = i",)])),
-             f"y[{at}i + 3] = {one('{0}', '3*{0} - i', '{0} + {0}').format(total)}", *("end" for _ in inames)]
+             f"y[{at}i + 3] = {one('{0}', '3*{0} - i', '{0} + {0}').format(total)}  {{id=S}}", *("end" for _ in inames)]
     knl = lk.make_kernel(
         [f"{{[i]: {first}<=i<n}}", f"[i] -> {{[j]: {bounds}}}", *(f"{{[{x}]: 0<={x}<3}}" for x in inames if x != "i")],
         "\n".join(lines), [lk.ValueArg("m", np.dtype(np.int32)), "..."],
@@ -62,6 +62,41 @@ def test_in_order(knl: lk.LoopKernel) -> None:
     for n, m in ((0, 0), (1, 1), (5, 2), (9, 9)):
         assert_same(knl, found, n=n, m=m)
     assert lk.verify(found).verdict is lk.Verdict.PROVEN
+
+
+@a_few
+@given(scans(), st.integers(1, 5))
+def test_in_two_levels(knl: lk.LoopKernel, length: int) -> None:
+    """Blocks that the sweep fills or not, that begin below 0, and that hold no operand."""
+    if not knl.operation(next(iter(knl.reductions.values())).operation).in_any_order:
+        with pytest.raises(lk.PreconditionError, match="'f' combines its operands in their order"):
+            lk.make_two_level_scan(knl, "S", "j", "i", length)
+        return
+    found = lk.make_two_level_scan(knl, "S", "j", "i", length)
+    for n, m in ((0, 0), (1, 1), (5, 2), (9, 9)):
+        assert_same(knl, found, n=n, m=m)
+    assert lk.verify(found).verdict is lk.Verdict.PROVEN
+
+
+def test_blocks_over_a_grid() -> None:
+    """The results of blocks, a scan over these, and a scan in each block: three launches."""
+    knl = prefix(SCAN, "y[i] = sum(j, x[j]) {id=S}")
+    found = step(knl, lk.make_two_level_scan, "S", "j", "i", 8, outer_tag="g.0", inner_tag="l.0")
+    found = lk.tag_inames(found, "j_part: l.0")
+    for x in ("j", "j_before"):
+        found = lk.realize_scan(found, x)
+    assert len(lk.generate_code(found, target="cuda").kernels) == 3
+    assert lk.verify(found).verdict is lk.Verdict.PROVEN
+    for n in (1, 8, 77):
+        assert_same(knl, found, n=n)
+
+
+def test_blocks_of_operands_that_come_too_late() -> None:
+    knl = prefix(SCAN, "for i\n<> t[i] = 2*x[i]\ny[i] = sum(j, t[j]) {id=S}\nend")
+    with pytest.raises(lk.IllegalTransformError, match="a value's reader before its writer"):
+        lk.make_two_level_scan(knl, "S", "j", "i", 8)
+    apart = lk.distribute_loop(knl, "i", "S")
+    assert_same(knl, lk.make_two_level_scan(apart, "S", "j", "i", 8), n=19)
 
 
 def test_what_it_makes() -> None:
