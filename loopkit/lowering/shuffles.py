@@ -100,7 +100,7 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     extents = _extents(knl, threads.everywhere.inames)
     beside = [s for s in knl.statements
               if any(longest > extents.get(axis, 1) for axis, longest in _extents(knl, s.inames).items())]
-    if beside and _in_one_launch(knl, threads.node.final, beside):
+    if beside and _in_its_launches(knl, threads.node, beside):
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.lanes), _numbers(knl, threads.everywhere.inames)
     size = 1
@@ -113,10 +113,11 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     return ""
 
 
-def _in_one_launch(knl: LoopKernel, statement: str, others: Sequence[Statement]) -> bool:
-    """Does one of *others* run in the launch of *statement*? Reductions that are not written out end no launch."""
+def _in_its_launches(knl: LoopKernel, node: ReductionNode, others: Sequence[Statement]) -> bool:
+    """Does one of *others* run in a launch in which *node* may combine its parts?"""
     places = launches_of(knl)
-    return any(places[s.id].launch == places[statement].launch for s in others)
+    own = [places[s].launch for s in node.parts]
+    return any(min(own) <= places[s.id].launch <= max(own) for s in others)
 
 
 def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:

@@ -367,3 +367,15 @@ def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:
     with mock.patch("loopkit.lowering.shuffles.Shuffle", return_value=None), \
             pytest.raises(InternalError, match="is read from another lane without a shuffle"):
         lk.lower(mapped(64))
+
+
+def test_threads_of_another_launch() -> None:
+    """They are none of this block, so that the shorter rows shuffle too."""
+    plain = make("{[i,k,l]: 0<=i<n and 0<=k<200 and 0<=l<n}", """
+        <> s[i] = sum(k, a[i,k]) {id=rows}
+        y[0] = sum(l, s[l]) {id=all}
+        """, a=F32)
+    knl = lk.split_iname(lk.tag_inames(plain, "i:g.0"), "k", 32, inner_tag="l.0")
+    knl = lk.add_barrier(lk.split_iname(knl, "l", 128, inner_tag="l.0"), "rows", "all.l.init")
+    assert "as a tree" not in str(lk.generate_code(knl, target="cuda"))
+    assert_same(plain, knl, n=9)

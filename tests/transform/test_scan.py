@@ -254,9 +254,14 @@ def test_threads_ask_for_a_free_order() -> None:
 
 
 def test_what_later_steps_make_of_it() -> None:
-    """Without threads it runs in its order; split, it is none any more."""
-    knl = lk.realize_scan(lk.tag_inames(prefix(SCAN, rows="{[i]: 0<=i<16}"), "i:l.0"), "j")
-    assert_same(prefix(SCAN, rows="{[i]: 0<=i<16}"), lk.untag_inames(knl, "i"))
+    """It keeps its sweep under another name, and runs in its order without threads; split, it is none any more."""
+    plain = prefix(SCAN, rows="{[i]: 0<=i<16}")
+    knl = lk.realize_scan(lk.tag_inames(plain, "i:l.0"), "j")
+    assert "y[i] = sum(j, x[j])  {id=insn, scan=j}" in knl.statements_text
+    renamed = lk.rename_iname(knl, "i", "k")
+    assert "by shuffles" in str(lk.generate_code(renamed, target="cuda"))
+    assert_same(plain, renamed)
+    assert_same(plain, lk.untag_inames(knl, "i"))
     with pytest.raises(lk.PreconditionError, match="is no iname of it any more"):
         lk.lower(lk.split_iname(lk.untag_inames(knl, "i"), "i", 4, inner_tag="l.0"))
 
