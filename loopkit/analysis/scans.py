@@ -55,6 +55,10 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
                                 hint="make the scan before its inames are split or peeled")
     iname, = node.inames
     init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
+    if isinstance(init.assignee, p.Subscript):
+        raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
+                                "of some loops, between which a scan carries it.", subject=node.accumulator,
+                                hint="make the scan before privatize and expand")
     _require_free_of(knl, node, update, sweep)
     if data_params(knl, update.domain) or data_params(knl, init.domain):
         raise UndecidedError(f"Whether the reduction of '{node.final}' is a scan along '{sweep}' cannot be decided.",

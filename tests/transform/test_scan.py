@@ -211,6 +211,12 @@ def test_sweeps_that_are_none() -> None:
         lk.realize_scan(prefix(SCAN), "j", "k")
 
 
+def test_cells_of_an_accumulator() -> None:
+    knl = lk.privatize(prefix(SCAN, rows="{[i]: 0<=i<16}"), "i")
+    with pytest.raises(lk.PreconditionError, match="'acc_j' of 'insn' has a cell for each iteration"):
+        lk.realize_scan(knl, "j")
+
+
 def test_bounds_from_memory() -> None:
     refused("for i\n<int32> hi = p[i]\ny[i] = sum(j, x[j])\nend", "cannot be decided",
             domain="[i, hi] -> {[j]: 0<=j<=i and j<hi}", kind=lk.UndecidedError)
