@@ -30,6 +30,7 @@ class Emitter:
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
+    :ivar behind: lines that a target puts at the end of a loop's body.
     """
 
     lowered: Lowered
@@ -44,6 +45,7 @@ class Emitter:
     used: set[str] = field(default_factory=set)
     vectors: bool = False
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    behind: Callable[[For], list[str]] = lambda node: []
 
     # {{{ statements
 
@@ -109,7 +111,7 @@ class Emitter:
             stop = f"({stop})"                 # "?:" binds weaker than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
                f"{node.iname} < {stop}; {step}) {{")
-        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
+        yield from indented([*self.lines(node.body, signs.from_start(node.iname, node.start)), *self.behind(node)])
         yield "}"
 
     def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:

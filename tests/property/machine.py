@@ -334,6 +334,12 @@ class _Text:
                 return f"({' or '.join(map(self.text, c))})"
             case p.LogicalNot(child=c):
                 return f"(not {self.text(c)})"
+            case p.Quotient():
+                return f"__float_function('divide', {self.text(e.numerator)}, {self.text(e.denominator)})"
+            case p.Power():
+                return f"__float_function('power', {self.text(e.base)}, {self.text(e.exponent)})"
+            case p.Call(function=p.Variable(name=name)):
+                return f"__float_function({name!r}, {', '.join(map(self.text, e.parameters))})"
             case TruncatedQuotient():
                 return f"__quotient({self.text(e.numerator)}, {self.text(e.denominator)})"
             case TruncatedRemainder():
@@ -356,6 +362,13 @@ class _Text:
                 raise MachineError(f"no program has a {type(e).__name__}: {e}")
 
 
+def _float_function(name: str, *arguments: Any) -> float:
+    """What numpy's function *name* says of numbers; ``rsqrt`` it does not have."""
+    given = [np.float64(float(a)) for a in arguments]      # of what nobody wrote, it is an error to make a number
+    with np.errstate(all="ignore"):
+        return float(1/np.sqrt(given[0]) if name == "rsqrt" else getattr(np, name)(*given))
+
+
 def _axis(name: str) -> str:
     """The name of an axis: one that nothing of a kernel may have."""
     return f"__{name.replace('.', '_')}" if "." in name else name
@@ -366,31 +379,33 @@ def _axis(name: str) -> str:
 # {{{ running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-            order: random.Random, *, warp: int = WARP) -> dict[str, np.ndarray]:
+            order: random.Random, *, warp: int = WARP, memory: type[Memory] | None = None) -> dict[str, np.ndarray]:
     """The arrays after all launches ran; in each stretch between barriers the threads go in a random order.
 
     :arg warp: threads of a warp, which the kernel was lowered for.
+    :arg memory: what arrays and temporaries that threads share are, if not a :class:`Memory`.
     :raises MachineError: the program does what a right one never does.
     """
     place = Place()
-    memories = {k: Memory(k, a.shape, a.dtype.kind in "iub", place, temporary=False,
-                          values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
+    new = memory or Memory
+    memories = {k: new(k, a.shape, a.dtype.kind in "iub", place, temporary=False,
+                       values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
-            memories[name] = Memory(name, shape, storage.dtype.kind in "iub", place)
+            memories[name] = new(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
-        _launch(functions[name], memories, values, place, order, warp)
+        _launch(functions[name], memories, values, place, order, warp, new)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 
 
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
-            order: random.Random, warp: int) -> None:
+            order: random.Random, warp: int, new: type[Memory]) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
-                             "__MachineError": MachineError, "__shuffle": Shuffle,
+                             "__MachineError": MachineError, "__shuffle": Shuffle, "__float_function": _float_function,
                              "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
@@ -402,7 +417,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     order.shuffle(blocks)
     for block in blocks:
         place.block, place.epoch = block, 0
-        shared = {a.name: Memory(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
+        shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
                   for a in function.arrays if a.shared or a.lanes}
         _block(names["run"], function, {**memories, **shared}, place, warps, order)
 
