@@ -52,19 +52,17 @@ def write_out_scan(knl: LoopKernel, node: ReductionNode) -> LoopKernel:
     scan = scan_along(knl, node, node.sweep)
     if not isinstance(knl.tags.get(node.sweep), LocalTag):
         return in_order(knl, scan)
-    if scan.shift not in (0, -1):
-        raise PreconditionError(
-            f"Threads cannot compute the scan of '{node.final}' together: its upper bound is '{scan.sweep}' "
-            f"{scan.shift:+}.", subject=scan.sweep, hint=f"sum up to '{scan.sweep}', or to the one before it")
     return _over_threads(knl, scan)
 
 
 def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
     node = scan.node
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
-    moved = operands(knl, scan, 0)
+    # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
+    offset = 0 if scan.shift == -1 else scan.shift
+    moved = operands(knl, scan, offset)
     combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames)),
-                           {scan.iname: p.Variable(scan.sweep)})
+                           {scan.iname: add(p.Variable(scan.sweep), offset)})
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
     low, high = init.domain.union(combined.domain).constant_range(scan.sweep)

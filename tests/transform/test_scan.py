@@ -132,7 +132,8 @@ LARGEST = lk.ReductionOperation("largest", "if(a > b, a, b)", neutral=-100, reor
 @given(st.data())
 def test_over_threads(data: Any) -> None:
     """Lengths around those of warps, several rows a block, on each axis: as C and a machine of threads run it."""
-    warp, length, shift = (data.draw(st.sampled_from(x)) for x in ((2, 4, 32), (1, 2, 3, 4, 5, 8, 12, 33), (0, -1)))
+    warp, length, shift = (data.draw(st.sampled_from(x)) for x in (
+        (2, 4, 32), (1, 2, 3, 4, 5, 8, 12, 33), (0, -1, -1, -2)))
     rows, row, along = data.draw(st.sampled_from([(1, "l.1", "l.0"), (2, "l.1", "l.0"), (2, "l.0", "l.1"),
                                                   (3, "l.0", "l.0")]))
     operation = data.draw(st.sampled_from(("sum", "max", "product", "largest")))
