@@ -221,6 +221,9 @@ def histogram(xp: Any, p: Any) -> Any:
 
 # {{{ sparse matrices: how many elements each row has, and in which columns
 
+#: Rows of more elements are cut, where they are.
+LONGEST = 64
+
 
 @lru_cache(maxsize=4)
 def pattern(name: str, n: int, m: int) -> tuple[np.ndarray, np.ndarray]:
@@ -280,7 +283,7 @@ def _by_rows(name: str, inputs: Callable[[Size], Mapping[str, Size]], reference:
     def fixed(threads: int | None) -> Callable[[Size], Any]:
         return lambda s: make(np.float32, columns=s[1], threads=threads)
     return Row(
-        name, [((1 << 28)//m, m) for m in (4096, 256, 1024, 16384)], (65537, 4093), _rows, [(7, 300)],
+        name, [((1 << 28)//m, m) for m in (4096, 256, 512, 1024, 2048, 8192, 16384)], (65537, 4093), _rows, [(7, 300)],
         inputs, lambda s: {"y": s}, reference, lambda s: of_width(s)*2, lambda s: of_width(s, flops), others,
         [Goal("peer", 1.0, 1.02, ("Triton", "torch.compile")), Goal("copy", 0.96, 0.99)],
         {"loopkit": fixed(None), "any length": lambda s: make(np.float32), "threads=128": fixed(128),
@@ -303,24 +306,29 @@ def _batched(dtype: str) -> Row:
         dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 
 
-def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
+def _csr(name: str, size: Size, draw: Callable[[random.Random], Size], pieces: bool = False) -> Row:
+    """:arg pieces: long rows are cut; what says where is made once a matrix, and is not measured."""
     import loopkit as lk
 
     def of(lanes: int | None = None) -> Callable[[Size], Any]:
-        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=elements(s)/s[0])
+        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=None if pieces else elements(s)/s[0],
+                                               pieces=pieces)
 
     def elements(s: Size) -> int:
         return int(pattern(name, *s)[0][-1])
 
     def inputs(s: Size) -> Mapping[str, Any]:
         rowptr, col = pattern(name, *s)
-        return {"rowptr": lambda machine: machine.integers(rowptr), "col": lambda machine: machine.integers(col),
+        cut = lk.library.csr_pieces(rowptr, longest=LONGEST) if pieces else {}
+        arrays = {"rowptr": rowptr, "col": col, **{x: v for x, v in cut.items() if isinstance(v, np.ndarray)}}
+        return {**{x: lambda machine, v=v: machine.integers(v) for x, v in arrays.items()},
                 "val": (len(col),), "x": (s[1],)}
     return Row(
         f"csr_{name}", [size], (size[0] - 4099, size[1] - 77), draw, [(300, 200)], inputs, lambda s: {"y": s[:1]},
         sparse_product, lambda s: 8.0*elements(s) + 8.0*s[0] + 4.0*s[1], lambda s: 2.0*elements(s),
         {"cuSPARSE": peers.cupy_csr, "torch": peers.torch_csr}, [Goal("peer", 0.9, 1.1, ("cuSPARSE",))],
-        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
+        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}},
+        {"longest": LONGEST} if pieces else {})
 
 
 # }}}
@@ -402,7 +410,7 @@ def rows() -> tuple[Row, ...]:
             compared=lambda phi: phi[:CHECKED_BODIES], tolerance=5e-5),
         _csr("band", (1 << 23, 1 << 23), lambda r: (r.randrange(1 << 22, 1 << 23),)*2),
         _csr("random", (1 << 21, 1 << 21), _sparse),
-        _csr("skewed", (1 << 21, 1 << 21), _sparse),
+        _csr("skewed", (1 << 21, 1 << 21), _sparse, pieces=True),
         Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
             lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
             lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},

@@ -68,6 +68,7 @@ from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
+from loopkit.transform.pipelining import pipeline
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.reschedule import reschedule
@@ -90,10 +91,10 @@ __all__ = [
     "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "library", "lower", "make_kernel", "make_two_level_scan", "peel", "precompute", "prioritize_loops", "privatize",
-    "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify",
+    "library", "lower", "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute", "prioritize_loops",
+    "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule",
+    "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "tag_inames", "tile",
+    "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

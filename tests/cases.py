@@ -162,6 +162,11 @@ def matmul_register_blocked(inner_tag: str = "unr") -> lk.LoopKernel:
     return lk.add_prefetch(knl, "b_fetch", ["j_reg"], temporary_name="b_reg", default_tag="unr")
 
 
+def matmul_pipelined() -> lk.LoopKernel:
+    """The next strips are loaded in vectors while a block computes on these, with one barrier a step."""
+    return lk.pipeline(matmul_vec(), "k_outer")
+
+
 def matmul_ilp() -> lk.LoopKernel:
     knl = lk.split_iname(matmul(), "i", 16, outer_tag="g.1")
     knl = lk.split_iname(knl, "j", 64, outer_tag="g.0")
@@ -529,6 +534,7 @@ CASES = [
     Case("stencil_2d_vec", stencil_2d_vec, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
 ]
 

@@ -12,6 +12,7 @@ from loopkit.library.rows import softmax as softmax
 from loopkit.library.scans import row_scan as row_scan
 from loopkit.library.scans import scan as scan
 from loopkit.library.sparse import csr_matvec as csr_matvec
+from loopkit.library.sparse import csr_pieces as csr_pieces
 from loopkit.library.stencils import stencil_2d as stencil_2d
 from loopkit.library.stencils import stencil_3d as stencil_3d
 from loopkit.library.sums import column_sum as column_sum

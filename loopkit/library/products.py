@@ -5,6 +5,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
@@ -13,24 +14,28 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
+from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
 def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | None = None,
-           threads: tuple[int, int] = (16, 16), min_blocks: int = 2) -> LoopKernel:
+           threads: tuple[int, int] = (16, 16), min_blocks: int | None = None, stages: int = 2) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
     copied once serves a whole row or column of the tile. Each thread has a small tile of its own in registers, so that
     what it loads from shared memory serves several products too. Strips are loaded in vectors of 16 bytes and read
-    from shared memory in such, so that nearly all of a thread's instructions are products.
+    from shared memory in such, so that nearly all of a thread's instructions are products. The next strips are on
+    their way to registers while a thread computes on these.
 
     :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once; default:
-        64 products a thread of four-byte elements, half as many of larger ones.
+        128 products a thread of four-byte elements, a quarter as many of larger ones.
     :arg threads: of a block, along the columns and the rows of its tile.
-    :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit.
+    :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit; default:
+        two where a thread's products take half of its 128 registers then, else one.
+    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once.
 
     >>> knl = lk.library.matmul()
@@ -47,17 +52,19 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
            [3., 3.]], dtype=float32)
     """
     known = checked(dtype)
-    rows, columns, steps = tile or ((128, 128, 16) if known.itemsize <= 4 else (128, 64, 8))
+    rows, columns, steps = tile or ((128, 256, 8) if known.itemsize <= 4 else (128, 64, 8))
     _require_strips(rows, columns, steps)
+    if min_blocks is None:
+        min_blocks = 2 if rows*columns*known.itemsize <= 256*threads[0]*threads[1] else 1
     knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", """
         a_columns(column, row) := a[row, column]
         c[i, j] = sum(k, a_columns(k, i)*b[k, j])
-        """, name="matmul", options=Options(min_blocks=min_blocks))
-    knl = add_dtypes(knl, {"a,b,c": known})
+        """, [*(GlobalArg(x, known) for x in "abc"), "..."], name="matmul", options=Options(min_blocks=min_blocks))
     # a block has a tile
     knl = split_iname(knl, "i", rows, outer_tag="g.1")
     knl = split_iname(knl, "j", columns, outer_tag="g.0")
-    return _in_registers(knl, ("i_inner", "j_inner"), steps, threads, known)
+    knl = _in_registers(knl, ("i_inner", "j_inner"), steps, threads, known)
+    return pipeline(knl, "k_outer", stages)
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,

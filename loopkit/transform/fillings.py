@@ -23,7 +23,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, subtract
+from loopkit.poly.affine import add
+from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.relations import in_time_order, restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.box import Box
@@ -105,7 +106,7 @@ class Buffer:
         """For each access of *user*: the point of loading and storing that is its element."""
         s = self.kernel.statement_by_id[user]
         outer = tuple(p.Variable(x) for x in self.outer)
-        return [(a, restrict(subscript_relation(s.inames, (*outer, *self.box.offsets(a.subscripts))), a.domain))
+        return [(a, restrict(subscripts_on(a.domain, (*outer, *self.box.offsets(a.subscripts))), a.domain))
                 for a in accesses_of(self.kernel, s) if a.array == self.name]
 
     def in_one_filling(self, source: str, sink: str) -> Map:
@@ -124,6 +125,12 @@ class Buffer:
     def _dims(self, what: str) -> tuple[str, ...]:
         return self._named(what).dims
 
+    def touched(self) -> InstanceSet:
+        """All points of loading and storing."""
+        points = self._images(m for u in self.users for _, m in self.moves(u))
+        assert points is not None
+        return points
+
     def _images(self, moves: Iterable[Map]) -> InstanceSet | None:
         inames = (*self.outer, *self.box.dims)
         points: InstanceSet | None = None
@@ -137,19 +144,21 @@ class Buffer:
 
         :raises PreconditionError: it is not known where the array ends.
         """
-        conditions: list[tuple[str, Expression]] = []
+        found = points.onto(self.outer).onto(points.inames)
         for dim, length in zip(self.box.dims, self.box.shape, strict=True):
-            conditions += [(">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length))]
+            found = found.where((">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length)))
         shape = array_shapes(self.kernel)[self.name]
+        names = self.kernel.value_params.union(points.inames)
         for axis, (at, extent, x) in enumerate(zip(self.box.arguments(), shape, self.box.inames, strict=True)):
             if x is not None:
                 if extent is None:
                     raise self._open_end(axis)
-                conditions += [(">=", at), ("<", subtract(at, extent))]
-        try:
-            return points.onto(self.outer).onto(points.inames).where(*conditions)
-        except NotAffineError:
-            raise self._open_end(None) from None
+                for condition in (p.Comparison(at, ">=", 0), p.Comparison(at, "<", extent)):
+                    inside = where_holds(found, condition, names)
+                    if inside is None:
+                        raise self._open_end(None)
+                    found = inside
+        return found
 
     def _open_end(self, axis: int | None) -> PreconditionError:
         where = "" if axis is None else f" along axis {axis}"
@@ -189,7 +198,7 @@ def value_points(buffer: Buffer) -> Points:
     """Where a temporary's buffer is loaded and stored: what comes from outside of a filling, and what leaves it."""
     kernel, users = buffer.kernel, frozenset(buffer.users)
     inames = (*buffer.outer, *buffer.box.dims)
-    elements = subscript_relation(inames, buffer.box.arguments())
+    elements = subscripts_on(buffer.touched(), buffer.box.arguments())
     found: dict[str, InstanceSet] = {}
 
     def join(what: str, points: Set) -> None:
