@@ -43,7 +43,8 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
         in the cache.
     :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit; default:
         two where a thread's products take half of its 128 registers then, else one.
-    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers.
+    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers; 0: each is
+        loaded when it is needed.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or a tile is no multiple
         of its parts.
 
@@ -81,11 +82,11 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     knl = tag_inames(knl, {"i_group": "g.1", "i_block": "g.0", "j_block": "g.0"})
     knl = _in_registers(knl, ("i_group", "j_block", "i_block"), steps, known)
     # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
-    return pipeline(knl, "k_outer", stages)
+    return pipeline(knl, "k_outer", stages) if stages else knl
 
 
-def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 16,
-                   warp: tuple[int, int] | None = None) -> LoopKernel:
+def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 8,
+                   warp: tuple[int, int] | None = None, stages: int = 2) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
     A block has one product, whose result is one tile of :func:`matmul`.
@@ -94,6 +95,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg steps: of *k* that are copied at once.
     :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
         of more than eight bytes 16.
+    :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
+        strip is stored between two barriers; 0: each is loaded when it is needed.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
         no multiple of what its threads load at once.
 
@@ -117,7 +120,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], known)
     # the result is a third of what is moved: it is stored in vectors too
     knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], known, "vec" if items_a_thread(known) > 1 else "unr")
-    return _in_registers(knl, ("e",), steps, known)
+    knl = _in_registers(knl, ("e",), steps, known)
+    return pipeline(knl, "k_outer", stages) if stages else knl
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
