@@ -132,6 +132,11 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
         require_iname(kernel, x)
     names = frozenset([temporary])
     require_cells(kernel, names, "only what is no bound has axes")
+    return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
+
+
+def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str) -> LoopKernel:
+    """:func:`contract` without the precondition of names."""
     axes = _axes_of(kernel, temporary, own)
 
     def without_axes(expr: Expression) -> Expression:
@@ -144,7 +149,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     result = kernel.copy(
         statements=tuple(with_expressions(s, without_axes) for s in kernel.statements),
         temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
-    _require_one_value_a_cell(kernel, result, temporary, f"contract({temporary!r}, {list(own)})")
+    _require_one_value_a_cell(kernel, result, temporary, step)
     return result
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WITHOUT_PIPELINE = {"scan", "histogram"}
+WITHOUT_PIPELINE = {"histogram"}
 
 
 def benchmark(*args: str) -> subprocess.CompletedProcess[str]:
