@@ -80,10 +80,12 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
 
 def _between_ends(points: isl.Set) -> isl.Set:
     """*points* with all that lies between two of them along the last dimension."""
+    hull, whole = isl.Set.from_basic_set(points.simple_hull()), points.coalesce()
+    if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
+        return hull
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
     filled = points.apply(along.order_le(DIM.in_, last, DIM.out, last)).intersect(
         points.apply(along.order_ge(DIM.in_, last, DIM.out, last)))
     # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
-    hull = isl.Set.from_basic_set(points.simple_hull())
-    return hull if hull.is_subset(filled) else filled
+    return hull if hull.is_subset(filled) else filled.coalesce()

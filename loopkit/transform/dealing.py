@@ -10,13 +10,13 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
+from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, UnrollTag
 from loopkit.kernel.tree import nest
-from loopkit.poly.affine import add, affine_difference, multiply
+from loopkit.poly.affine import add, multiply
+from loopkit.transform.order import ordered
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.tags import tagged
 
@@ -34,16 +34,18 @@ def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], ste
     """*kernel* where the ``l.auto`` inames of *copies* are split into inames on the axes of the block and rounds.
 
     The threads are those of *users*; where these have none, loops over the inames remain. Neighbouring threads take
-    neighbouring points along the iname along which what is loaded lies side by side, or else along the last, as where
-    the lowering deals a box out.
+    neighbouring points along the iname along which what is loaded lies closest together, or else along the last, as
+    where the lowering deals a box out.
     """
     block = _block(kernel, users)
     for c in copies:
         s = kernel.statement_by_id[c]
-        auto = [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)]
+        auto = fastest_last(kernel, s.expression,
+                            [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
+        # parts of several inames on one axis are packed as their loops nest
         kernel = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in auto},
-                             carried=unchanged_from(kernel))
-        for x, digits in _digits(kernel, _fastest_last(kernel, s, auto), block) if block else ():
+                             tree=ordered(kernel.tree, auto), carried=unchanged_from(kernel))
+        for x, digits in _digits(kernel, auto, block) if block else ():
             kernel = _with_digits(kernel, x, digits, step, assume, unsafe)
     return kernel
 
@@ -58,20 +60,6 @@ def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
             if len(known) == len(extents):
                 result[axis] = max(result.get(axis, 1), prod(known))
     return dict(sorted(result.items()))
-
-
-def _fastest_last(kernel: LoopKernel, s: Statement, auto: Sequence[str]) -> list[str]:
-    """The inames of the box, the one along which arrays in global memory are read element by element last."""
-    arrays = {p.Variable(name) for name in kernel.array_args}
-    loads = [e.index_tuple[-1] for e in subexpressions(s.expression)
-             if isinstance(e, p.Subscript) and e.aggregate in arrays]
-    found = {x for x in auto for subscript in loads if _steps_by_one(subscript, x)}
-    return sorted(auto, key=found.__contains__) if len(found) == 1 else list(auto)
-
-
-def _steps_by_one(subscript: Expression, iname: str) -> bool:
-    return iname in variables(subscript) and affine_difference(
-        substitute(subscript, {iname: add(p.Variable(iname), 1)}), subscript) == 1
 
 
 def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]) -> Iterator[tuple[str, list[_Digit]]]:

@@ -194,7 +194,7 @@ def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: i
 def test_many_products_of_any_size(size: int) -> None:
     rng = np.random.default_rng(size)
     a, b = rng.uniform(-1, 1, (2, 3, size, size))
-    result = lk.library.batched_matmul(np.float64, size=size, steps=4, threads=(8, 8))(a=a, b=b).c
+    result = lk.library.batched_matmul(np.float64, size=size, steps=4, warp=(16, 16))(a=a, b=b).c
     np.testing.assert_allclose(result, a @ b, atol=1e-13)
 
 
@@ -227,11 +227,19 @@ def test_a_dtype_that_kernels_do_not_have() -> None:
 
 
 @pytest.mark.parametrize("tile", [(32, 32, 4), (64, 128, 16), (64, 64, 3)], ids=str)
-def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("rows", [70, 300])
+def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int], rows: int) -> None:
     rng = np.random.default_rng(1)
-    a, b = rng.uniform(-1, 1, (70, 37)).astype(F32), rng.uniform(-1, 1, (37, 130)).astype(F32)
-    result = lk.library.matmul(tile=tile, threads=(8, 8))(a=a, b=b).c
+    a, b = rng.uniform(-1, 1, (rows, 37)).astype(F32), rng.uniform(-1, 1, (37, 130)).astype(F32)
+    result = lk.library.matmul(tile=tile, warp=(32, 16), group=3)(a=a, b=b).c        # groups are ragged too
     np.testing.assert_allclose(result, a @ b, atol=1e-5)
+
+
+def test_a_tile_has_a_whole_number_of_parts() -> None:
+    with pytest.raises(lk.PreconditionError, match="100 rows are no multiple of 64"):
+        lk.library.matmul(tile=(100, 128, 8))
+    with pytest.raises(lk.PreconditionError, match="no multiple of 16"):
+        lk.library.batched_matmul(warp=(32, 24))
 
 
 def test_a_strip_of_one_step_is_no_strip() -> None:
