@@ -202,6 +202,20 @@ def torch_scan(p: Any) -> Run:
     return lambda: torch.cumsum(p.x, 0, out=p.y)
 
 
+def cupy_row_scan(p: Any) -> Run:
+    import cupy
+    x, y = cupy.asarray(p.x), cupy.asarray(p.y)
+
+    def run() -> None:
+        cupy.cumsum(x, axis=1, out=y)
+    return run
+
+
+def torch_row_scan(p: Any) -> Run:
+    import torch
+    return lambda: torch.cumsum(p.x, 1, out=p.y)
+
+
 def cupy_histogram(p: Any) -> Run:
     """CUB's histogram by the borders of its bins, which is the one that CuPy has."""
     import cupy

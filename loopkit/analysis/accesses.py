@@ -1,7 +1,7 @@
 """Which statement touches which elements of which array."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -173,11 +173,26 @@ def _of(doubt: str, statement: str) -> str:
     return f"{article} {noun} of '{statement}' {rest}"
 
 
+def origin(knl: LoopKernel, names: Iterable[str]) -> str:
+    """Whether the values of *names* are ``read from memory``, be it through temporaries, or ``computed in the kernel``.
+    """
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in knl.array_args:
+            return "read from memory"
+        if name in knl.temporaries and name not in seen:
+            seen.add(name)
+            waiting += [x for s in knl.statements if s.written == name
+                        for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e)]
+    return "computed in the kernel"
+
+
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
     """What is the matter with *expr*, of which no analysis can tell the values."""
     names = variables(expr)
-    if any(x in knl.temporaries or x in knl.array_args for x in names):
-        return "is read from memory"
+    if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
+        return f"is {origin(knl, data)}"
     other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
     if other:
         argument = knl.argument_by_name[other[0]]
@@ -203,7 +218,7 @@ def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
 def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     domain = analysis_domain(knl, statement)
     data = data_params(knl, statement.domain)
-    doubt = "a bound is read from memory" if data else None
+    doubt = f"a bound is {origin(knl, data)}" if data else None
     allowed = knl.value_params | set(statement.inames)
     integers = allowed - _maybe_real(knl)
 

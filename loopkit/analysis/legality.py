@@ -97,14 +97,33 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
-    """Which of *inames* lie on each axis of *kind*, outermost first."""
+    """Which of *inames* lie on each axis of *kind*, outermost first, as their loops nest."""
     result: dict[int, tuple[str, ...]] = {}
-    for x in inames:
+    for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
         tag = knl.tags.get(x)
         if isinstance(tag, kind):
             assert isinstance(tag, GroupTag | LocalTag)
             result[tag.axis] = (*result.get(tag.axis, ()), x)
     return result
+
+
+def packing_order(knl: LoopKernel) -> dict[str, int]:
+    """The place of each iname among those that share an axis: one order for all statements.
+
+    It is that of the loops, whatever loop of each name comes first.
+    """
+    memo: dict[str, int] = knl.memo.setdefault("packing_order", {})
+    if not memo:
+        order: list[str] = []
+        for path in knl.paths.values():
+            place = 0
+            for x in (step.iname for step in path if step.iname is not None):
+                if x not in order:
+                    order.insert(place, x)
+                place = order.index(x) + 1
+        order += [x for x in knl.inames if x not in order]
+        memo.update((x, i) for i, x in enumerate(order))
+    return memo
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]]:

@@ -132,7 +132,8 @@ class Sync:
 class Shuffle:
     """How the lanes of a warp read a register of each other, all of them at once.
 
-    :ivar offset: a lane reads from the one so many places further on; ``None``: from the first of its group.
+    :ivar offset: a lane reads from the one so many places further on, or back if it is negative; ``None``: from the
+        first of its group.
     :ivar width: how many neighbouring lanes are a group; a power of two.
     :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
     """

@@ -57,7 +57,10 @@ def _array(array: Array) -> str:
 
 
 def _shuffled(shuffle: Shuffle) -> str:
-    source = f"first of {shuffle.width} lanes" if shuffle.offset is None else f"lane + {shuffle.offset}"
+    if shuffle.offset is None:
+        source = f"first of {shuffle.width} lanes"
+    else:
+        source = f"lane {'+' if shuffle.offset > 0 else '-'} {abs(shuffle.offset)}"
     return f"  [shuffle: {source}{', the others spare' if shuffle.spare else ''}]"
 
 

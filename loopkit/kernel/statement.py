@@ -79,6 +79,7 @@ class ReductionNode:
     :ivar final: id of the statement whose expression uses the accumulator.
     :ivar inames: the reduction inames as they are now (``("k_outer", "k_inner")`` after a split).
     :ivar others: ids of further statements that combine operands, those of the iterations that were peeled.
+    :ivar sweep: the iname along which it is a scan that the threads of a block compute together, else ``None``.
     """
 
     name: str
@@ -89,6 +90,7 @@ class ReductionNode:
     update: str
     final: str
     others: tuple[str, ...] = ()
+    sweep: str | None = None
 
     @property
     def updates(self) -> tuple[str, ...]:

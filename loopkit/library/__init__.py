@@ -10,7 +10,10 @@ from loopkit.library.products import batched_matmul as batched_matmul
 from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm
 from loopkit.library.rows import softmax as softmax
+from loopkit.library.scans import row_scan as row_scan
+from loopkit.library.scans import scan as scan
 from loopkit.library.sparse import csr_matvec as csr_matvec
+from loopkit.library.sparse import csr_pieces as csr_pieces
 from loopkit.library.stencils import stencil_2d as stencil_2d
 from loopkit.library.stencils import stencil_3d as stencil_3d
 from loopkit.library.sums import column_sum as column_sum

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.analysis.accesses import data_params, expanded_expression, origin
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
@@ -161,8 +161,8 @@ class Coder:
         """:raises ScheduleError: a loop with a barrier inside, whose bounds are read from memory."""
         if opaque == self._skeleton_leaf and (data := self._bounds_from_memory(loop, level)):
             raise ScheduleError(
-                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are read "
-                "from memory and may differ between threads.", subject=loop.iname,
+                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are "
+                f"{origin(self.kernel, data)} and may differ between threads.", subject=loop.iname,
                 hint="keep the values that cross threads out of this loop, or bound it by a size parameter")
 
     def _statements_part(self, statements: tuple[str, ...], level: Level, scope: _Scope,

@@ -114,7 +114,9 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
         return True
     copies = [x for x in writer.domain.inames if isinstance(knl.tags.get(x), GroupTag)] \
         if space is AddressSpace.LOCAL else []
-    given = [*loops, *copies, *lead]
+    # nothing orders the iterations of two blocks but the host
+    blocks = space is AddressSpace.GLOBAL and any(isinstance(knl.tags.get(x), GroupTag) for x in writer.domain.inames)
+    given = [*(place.hosts if blocks else loops), *copies, *lead]
     return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
 
 

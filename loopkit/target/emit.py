@@ -93,7 +93,7 @@ class Emitter:
     def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""
         yield f"{before}if ({self.condition(node.condition, signs)}) {{{comment}"
-        yield from indented(self.lines(node.then, signs))
+        yield from indented(self.lines(node.then, signs.where(node.condition)))
         match node.otherwise:
             case None:
                 yield "}"

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, commute, data_params
+from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
 from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences, unchanged_from
@@ -23,7 +23,6 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.poly.affine import NotAffineError, to_aff
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
 from loopkit.transform.step import (
@@ -289,11 +288,11 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
             raise PreconditionError(f"'{name}' is used by the substitution rule '{rule.name}'.", subject=name,
                                     hint=f"expand_subst(knl, '{rule.name}') first")
     for s in users:
-        if data_params(kernel, s.domain):
-            raise PreconditionError(f"{step}: a bound of '{s.id}' is read from memory.", subject=s.id,
+        if data := data_params(kernel, s.domain):
+            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
-            if a.array == name and partial is None and not _affine(kernel, s, a.subscripts):
+            if a.array == name and partial is None and not a.affine:
                 at = ", ".join(map(to_text, a.subscripts))
                 raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
@@ -314,15 +313,6 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                     "known which values are to be loaded.", subject=name,
                                     hint="leave this statement out with within=, or write the old value where the "
                                          "condition fails: if(condition, new, old)")
-
-
-def _affine(kernel: LoopKernel, s: Statement, subscripts: Sequence[Expression]) -> bool:
-    try:
-        for e in subscripts:
-            to_aff(e, s.inames, kernel.value_params)
-    except NotAffineError:
-        return False
-    return True
 
 
 def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement, Sequence[tuple[Expression, ...]]]],

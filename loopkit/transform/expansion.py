@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,6 +13,7 @@ from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.errors import (
+    ENTRY_POINTS,
     IllegalTransformError,
     PreconditionError,
     StorageError,
@@ -55,9 +57,9 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
     for x in inames:
         require_iname(kernel, x)
     names = _privatized_names(kernel, inames, only_var_names)
-    _require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
+    require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
     step = f"privatize({', '.join(inames)})"
-    kernel = _require_not_carried(kernel, inames, names, step, assume, unsafe)
+    kernel = require_not_carried(kernel, inames, names, step, assume, unsafe)
     for x in inames:
         if not iname_range(kernel, x)[1]:
             raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
@@ -91,16 +93,18 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
     for x in own:
         require_iname(kernel, x)
     names = _privatized_names(kernel, own, [temporary], "expanded")
-    _require_cells(kernel, names, "only what is no bound can be expanded")
+    require_cells(kernel, names, "only what is no bound can be expanded")
     space = kernel.temporaries[temporary].address_space
     open_ended = [x for x in own if not iname_range(kernel, x)[1]]
     if open_ended and space in (AddressSpace.PRIVATE, AddressSpace.LOCAL):
-        raise StorageError(
+        refusal = StorageError(
             f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range "
-            f"of '{open_ended[0]}' does.", subject=temporary,
-            hint=f"set_temporary_address_space(knl, '{temporary}', 'global'), or split_iname and expand over the inner")
+            f"of '{open_ended[0]}' does.", subject=temporary, hint="split_iname, and expand over the inner iname")
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], kernel, temporary,
+                                 lambda other: expand(other, temporary, own)))
+        raise refusal
     step = f"expand({temporary!r}, {list(own)})"
-    kernel = _require_not_carried(kernel, own, names, step, assume, unsafe)
+    kernel = require_not_carried(kernel, own, names, step, assume, unsafe)
     return _expanded(kernel, own, names, behind=bool(behind))
 
 
@@ -129,7 +133,12 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     for x in own:
         require_iname(kernel, x)
     names = frozenset([temporary])
-    _require_cells(kernel, names, "only what is no bound has axes")
+    require_cells(kernel, names, "only what is no bound has axes")
+    return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
+
+
+def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str) -> LoopKernel:
+    """:func:`contract` without the precondition of names."""
     axes = _axes_of(kernel, temporary, own)
 
     def without_axes(expr: Expression) -> Expression:
@@ -142,7 +151,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     result = kernel.copy(
         statements=tuple(with_expressions(s, without_axes) for s in kernel.statements),
         temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
-    _require_one_value_a_cell(kernel, result, temporary, f"contract({temporary!r}, {list(own)})")
+    _require_one_value_a_cell(kernel, result, temporary, step)
     return result
 
 
@@ -172,7 +181,7 @@ def _users(kernel: LoopKernel, name: str) -> list[Statement]:
             or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
 
 
-def _require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
+def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
     """:raises PreconditionError: one of *names* stands where it cannot have subscripts."""
     for rule in kernel.substitutions.values():
         if used := variables(rule.expr) & names:
@@ -184,8 +193,9 @@ def _require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None
                                     subject=min(bounding), hint=hint)
 
 
-def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
-                         assume: str | None, unsafe: bool) -> LoopKernel:
+def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
+                        assume: str | None, unsafe: bool) -> LoopKernel:
+    """Refuse that iterations of *inames* have cells of their own of *names*, if a value goes from one to another."""
     require_reason(step, assume)
     lost = []
     for d in dependences(kernel):

@@ -25,7 +25,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
+from loopkit.poly.affine import NotAffineError, add, to_aff
+from loopkit.poly.enumerated import subscripts_on, where_holds
 from loopkit.poly.relations import cells, in_time_order, restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.box import Box
@@ -114,7 +115,7 @@ class Buffer:
         s = self.kernel.statement_by_id[user]
         outer = tuple(p.Variable(x) for x in self.outer)
         return [(a, self._anywhere(a) if self.partial is not None else
-                 restrict(subscript_relation(s.inames, (*outer, *self.box.offsets(a.subscripts))), a.domain))
+                 restrict(subscripts_on(a.domain, (*outer, *self.box.offsets(a.subscripts))), a.domain))
                 for a in accesses_of(self.kernel, s) if a.array == self.name]
 
     def _anywhere(self, a: Access) -> Map:
@@ -143,6 +144,12 @@ class Buffer:
     def _dims(self, what: str) -> tuple[str, ...]:
         return self._named(what).dims
 
+    def touched(self) -> InstanceSet:
+        """All points of loading and storing."""
+        points = self._images(m for u in self.users for _, m in self.moves(u))
+        assert points is not None
+        return points
+
     def _images(self, moves: Iterable[Map]) -> InstanceSet | None:
         inames = (*self.outer, *self.box.dims)
         points: InstanceSet | None = None
@@ -156,19 +163,21 @@ class Buffer:
 
         :raises PreconditionError: it is not known where the array ends.
         """
-        conditions: list[tuple[str, Expression]] = []
+        found = points.onto(self.outer).onto(points.inames)
         for dim, length in zip(self.box.dims, self.box.shape, strict=True):
-            conditions += [(">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length))]
+            found = found.where((">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length)))
         shape = array_shapes(self.kernel)[self.name]
+        names = self.kernel.value_params.union(points.inames)
         for axis, (at, extent, x) in enumerate(zip(self.box.arguments(), shape, self.box.inames, strict=True)):
             if x is not None:
                 if extent is None:
                     raise self._open_end(axis)
-                conditions += [(">=", at), ("<", subtract(at, extent))]
-        try:
-            return points.onto(self.outer).onto(points.inames).where(*conditions)
-        except NotAffineError:
-            raise self._open_end(None) from None
+                for condition in (p.Comparison(at, ">=", 0), p.Comparison(at, "<", extent)):
+                    inside = where_holds(found, condition, names)
+                    if inside is None:
+                        raise self._open_end(None)
+                    found = inside
+        return found
 
     def _open_end(self, axis: int | None) -> PreconditionError:
         where = "" if axis is None else f" along axis {axis}"
@@ -211,7 +220,7 @@ def value_points(buffer: Buffer) -> Points:
     """Where a temporary's buffer is loaded and stored: what comes from outside of a filling, and what leaves it."""
     kernel, users = buffer.kernel, frozenset(buffer.users)
     inames = (*buffer.outer, *buffer.box.dims)
-    elements = subscript_relation(inames, buffer.box.arguments())
+    elements = subscripts_on(buffer.touched(), buffer.box.arguments())
     found: dict[str, InstanceSet] = {}
 
     def join(what: str, points: Set) -> None:

@@ -41,7 +41,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         on which what is read does not depend (parallel inames of the grid, and loops in which the array is
         written, stay).
     :raises UnknownNameError: no such array, or an iname that no reader has.
-    :raises PreconditionError: nothing reads the array, a subscript is not affine, or the box has no constant size.
+    :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),
+        or the box has no constant size.
     :raises ScheduleError: the readers do not share a place for the copy.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 

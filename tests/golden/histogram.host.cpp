@@ -1,4 +1,5 @@
-void launch_histogram(float *__restrict__ h, const unsigned char *b, const float *w, const int n)
+void launch_histogram(float *__restrict__ h, const unsigned char *__restrict__ b, const float *__restrict__ w,
+    const int n)
 {
     histogram_0<<<dim3(1, 1, 1), dim3(50, 1, 1)>>>(h);
     if (1 <= n)

@@ -237,6 +237,14 @@ class Drawer:
         sweep = self.some(inames, 2) if inames and self.chance(90) else []
         return Step("add_prefetch", (array, sweep), tuple(kwargs))
 
+    def pipeline(self) -> Step:
+        kwargs: list[tuple[str, Any]] = []
+        if self.chance(50):
+            kwargs.append(("temporaries", self.some(self.knl.temporaries, 2)))
+        if self.chance(40):
+            kwargs.append(("registers", False))
+        return Step("pipeline", (self.one(self.untagged), self.one((1, 2, 2, 3))), tuple(kwargs))
+
     def precompute(self) -> Step:
         rule = self.one(self.knl.substitutions)
         inames = sorted({x for s in self.knl.statements if rule in _called(s.expression) for x in s.inames})
@@ -333,8 +341,8 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
     "expand": Drawer.expand, "privatize": Drawer.privatize,
-    "buffer": Drawer.buffer, "expand storage": Drawer.expand_storage, "contract": Drawer.contract,
-    "address space": Drawer.address_space,
+    "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
+    "contract": Drawer.contract, "address space": Drawer.address_space,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 
