@@ -94,8 +94,8 @@ __all__ = [
     "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic",
     "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
     "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "tag_inames", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "verify",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "tag_inames", "tile",
+    "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"
