@@ -33,14 +33,14 @@ class Machine(Protocol):
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         """Random numbers between *low* and 1."""
 
-    def integers(self, values: np.ndarray) -> Any:
-        """An array of int32 with these *values*."""
+    def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
+        """An array of integers with these *values*."""
 
     def nothing(self, shape: Sequence[int], dtype: str) -> Any:
-        """An array of NaN."""
+        """An array of NaN, or of -1."""
 
     def poison(self, array: Any) -> None:
-        """Fill *array* with NaN."""
+        """Fill *array* with NaN, or with -1."""
 
     def own(self, array: Any) -> Any:
         """*array*, of whatever library, as one of this machine's."""
@@ -79,14 +79,14 @@ class Host:
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         return self._rng.uniform(low, 1, shape).astype(dtype)
 
-    def integers(self, values: np.ndarray) -> Any:
-        return values.astype(np.int32)
+    def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
+        return values.astype(dtype)
 
     def nothing(self, shape: Sequence[int], dtype: str) -> Any:
-        return np.full(shape, np.nan, dtype)
+        return np.full(shape, -1 if "int" in dtype else np.nan, dtype)
 
     def poison(self, array: Any) -> None:
-        array.fill(np.nan)
+        array.fill(np.nan if array.dtype.kind == "f" else -1)
 
     def own(self, array: Any) -> Any:
         return np.asarray(array)
@@ -143,14 +143,15 @@ class Gpu:
     def random(self, shape: Sequence[int], dtype: str, low: float = -1.0) -> Any:
         return self.xp.empty(tuple(shape), dtype=getattr(self.xp, dtype), device="cuda").uniform_(low, 1)
 
-    def integers(self, values: np.ndarray) -> Any:
-        return self.xp.from_numpy(values.astype(np.int32)).cuda()
+    def integers(self, values: np.ndarray, dtype: str = "int32") -> Any:
+        return self.xp.from_numpy(values.astype(dtype)).cuda()
 
     def nothing(self, shape: Sequence[int], dtype: str) -> Any:
-        return self.xp.full(tuple(shape), float("nan"), dtype=getattr(self.xp, dtype), device="cuda")
+        return self.xp.full(tuple(shape), -1 if "int" in dtype else float("nan"), dtype=getattr(self.xp, dtype),
+                            device="cuda")
 
     def poison(self, array: Any) -> None:
-        array.fill_(float("nan"))
+        array.fill_(float("nan") if array.is_floating_point() else -1)
 
     def own(self, array: Any) -> Any:
         return self.xp.as_tensor(array, device="cuda")

@@ -222,13 +222,15 @@ def sparse_product(xp: Any, p: Any) -> Any:
 
 
 def histogram(xp: Any, p: Any) -> Any:
-    bins = p.size[1]
-    return np.histogram(p.x, bins, (-1, 1))[0] if xp is np else xp.histc(p.x.float(), bins, -1, 1).double()
+    return xp.bincount(p.x, minlength=p.size[1])
 
 
 # }}}
 
 # {{{ sparse matrices: how many elements each row has, and in which columns
+
+#: Rows of more elements are cut, where they are.
+LONGEST = 64
 
 
 @lru_cache(maxsize=4)
@@ -289,7 +291,7 @@ def _by_rows(name: str, inputs: Callable[[Size], Mapping[str, Size]], reference:
     def fixed(threads: int | None) -> Callable[[Size], Any]:
         return lambda s: make(np.float32, columns=s[1], threads=threads)
     return Row(
-        name, [((1 << 28)//m, m) for m in (4096, 256, 1024, 16384)], (65537, 4093), _rows, [(7, 300)],
+        name, [((1 << 28)//m, m) for m in (4096, 256, 512, 1024, 2048, 8192, 16384)], (65537, 4093), _rows, [(7, 300)],
         inputs, lambda s: {"y": s}, reference, lambda s: of_width(s)*2, lambda s: of_width(s, flops), others,
         [Goal("peer", 1.0, 1.02, ("Triton", "torch.compile")), Goal("copy", 0.96, 0.99)],
         {"loopkit": fixed(None), "any length": lambda s: make(np.float32), "threads=128": fixed(128),
@@ -307,29 +309,54 @@ def _batched(dtype: str) -> Row:
         lambda s: {"a": (*s, s[1]), "b": (*s, s[1])}, lambda s: {"c": (*s, s[1])}, lambda xp, p: p.a @ p.b,
         lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
         [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
-        {"loopkit": of(), "steps=8": of(steps=8), "steps=32": of(steps=32), "8x8": of(threads=(8, 8)),
-         "16x8": of(threads=(16, 8)), "16x16": of(threads=(16, 16))},
+        {"loopkit": of(), "stages=0": of(stages=0), "steps=16": of(steps=16), "warps of 32x64": of(warp=(32, 64)),
+         "of 32x32": of(warp=(32, 32)), "of 32x16": of(warp=(32, 16))},
         dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 
 
-def _csr(name: str, size: Size, draw: Callable[[random.Random], Size]) -> Row:
+def _csr(name: str, size: Size, draw: Callable[[random.Random], Size], pieces: bool = False) -> Row:
+    """:arg pieces: long rows are cut; what says where is made once a matrix, and is not measured."""
     import loopkit as lk
 
     def of(lanes: int | None = None) -> Callable[[Size], Any]:
-        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=elements(s)/s[0])
+        return lambda s: lk.library.csr_matvec(lanes=lanes, row_length=None if pieces else elements(s)/s[0],
+                                               pieces=pieces)
 
     def elements(s: Size) -> int:
         return int(pattern(name, *s)[0][-1])
 
     def inputs(s: Size) -> Mapping[str, Any]:
         rowptr, col = pattern(name, *s)
-        return {"rowptr": lambda machine: machine.integers(rowptr), "col": lambda machine: machine.integers(col),
+        cut = lk.library.csr_pieces(rowptr, longest=LONGEST) if pieces else {}
+        arrays = {"rowptr": rowptr, "col": col, **{x: v for x, v in cut.items() if isinstance(v, np.ndarray)}}
+        return {**{x: lambda machine, v=v: machine.integers(v) for x, v in arrays.items()},
                 "val": (len(col),), "x": (s[1],)}
     return Row(
         f"csr_{name}", [size], (size[0] - 4099, size[1] - 77), draw, [(300, 200)], inputs, lambda s: {"y": s[:1]},
         sparse_product, lambda s: 8.0*elements(s) + 8.0*s[0] + 4.0*s[1], lambda s: 2.0*elements(s),
         {"cuSPARSE": peers.cupy_csr, "torch": peers.torch_csr}, [Goal("peer", 0.9, 1.1, ("cuSPARSE",))],
-        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}})
+        {"loopkit": of(), **{f"lanes={k}": of(k) for k in (1, 2, 4, 8, 16, 32)}},
+        {"longest": LONGEST} if pieces else {})
+
+
+def _histogram(name: str, dtype: str, *, equal: bool = False) -> Row:
+    import loopkit as lk
+
+    def of(**options: Any) -> Callable[[Size], Any]:
+        return lambda s: lk.library.histogram(dtype, bins=s[1], **options)
+
+    def values(s: Size) -> np.ndarray:
+        rng = np.random.default_rng(s)
+        return np.full(s[0], rng.integers(s[1])) if equal else rng.integers(0, s[1], s[0], np.uint8)
+    return Row(
+        f"histogram_{name}", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 256)),
+        [(5000, 32)], lambda s: {"x": lambda machine: machine.integers(values(s), dtype)}, lambda s: {"counts": s[1:]},
+        histogram, lambda s: of_width(s[:1], np.dtype(dtype).itemsize), lambda s: of_width(s[:1], 1),
+        {"CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount, "torch": peers.torch_histogram},
+        [Goal("peer", 0.75, 1.0, ("CUB",))],
+        {"loopkit": of(), "copies=1": of(copies=1), "copies=8": of(copies=8), "items=1": of(items=1),
+         "items=4": of(items=4), "threads=256": of(threads=256), "threads=1024": of(threads=1024, blocks=264)},
+        dtype="int32", tolerance=0.0)
 
 
 def of_sweeps(**options: Any) -> Callable[[Size], Any]:
@@ -407,10 +434,9 @@ def rows() -> tuple[Row, ...]:
             {"cuBLAS": peers.torch_matmul, "Triton": peers.triton_peer("matmul")},
             [Goal("peer", 0.92, 1.0, ("cuBLAS",))],
             {"loopkit": loopkit(lib.matmul), "no limit": loopkit(lib.matmul, min_blocks=0),
-             "128x128x8": loopkit(lib.matmul, tile=(128, 128, 8)),
-             "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), min_blocks=1),
-             "128x256x16": loopkit(lib.matmul, tile=(128, 256, 16), min_blocks=1),
-             "64x128x16": loopkit(lib.matmul, tile=(64, 128, 16), threads=(16, 8))}, tolerance=2e-5),
+             "stages=2": loopkit(lib.matmul, stages=2), "128x128x8": loopkit(lib.matmul, tile=(128, 128, 8)),
+             "128x256x8": loopkit(lib.matmul, tile=(128, 256, 8), warp=(64, 64), stages=2),
+             "group=1": loopkit(lib.matmul, group=1)}, tolerance=2e-5),
         _batched("float32"),
         _batched("float64"),
         Row("nbody", [(100_000,)], (99_991,), _bodies, [(300,)],
@@ -418,18 +444,27 @@ def rows() -> tuple[Row, ...]:
             lambda s: 12.0*s[0]**2, {"torch.compile": peers.inductor_nbody, "Triton": peers.triton_peer("nbody")},
             [Goal("peak", 0.70, 0.80)],
             {"loopkit": loopkit(lib.nbody), "fast math": lambda s: Relaxed(lib.nbody()),
-             "unroll=4": loopkit(lib.nbody, unroll=4), "threads=256": loopkit(lib.nbody, threads=256),
-             "bodies=8": loopkit(lib.nbody, bodies=8, lanes=8, unroll=4)},
+             "unroll=2": loopkit(lib.nbody, unroll=2), "threads=256": loopkit(lib.nbody, threads=256),
+             "bodies=4": loopkit(lib.nbody, bodies=4, lanes=4, unroll=8)},
             compared=lambda phi: phi[:CHECKED_BODIES], tolerance=5e-5),
         _csr("band", (1 << 23, 1 << 23), lambda r: (r.randrange(1 << 22, 1 << 23),)*2),
         _csr("random", (1 << 21, 1 << 21), _sparse),
-        _csr("skewed", (1 << 21, 1 << 21), _sparse),
+        _csr("skewed", (1 << 21, 1 << 21), _sparse, pieces=True),
         Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
             lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
             lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
-            [Goal("peer", 0.75, 1.0, ("CuPy",))], low=0.0, tolerance=1e-4),
-        Row("histogram", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 1024)),
-            [(5000, 32)], lambda s: {"x": s[:1]}, lambda s: {"counts": s[1:]}, histogram, lambda s: of_width(s[:1]),
-            lambda s: of_width(s[:1], 1), {"CuPy": peers.cupy_histogram, "torch": peers.torch_histogram},
-            [Goal("peer", 0.75, 1.0, ("CuPy",))], tolerance=1e-3),
+            [Goal("peer", 0.75, 1.0, ("CuPy",))],
+            {"loopkit": loopkit(lib.scan), "tiles=16": loopkit(lib.scan, tiles=16),
+             "tiles=64": loopkit(lib.scan, tiles=64), "threads=128": loopkit(lib.scan, threads=128),
+             "threads=512": loopkit(lib.scan, threads=512)}, low=0.0, tolerance=1e-4),
+        Row("row_scan", [(65536, 4096)], (65537, 4093), _rows, [(9, 300)],
+            lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 1), lambda s: of_width(s)*2,
+            lambda s: of_width(s, 1), {"CuPy": peers.cupy_row_scan, "torch": peers.torch_row_scan},
+            [Goal("peer", 0.75, 1.0, ("CuPy",)), Goal("copy", 0.9, 0.98)],
+            {"loopkit": lambda s: lib.row_scan(columns=s[1]), "any length": loopkit(lib.row_scan),
+             "threads=128": lambda s: lib.row_scan(columns=s[1], threads=128),
+             "threads=512": lambda s: lib.row_scan(columns=s[1], threads=512)}, low=0.0, tolerance=1e-5),
+        _histogram("uint8", "uint8"),
+        _histogram("int32", "int32"),
+        _histogram("equal", "uint8", equal=True),
     )

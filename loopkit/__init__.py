@@ -48,6 +48,7 @@ from loopkit.target.code import GeneratedCode
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+from loopkit.transform.atomics import make_atomic
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
@@ -64,35 +65,38 @@ from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay
-from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname
+from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
+from loopkit.transform.pipelining import pipeline
 from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.reschedule import reschedule
+from loopkit.transform.scan import realize_scan
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
+from loopkit.transform.two_level_scan import make_two_level_scan
 from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
 from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
-    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode",
-    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
-    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
-    "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
-    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError",
-    "Witness", "accumulate_in", "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames",
-    "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "extract_subst", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames",
-    "library", "lower", "make_kernel", "peel", "precompute", "prioritize_loops", "privatize", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "stream_stores", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames",
-    "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
+    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
+    "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
+    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
+    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
+    "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
+    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
+    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
+    "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
+    "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic",
+    "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
+    "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
+    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "stream_stores",
+    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

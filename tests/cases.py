@@ -82,6 +82,33 @@ def recurrence() -> lk.LoopKernel:
     return lk.add_dtypes(knl, {"a,b": F32})
 
 
+def scan_by_block() -> lk.LoopKernel:
+    """Prefix sums of rows: of the threads together, and of a thread's elements one after another."""
+    knl = lk.make_kernel(
+        ["{[i]: 0<=i<n}", "{[r]: 0<=r and 128*r<m}", "[r] -> {[q]: 0<=q<r}",
+         "[r] -> {[t]: 0<=t<64 and 128*r + 2*t<m}", "[t] -> {[s]: 0<=s<t}",
+         "[r, t] -> {[v]: 0<=v<2 and 128*r + 2*t + v<m}", "[v] -> {[w]: 0<=w<=v}"],
+        """
+        for i, r
+            for t
+                <> own[t] = sum(v, x[i, 128*r + 2*t + v])
+            end
+            <> before = sum(q, tile[q])
+            for t
+                <> start = before + sum(s, own[s])
+                for v
+                    y[i, 128*r + 2*t + v] = start + sum(w, x[i, 128*r + 2*t + w])
+                end
+            end
+            <> tile[r] = sum(t, own[t])
+        end
+        """, name="scan_by_block")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x,y": F32}), "i: g.0, t: l.0, v: unr")
+    for x in "wsq":
+        knl = lk.realize_scan(knl, x)
+    return lk.contract(knl, "tile", "r")
+
+
 def two_launches() -> lk.LoopKernel:
     knl = lk.make_kernel(
         "{[i, j]: 0<=i<n and 1<=j<n-1}",
@@ -133,6 +160,11 @@ def matmul_register_blocked(inner_tag: str = "unr") -> lk.LoopKernel:
     knl = lk.tag_inames(knl, {"i_reg": inner_tag, "j_reg": inner_tag})
     knl = lk.add_prefetch(knl, "a_fetch", ["i_reg"], temporary_name="a_reg", default_tag="unr")
     return lk.add_prefetch(knl, "b_fetch", ["j_reg"], temporary_name="b_reg", default_tag="unr")
+
+
+def matmul_pipelined() -> lk.LoopKernel:
+    """The next strips are loaded in vectors while a block computes on these, with one barrier a step."""
+    return lk.pipeline(matmul_vec(), "k_outer")
 
 
 def matmul_ilp() -> lk.LoopKernel:
@@ -360,6 +392,21 @@ def nbody() -> lk.LoopKernel:
 # }}}
 
 
+def histogram() -> lk.LoopKernel:
+    """Each block adds up the weights of its own part in shared memory, and then to all others'."""
+    knl = lk.make_kernel(
+        "{[i, j]: 0<=i<n and 0<=j<50}",
+        """
+        h[j] = 1 {id=clear}
+        h[b[i]] = h[b[i]] + w[i] {id=add, atomic}
+        """, [lk.GlobalArg("h", F32, shape=50), lk.GlobalArg("b", np.uint8), lk.GlobalArg("w", F32), "..."],
+        name="histogram")
+    knl = lk.split_iname(knl, "i", 256, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 64, outer_iname="i_item", inner_iname="i_thread", inner_tag="l.0")
+    knl = lk.buffer_array(lk.tag_inames(knl, "j:l.0"), "h", "i_item, i_thread", within="add")
+    return lk.add_barrier(knl, "clear", "init_h")
+
+
 # {{{ references
 
 def _softmax(a: Arrays) -> Mapping[str, np.ndarray]:
@@ -464,6 +511,8 @@ CASES = [
     Case("recurrence", recurrence, lambda rng, n: {"a": _rand(rng, n), "b": _rand(rng, n)},
          lambda a: {"a": np.concatenate([a["a"][:1], a["a"][0] + np.cumsum(a["b"][1:], dtype=np.float64)])},
          _VECTORS),
+    Case("scan_by_block", scan_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)},
+         lambda a: {"y": np.cumsum(a["x"], axis=1, dtype=np.float64)}, _ROWS),
     Case("two_launches", two_launches, lambda rng, n: {"x": _rand(rng, n)}, _two_launches, [(3,), (64,), (500,)]),
     Case("transpose", transpose, lambda rng, n, m: {"a": _rand(rng, n, m)}, lambda a: {"b": a["a"].T},
          [(1, 1), (16, 32), (37, 53)]),
@@ -500,7 +549,10 @@ CASES = [
     Case("stencil_2d_vec", stencil_2d_vec, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
+    Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
+         lambda a: {"h": 1 + np.bincount(a["b"], a["w"].astype(np.float64), 50)}, [(1,), (256,), (3001,)]),
 ]
 
 # }}}

@@ -1,7 +1,7 @@
 """Which statement touches which elements of which array."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
-from loopkit.poly.relations import any_element, restrict, subscript_relation
+from loopkit.poly.relations import any_element, cells, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -25,8 +25,11 @@ class Access:
     :ivar subscripts: the subscripts; ``()`` for a scalar.
     :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
     :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
+    :ivar known: which of them are quasi-affine, where not all are.
     :ivar doubt: why it is not known of every instance of *domain* that it makes the access: what its condition or its
         bound is; ``None``: each does.
+    :ivar update: the operation of the atomic update that this access is a half of; ``None``: it is an access of its
+        own.
     """
 
     statement: str
@@ -36,6 +39,8 @@ class Access:
     domain: InstanceSet
     affine: bool
     doubt: str | None
+    update: str | None = None
+    known: tuple[bool, ...] = ()
 
     @property
     def certain(self) -> bool:
@@ -44,15 +49,29 @@ class Access:
 
     @cached_property
     def subscript_relation(self) -> Map:
-        """Instances to subscripts, on *domain* at least; everything where not affine."""
+        """Instances to subscripts, on *domain* at least; every value along an axis where one is not affine."""
         if self.affine:
             return subscripts_on(self.domain, self.subscripts)
-        return any_element(self.domain.inames, len(self.subscripts))
+        if not any(self.known):
+            return any_element(self.domain.inames, len(self.subscripts))
+        return cells(self.domain.inames, self.places)
+
+    @property
+    def places(self) -> tuple[Expression | None, ...]:
+        """The subscripts, with ``None`` for those that are not affine."""
+        if self.affine or not self.known:
+            return self.subscripts if self.affine else (None,)*len(self.subscripts)
+        return tuple(s if known else None for s, known in zip(self.subscripts, self.known, strict=True))
 
     @cached_property
     def relation(self) -> Map:
         """Instances to elements (the access relation)."""
         return restrict(self.subscript_relation, self.domain)
+
+
+def commute(a: Access, b: Access) -> bool:
+    """Are two accesses to one array halves of atomic updates by one operation, which may come in any order?"""
+    return a.update is not None and a.update == b.update
 
 
 def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Expression:
@@ -159,11 +178,26 @@ def _of(doubt: str, statement: str) -> str:
     return f"{article} {noun} of '{statement}' {rest}"
 
 
+def origin(knl: LoopKernel, names: Iterable[str]) -> str:
+    """Whether the values of *names* are ``read from memory``, be it through temporaries, or ``computed in the kernel``.
+    """
+    waiting, seen = list(names), set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in knl.array_args:
+            return "read from memory"
+        if name in knl.temporaries and name not in seen:
+            seen.add(name)
+            waiting += [x for s in knl.statements if s.written == name
+                        for e in (expanded_expression(knl, s), *s.predicates) for x in variables(e)]
+    return "computed in the kernel"
+
+
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
     """What is the matter with *expr*, of which no analysis can tell the values."""
     names = variables(expr)
-    if any(x in knl.temporaries or x in knl.array_args for x in names):
-        return "is read from memory"
+    if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
+        return f"is {origin(knl, data)}"
     other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
     if other:
         argument = knl.argument_by_name[other[0]]
@@ -189,14 +223,15 @@ def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
 def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     domain = analysis_domain(knl, statement)
     data = data_params(knl, statement.domain)
-    doubt = "a bound is read from memory" if data else None
+    doubt = f"a bound is {origin(knl, data)}" if data else None
     allowed = knl.value_params | set(statement.inames)
     integers = integer_names(knl, statement)
 
     def access(name: str, subscripts: tuple[Expression, ...], where: InstanceSet, doubt: str | None,
-               *, is_write: bool) -> Access:
+               *, is_write: bool, update: str | None = None) -> Access:
         affine = _affine(subscripts, allowed) or _affine_by_value(where, subscripts, allowed)
-        return Access(statement.id, name, subscripts, is_write, where, affine, doubt)
+        known = () if affine or len(subscripts) < 2 else tuple(_affine((s,), allowed) for s in subscripts)
+        return Access(statement.id, name, subscripts, is_write, where, affine, doubt, update, known)
 
     def doubted(unknown: Expression | None) -> str | None:
         return None if unknown is None else f"a condition {_unknown(knl, unknown, integers)}"
@@ -246,9 +281,10 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
     for s in subscripts:
         yield from walk(s, domain, doubt)
+    update = statement.combine if statement.atomic else None
     if statement.combine is not None:
-        yield access(statement.written, subscripts, domain, doubt, is_write=False)
-    yield access(statement.written, subscripts, domain, doubt, is_write=True)
+        yield access(statement.written, subscripts, domain, doubt, is_write=False, update=update)
+    yield access(statement.written, subscripts, domain, doubt, is_write=True, update=update)
 
 
 def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:

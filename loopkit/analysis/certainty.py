@@ -20,14 +20,14 @@ from loopkit.poly.flow import OneOf
 
 
 def certain_write(access: Access) -> bool:
-    """Does *access* replace what was in the cell, whatever the data?"""
-    return access.is_write and access.affine and access.certain
+    """Does *access* replace what was in the cell, whatever the data? An atomic update adds to it."""
+    return access.is_write and access.affine and access.certain and access.update is None
 
 
 def sure_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[OneOf, ...]:
     """Of which writes under conditions among *accesses*, all to one temporary, one has happened where a read comes."""
     uncertain = {i: flags for i, a in enumerate(accesses) if a.is_write and a.affine and not a.certain
-                 and (flags := _flags(knl, a))}
+                 and a.update is None and (flags := _flags(knl, a))}
     if not uncertain:
         return ()
     return (*_implied(knl, accesses, uncertain), *_exhaustive(knl, accesses, uncertain))

@@ -4,22 +4,26 @@ Arguments are storage: flow, anti and output dependences between all pairs of re
 values. Temporaries carry values: only the flow from the last write to each read binds; which cells hold the
 values is settled in lowering. Where data decides which of several writes is the last, their order binds too.
 The parts of one reduction have their own: init before every update before the final statement, and updates
-among themselves in any order.
+among themselves in any order. Atomic updates of one array by one operation have none among themselves; to all else
+that touches the array they are reads and writes, and each one's value reaches every reader behind it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
+from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
+from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, restrict, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
@@ -138,7 +142,7 @@ def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
     return (sure_writes(knl, accesses),
-            *((a.is_write, a.affine, a.certain, id(a.domain), a.subscripts, way)
+            *((a.is_write, a.affine, a.certain, a.update, id(a.domain), a.subscripts, way)
               for a, way in zip(accesses, ways, strict=True)))
 
 
@@ -158,7 +162,7 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tupl
     paths = reference_paths(knl)
     for i, a in enumerate(accesses):
         for j, b in enumerate(accesses):
-            if not (a.is_write or b.is_write):
+            if not (a.is_write or b.is_write) or commute(a, b):
                 continue
             where = meeting_of(paths, a.statement, b.statement)
             if not where.loops and not where.before:
@@ -173,22 +177,28 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tupl
 
 def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
                  ) -> Iterator[tuple[int, int, str, Map]]:
-    """The last writes before each read; where these are several for one read, their order among themselves."""
+    """The last writes before each read; where these are several for one read, their order among themselves.
+
+    An atomic update must not come before a read that it stands behind, as it does not begin a new value.
+    """
     flows = list(_value_flow(knl, accesses, paths, apart))
     yield from flows
+
+    def ordered(i: int, j: int, kind: str, pairs: Map) -> Iterator[tuple[int, int, str, Map]]:
+        a, b = accesses[i].statement, accesses[j].statement
+        where = meeting_of(paths, a, b)
+        if where.loops or where.before:
+            found = in_time_order(pairs, shared_loops(knl, a, b, where.loops), where.before)
+            if not found.is_empty():
+                yield i, j, kind, found
     for i, sink, _, first in flows:
         for j, other, _, second in flows:
             # of certain writes one alone is the last
-            if other != sink or (certain_write(accesses[i]) and certain_write(accesses[j])):
-                continue
-            a, b = accesses[i].statement, accesses[j].statement
-            where = meeting_of(paths, a, b)
-            if not where.loops and not where.before:
-                continue
-            pairs = first.apply_range(second.reverse())
-            ordered = in_time_order(pairs, shared_loops(knl, a, b, where.loops), where.before)
-            if not ordered.is_empty():
-                yield i, j, "output", ordered
+            if other == sink and not (certain_write(accesses[i]) and certain_write(accesses[j])) \
+                    and not commute(accesses[i], accesses[j]):
+                yield from ordered(i, j, "output", first.apply_range(second.reverse()))
+            if i == j and accesses[other].update is not None and accesses[sink].update is None:
+                yield from ordered(sink, other, "anti", first.reverse().apply_range(second))
 
 
 def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
@@ -207,7 +217,8 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
             relation = relation.flat_range_product(copies)
         timed.append(TimedAccess(relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
     for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
-        yield source, sink, "flow", relation
+        if not commute(accesses[source], accesses[sink]):
+            yield source, sink, "flow", relation
 
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
@@ -246,6 +257,24 @@ def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
 
 
+def order_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
+    """The dependences of the values of one temporary in the order of *knl* as it stands."""
+    accesses = accesses_by_array(knl)[array]
+    for source, sink, kind, relation in _value_order(knl, accesses, reference_paths(knl)):
+        a, b = accesses[source], accesses[sink]
+        yield Dependence(kind, array, a.statement, b.statement, relation,
+                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+
+
+def joined_relations(found: Iterable[Dependence]) -> dict[tuple[str, str], Map]:
+    """The relations of each pair of statements joined."""
+    result: dict[tuple[str, str], Map] = {}
+    for d in found:
+        pair = (d.source, d.sink)
+        result[pair] = result[pair].union(d.relation) if pair in result else d.relation
+    return result
+
+
 def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
     """Who would read it if *write* were made too, in the order of *knl*: statements, and pairs with its instances."""
     accesses = (*accesses_by_array(knl)[write.array], write)
@@ -276,13 +305,26 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
         for i, a in enumerate(accesses):
             if a.is_write:
                 continue
+            sources = [(accesses[source], relation) for source, sink, _, relation in flows
+                       if sink == i and accesses[source].certain and accesses[source].affine]
             unwritten = a.domain.set
-            for source, sink, _, relation in flows:
-                if sink == i and accesses[source].certain and accesses[source].affine:
-                    unwritten = unwritten.subtract(relation.range())
-            if not a.affine or not unwritten.is_empty():
+            for _, relation in sources:
+                unwritten = unwritten.subtract(relation.range())
+            if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
                 result.add(array)
     return frozenset(result)
+
+
+def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
+    """Is each element, of which *read* may want any, written before by the *sources* of its values?"""
+    extents = [e for e in array_shapes(knl)[read.array] if e is not None]
+    if len(extents) < len(read.subscripts) or not sources:
+        return False
+    try:
+        return reaches_all([flow.reverse().apply_range(write.relation) for write, flow in sources], read.domain.set,
+                           extents, knl.assumptions)
+    except NotAffineError:
+        return False
 
 
 def _explicit(knl: LoopKernel) -> Iterator[Dependence]:

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopkit.analysis.accesses import data_params
+from loopkit.analysis.accesses import data_params, origin
 from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import ScheduleError
@@ -75,7 +75,7 @@ def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
         seen.add(id(domain))
         data = data_params(knl, domain)
         if data and depends_on(domain.onto(around), data):
-            return f"the bounds of '{iname}' are read from memory ({', '.join(data)})"
+            return f"the bounds of '{iname}' are {origin(knl, data)} ({', '.join(data)})"
     return None
 
 

@@ -18,6 +18,7 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
+from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
@@ -96,14 +97,33 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
-    """Which of *inames* lie on each axis of *kind*, outermost first."""
+    """Which of *inames* lie on each axis of *kind*, outermost first, as their loops nest."""
     result: dict[int, tuple[str, ...]] = {}
-    for x in inames:
+    for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
         tag = knl.tags.get(x)
         if isinstance(tag, kind):
             assert isinstance(tag, GroupTag | LocalTag)
             result[tag.axis] = (*result.get(tag.axis, ()), x)
     return result
+
+
+def packing_order(knl: LoopKernel) -> dict[str, int]:
+    """The place of each iname among those that share an axis: one order for all statements.
+
+    It is that of the loops, whatever loop of each name comes first.
+    """
+    memo: dict[str, int] = knl.memo.setdefault("packing_order", {})
+    if not memo:
+        order: list[str] = []
+        for path in knl.paths.values():
+            place = 0
+            for x in (step.iname for step in path if step.iname is not None):
+                if x not in order:
+                    order.insert(place, x)
+                place = order.index(x) + 1
+        order += [x for x in knl.inames if x not in order]
+        memo.update((x, i) for i, x in enumerate(order))
+    return memo
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]]:
@@ -236,11 +256,21 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
             f"both touch '{d.array}', and {why_undecided(knl, d.array, d.source, d.sink)}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
-            hint='keep these statements in their order, rewrite the access in an affine form, or answer for it: '
-                 'assume="..."')
+            hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
+                 'or answer for it: assume="..."')
     result = _given_up(knl, step, found, assume)
     followed = list(_overtaken(result, found))
     return result if not followed else _given_up(result, step, followed, assume)
+
+
+def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
+    """What to do where two updates of one array, by one operation, may meet."""
+    statements = [knl.statement_by_id[x] for x in dict.fromkeys((d.source, d.sink))]
+    found = [update_of(s.assignee, s.expression) for s in statements if s.written == d.array and s.reduction is None]
+    if len(found) < len(statements) or len({update and update[0] for update in found}) > 1 or None in found:
+        return ""
+    names = [s.id for s in statements]
+    return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
 
 
 def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:

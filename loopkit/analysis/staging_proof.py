@@ -30,15 +30,14 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.elements import outside
+from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.relations import (
     any_element,
     element_at,
-    equal_coordinates,
     in_time_order,
     restrict,
     same_element,
     smallest_pair,
-    subscript_relation,
 )
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 
@@ -54,7 +53,7 @@ class Use:
 
     @property
     def cells(self) -> Map:
-        return restrict(subscript_relation(self.domain.inames, self.subscripts), self.domain)
+        return restrict(subscripts_on(self.domain, self.subscripts), self.domain)
 
 
 @dataclass
@@ -165,9 +164,11 @@ def _require_one_value(before: LoopKernel, after: LoopKernel, step: str, copy: S
                        ) -> _Alike:
     value = expanded_expression(after, copy)
     alike = _Alike()
-    same_form = _align(value, use.original, before.value_params | set(copy.inames),
-                       before.value_params | set(use.reader.inames), before, alike)
-    equal: Map = equal_coordinates(copy.inames, alike.copied, use.reader.inames, alike.original)
+    points = analysis_domain(after, copy)
+    ours, theirs = (_Forms(before.value_params, own) for own in (points, use.domain))
+    same_form = _align(value, use.original, ours, theirs, before, alike)
+    equal: Map = same_element(subscripts_on(points, tuple(alike.copied)),
+                              subscripts_on(use.domain, tuple(alike.original)))
     if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
         return alike
     wrong = pairs.subtract(equal) if same_form else pairs
@@ -178,10 +179,9 @@ def _require_one_value(before: LoopKernel, after: LoopKernel, step: str, copy: S
         Witness(params, (copy.id, at_copy), (use.reader.id, at_use), copy.written, cell, "value"))
 
 
-def _align(new: Expression, old: Expression, ours: frozenset[str], theirs: frozenset[str], knl: LoopKernel,
-           alike: _Alike) -> bool:
+def _align(new: Expression, old: Expression, ours: _Forms, theirs: _Forms, knl: LoopKernel, alike: _Alike) -> bool:
     """Have both the same form? What must agree besides is put into *alike*."""
-    if _affine(new, ours) and _affine(old, theirs):
+    if ours.known(new) and theirs.known(old):
         alike.copied.append(new)
         alike.original.append(old)
         return True
@@ -197,7 +197,7 @@ def _align(new: Expression, old: Expression, ours: frozenset[str], theirs: froze
         case p.Variable(name=name):
             if name in knl.temporaries or name in knl.array_args:
                 alike.references.append((name, (), ()))
-            return new == old and name not in ours
+            return new == old and name not in ours.names
         case _:
             parts = (children(new), children(old))
             if not parts[0]:
@@ -208,14 +208,22 @@ def _align(new: Expression, old: Expression, ours: frozenset[str], theirs: froze
         _align(a, b, ours, theirs, knl, alike) for a, b in zip(*parts, strict=True))
 
 
-def _affine(expr: Expression, allowed: frozenset[str]) -> bool:
-    try:
-        if not names_in(expr) <= allowed:
+@dataclass(frozen=True)
+class _Forms:
+    """The expressions that are affine forms at the instances *points*, or are for each value of an iname."""
+
+    params: frozenset[str]
+    points: InstanceSet
+
+    @property
+    def names(self) -> frozenset[str]:
+        return self.params.union(self.points.inames)
+
+    def known(self, *expressions: Expression) -> bool:
+        try:
+            return all(names_in(e) <= self.names for e in expressions) and affine_on(self.points, expressions)
+        except NotAffineError:
             return False
-        subscript_relation((), (expr,))
-    except NotAffineError:
-        return False
-    return True
 
 # }}}
 
@@ -250,7 +258,7 @@ def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: U
     """Where what was written before the reader read *ref* is not what is written before the copy does."""
     seen = _elements(before, use.reader, ref.theirs, use.domain)
     copied = _elements(after, copy, ref.ours, analysis_domain(after, copy))
-    affine = all(_affine(e, before.value_params | set(use.reader.inames)) for e in ref.theirs)
+    affine = _Forms(before.value_params, use.domain).known(*ref.theirs)
     behind = _value_flow if ref.name in before.temporaries else _earlier
     for w in accesses_by_array(before)[ref.name]:
         if w.is_write:
@@ -261,9 +269,8 @@ def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: U
 
 
 def _elements(knl: LoopKernel, s: Statement, subscripts: Sequence[Expression], domain: InstanceSet) -> Map:
-    allowed = knl.value_params | set(s.inames)
-    if all(_affine(e, allowed) for e in subscripts):
-        return restrict(subscript_relation(s.inames, tuple(subscripts)), domain)
+    if _Forms(knl.value_params, domain).known(*subscripts):
+        return restrict(subscripts_on(domain, tuple(subscripts)), domain)
     return restrict(any_element(s.inames, len(subscripts)), domain)
 
 

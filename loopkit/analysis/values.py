@@ -8,14 +8,14 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence, dependences
-from loopkit.analysis.order import execution_paths
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.waived import careless_reads, met, not_waived
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, differing, restrict
+from loopkit.poly.relations import cells, differing, in_time_order, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -39,7 +39,7 @@ def misreads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Depend
     :arg timed: an access to its cells, at its place in the order.
     :arg trusting: leave out what a step was accepted on trust for; its flows may be among *flows*.
     """
-    # an update keeps the value that its reduction's init began
+    # an update keeps the value that its reduction's init, or another write, began
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
     lookers = [a for a in accesses if not (a.is_write and a.statement in updates)]
     reads = _reads(lookers)
@@ -74,7 +74,8 @@ def _answered(knl: LoopKernel, array: str, source: str, sink: str, wrong: Map) -
 def overtaken(knl: LoopKernel, array: str, given_up: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:
     """Flows of the temporary *array*, with those pairs between which a write now comes whose order was *given_up*.
 
-    That is so in the order that runs, where each element has one cell in all iterations of sequential loops.
+    That is so in the order that runs, where each element has one cell in all iterations of sequential loops. Writes
+    that now run at once may come in either order, whatever ends between them and the reader.
     """
     accesses = accesses_by_array(knl)[array]
     bound = [d for d in dependences(knl) if d.array == array and d.kind == "flow"]
@@ -92,6 +93,32 @@ def overtaken(knl: LoopKernel, array: str, given_up: Sequence[Dependence]) -> It
                         pairs = d.relation.intersect(lost[0]).intersect_range(reads)
                         if not pairs.is_empty():
                             yield d, pairs
+        at_once = [relation for other in given_up for relation in _either_last(knl, accesses, other, d, apart)]
+        for writes in at_once:
+            pairs = d.relation.intersect(writes)
+            if not pairs.is_empty():
+                yield d, pairs
+
+
+def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence, d: Dependence, apart: Sequence[str]
+                 ) -> Iterator[Map]:
+    """Pairs of the flow *d* whose cell is written at once, before it is read, by the other end of a pair of *other*."""
+    writes = {a.statement: in_cells(knl, a, apart).relation for a in accesses if a.is_write}
+    if not writes.keys() >= {other.source, other.sink}:
+        return
+    pairs = other.relation.intersect(same_element(writes[other.source], writes[other.sink]))
+    pairs = pairs.subtract(_in_order(knl, other.sink, other.source, pairs.reverse()).reverse())
+    for mine, others, both in ((other.sink, other.source, pairs.reverse()), (other.source, other.sink, pairs)):
+        if d.source == mine:
+            reads = both.reverse().apply_range(d.relation)
+            reads = reads.subtract(_in_order(knl, d.sink, others, reads.reverse()).reverse())
+            yield both.apply_range(reads)
+
+
+def _in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+    """Those of *pairs* whose source runs before their sink."""
+    where = meeting_of(execution_paths(knl), source, sink)
+    return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
 def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
@@ -133,4 +160,4 @@ def _by_pair(flows: Iterable[tuple[str, str, Map]]) -> dict[tuple[str, str], Map
 
 
 def _is_update(s: Statement) -> bool:
-    return s.reduction is not None and s.combine is not None
+    return s.combine is not None and (s.reduction is not None or s.atomic)

@@ -130,12 +130,15 @@ class _Check:
                 raise AssertionError(node)
 
     def _require_offset(self, shuffle: Shuffle | None, target: p.Variable | p.Subscript, read: p.Subscript) -> None:
-        """What combines elements of one array reads the lane that its subscript says."""
+        """What combines elements of arrays in lanes reads the lane that its subscript says."""
         if shuffle is not None and shuffle.offset is not None and (
-                not isinstance(target, p.Subscript) or target.aggregate != read.aggregate
+                not isinstance(target, p.Subscript) or not self._in_lanes(target)
                 or target.index_tuple[:-1] != read.index_tuple[:-1]
                 or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != shuffle.offset):
             raise self._fault(f"'{read}' is not held {shuffle.offset} lanes further on than '{target}'")
+
+    def _in_lanes(self, element: p.Subscript) -> bool:
+        return isinstance(element.aggregate, p.Variable) and element.aggregate.name in self.lanes
 
     def _own_elements(self, elements: Iterable[p.Subscript]) -> None:
         for e in elements:

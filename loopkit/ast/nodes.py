@@ -18,6 +18,7 @@ class Assign:
 
     :ivar statement: id of the statement it comes from.
     :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
+    :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
     """
 
     target: p.Variable | p.Subscript
@@ -25,6 +26,7 @@ class Assign:
     combine: str | None
     statement: str
     instance: tuple[tuple[str, Expression], ...] = ()
+    atomic: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,7 +132,8 @@ class Sync:
 class Shuffle:
     """How the lanes of a warp read a register of each other, all of them at once.
 
-    :ivar offset: a lane reads from the one so many places further on; ``None``: from the first of its group.
+    :ivar offset: a lane reads from the one so many places further on, or back if it is negative; ``None``: from the
+        first of its group.
     :ivar width: how many neighbouring lanes are a group; a power of two.
     :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
     """

@@ -57,7 +57,10 @@ def _array(array: Array) -> str:
 
 
 def _shuffled(shuffle: Shuffle) -> str:
-    source = f"first of {shuffle.width} lanes" if shuffle.offset is None else f"lane + {shuffle.offset}"
+    if shuffle.offset is None:
+        source = f"first of {shuffle.width} lanes"
+    else:
+        source = f"lane {'+' if shuffle.offset > 0 else '-'} {abs(shuffle.offset)}"
     return f"  [shuffle: {source}{', the others spare' if shuffle.spare else ''}]"
 
 
@@ -71,7 +74,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Assign():
             operator = "=" if node.combine is None else f"{node.combine}="
-            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{id={node.statement}}}"
+            options = f"id={node.statement}{', atomic' if node.atomic else ''}"
+            yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():
             step = "" if node.step == 1 else f" step {node.step}"
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"

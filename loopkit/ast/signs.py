@@ -65,7 +65,22 @@ class Signs:
     def defining(self, name: str, value: Expression) -> Signs:
         """After ``name = value``."""
         low = self.least(value)
-        return self if low is None else replace(self, lower={**self.lower, name: low})
+        others = {x: least for x, least in self.lower.items() if x != name}
+        return replace(self, lower=others if low is None else {**others, name: low})
+
+    def where(self, condition: Expression) -> Signs:
+        """Where *condition* holds."""
+        match condition:
+            case p.LogicalAnd(children=children):
+                result = self
+                for c in children:
+                    result = result.where(c)
+                return result
+            case p.Comparison(left=int() as least, operator="<=", right=p.Variable(name=name)) \
+                    | p.Comparison(left=p.Variable(name=name), operator=">=", right=int() as least):
+                return replace(self, lower={**self.lower, name: max(least, self.lower.get(name, least))})
+            case _:
+                return self
 
     def from_start(self, name: str, start: Expression) -> Signs:
         """Inside a loop from *start*."""

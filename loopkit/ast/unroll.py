@@ -37,7 +37,7 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
             target = _put(node.target, known)
             assert isinstance(target, p.Variable | p.Subscript)
             instance = tuple((x, _put(value, known)) for x, value in node.instance)
-            return Assign(target, _put(node.value, known), node.combine, node.statement, instance)
+            return replace(node, target=target, value=_put(node.value, known), instance=instance)
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region():

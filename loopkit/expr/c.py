@@ -31,7 +31,7 @@ from loopkit.expr.c_values import (
     promoted,
     usual_conversion,
 )
-from loopkit.expr.dialect import Dialect
+from loopkit.expr.dialect import Dialect, suffix
 from loopkit.expr.dtypes import (
     BOOL,
     COMPLEX64,
@@ -52,6 +52,7 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
+from loopkit.expr.ranges import Bounds
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 __all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
@@ -259,7 +260,10 @@ class CText(CBase):
         """The function *name*, whose arguments and result have the dtype *own*."""
         if is_half(own):
             return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
-        return self._call(self._function_name(name, own), [self._converted(e, own) for e in arguments], own)
+        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(
+            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
+        text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
+        return self._call(text, [self._converted(e, own) for e in arguments], own)
 
     def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
         """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""

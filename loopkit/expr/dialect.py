@@ -31,6 +31,8 @@ class Dialect:
     :ivar types: the name of each dtype's type, by numpy's name of it.
     :ivar qualifier: what stands before a helper function.
     :ivar helped: real functions that the language has not and that a helper gives.
+    :ivar normal_functions: by the suffix of a dtype, the functions that a helper computes faster where no argument can
+        be a subnormal number.
     :ivar integer_functions: names of functions of integers that the language has, by ``"min_i32"``.
     :ivar complex_names: names of complex functions; *complex_marked*: with ``f`` behind them for complex64.
     :ivar complex_calls: a conversion to complex is a call of the type.
@@ -51,6 +53,7 @@ class Dialect:
     types: Mapping[str, str]
     qualifier: str
     helped: frozenset[str] = frozenset()
+    normal_functions: Mapping[str, frozenset[str]] = field(default_factory=dict)
     integer_functions: Mapping[str, str] = field(default_factory=dict)
     complex_names: Mapping[str, str] = field(default_factory=dict)
     complex_marked: bool = False

@@ -81,6 +81,15 @@ QUALIFIER TYPE NAME(TYPE x)
     return 1 / sqrtMARK(x);
 }
 """,
+    "rsqrt_normal": """
+// rsqrtf of a number that is not subnormal, for which it would test, and scale: the same bits
+QUALIFIER TYPE NAME(TYPE x)
+{
+    TYPE result;
+    asm("rsqrt.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
+""",
     "exp10": """
 QUALIFIER TYPE NAME(TYPE x)
 {

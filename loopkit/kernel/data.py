@@ -19,6 +19,18 @@ class AddressSpace(Enum):
         return self.value
 
 
+#: What an address space may be called.
+ADDRESS_SPACES = "the address spaces are private, local (or shared) and global"
+
+
+def address_space(space: object) -> AddressSpace | None:
+    """An address space from its name, or as it is; ``None``: there is none of this name."""
+    try:
+        return AddressSpace("local" if space == "shared" else space)
+    except ValueError:
+        return None
+
+
 @dataclass(frozen=True)
 class GlobalArg:
     """An array argument in global memory.
@@ -52,7 +64,7 @@ class TemporaryVariable:
     """A temporary: a value carried between statements.
 
     :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
-    :ivar address_space: ``None``: settled in lowering from who writes and who reads.
+    :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
     :ivar note: what a reader of the code may want to know of it.

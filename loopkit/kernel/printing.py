@@ -362,12 +362,17 @@ class _Printer:
         texts = [*([condition] if condition else []), *(to_text(self._shown(e)) for e in s.predicates)]
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
+        scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
+        if scans:
+            yield f"scan={':'.join(scans)}"
         if s.depends_on:
             yield f"dep={':'.join(sorted(s.depends_on))}"
         if s.no_sync_with:
             yield f"nosync={':'.join(sorted(s.no_sync_with))}"
         if s.tags:
             yield f"tags={':'.join(sorted(s.tags))}"
+        if s.atomic:
+            yield "atomic"
 
     def _shown(self, expr: Expression) -> Expression:
         return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})

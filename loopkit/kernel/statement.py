@@ -24,6 +24,8 @@ class Statement:
     :ivar reduction: name of the reduction node whose init or update this is, else ``None``.
     :ivar depends_on: ids of statements ordered before this one by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
+    :ivar atomic: it is an update, with *combine*, whose read and write of the assignee are one for all others: updates
+        of one array by one operation may come in any order, and at once.
     """
 
     id: str
@@ -36,6 +38,7 @@ class Statement:
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
+    atomic: bool = False
 
     @property
     def inames(self) -> tuple[str, ...]:
@@ -76,6 +79,7 @@ class ReductionNode:
     :ivar final: id of the statement whose expression uses the accumulator.
     :ivar inames: the reduction inames as they are now (``("k_outer", "k_inner")`` after a split).
     :ivar others: ids of further statements that combine operands, those of the iterations that were peeled.
+    :ivar sweep: the iname along which it is a scan that the threads of a block compute together, else ``None``.
     """
 
     name: str
@@ -86,6 +90,7 @@ class ReductionNode:
     update: str
     final: str
     others: tuple[str, ...] = ()
+    sweep: str | None = None
 
     @property
     def updates(self) -> tuple[str, ...]:

@@ -15,7 +15,15 @@ from loopkit.expr.kinds import named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, Use, parse_expression
 from loopkit.expr.tokens import Source
-from loopkit.kernel.data import Argument, GlobalArg, TemporaryVariable, ValueArg
+from loopkit.kernel.data import (
+    ADDRESS_SPACES,
+    AddressSpace,
+    Argument,
+    GlobalArg,
+    TemporaryVariable,
+    ValueArg,
+    address_space,
+)
 from loopkit.language import names
 from loopkit.language.names import require_free
 from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Program
@@ -84,8 +92,16 @@ def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
         return datum
     datum = replace(datum, shape=_shape(datum.name, datum.shape))
     if isinstance(datum, TemporaryVariable):
-        return replace(datum, fixed=bool(datum.shape) and datum.address_space is not None)
+        return replace(datum, address_space=_space(datum.name, datum.address_space),
+                       fixed=bool(datum.shape) and datum.address_space is not None)
     return datum
+
+
+def _space(name: str, space: object) -> AddressSpace | None:
+    found = None if space is None else address_space(space)
+    if found is None and space is not None:
+        raise PreconditionError(f"'{name}' has the address space {space!r}.", subject=name, hint=ADDRESS_SPACES)
+    return found
 
 
 def _dtype(name: str, dtype: object) -> np.dtype | None:

@@ -35,8 +35,8 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
               for lead in ("", "c") for end in ("", "f")]
 
 #: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
-_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt|exp10|sinpi|cospi|power\d+)_[iufc]\d+"
-                     r"|make_complex(64|128)")
+_HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
+                     r"_[iufc]\d+|make_complex(64|128)")
 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 

@@ -29,6 +29,7 @@ class InstructionOptions:
     inames: tuple[Pattern, ...] = ()
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
+    atomic: bool = False
 
 
 NO_OPTIONS = InstructionOptions()

@@ -10,7 +10,9 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import ParseError
 from loopkit.expr.parsing import Use
+from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
+from loopkit.expr.updates import update_of
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import unknown
 from loopkit.kernel.statement import ReductionNode, Statement
@@ -234,8 +236,21 @@ class StatementMaker:
         if node is None or node.reductions or self.rules_written_out:
             statement, body = self._hoisted(
                 statement, place, lambda iname, by: self._bound_twice(iname, by, start, uses))
+        if node is not None and node.options.atomic:
+            statement = self._atomic(statement, start)
         self.statements.append(statement)
         return Item(place.inames[context.opened:], body)
+
+    def _atomic(self, statement: Statement, start: int) -> Statement:
+        """*statement* as an atomic update; :raises ParseError: it is no update."""
+        found = update_of(statement.assignee, statement.expression)
+        if found is None:
+            target = to_text(statement.assignee)
+            raise self.source.error(
+                start, f"'{statement.id}' is atomic, but does not combine '{target}' with something else.",
+                f"{target} = {target} + ... (or *, min, max, and, or)")
+        operation, operand = found
+        return replace(statement, expression=operand, combine=operation, atomic=True)
 
     def _hoisted(self, statement: Statement, place: Place,
                  fail: Callable[[str, str], ParseError]) -> tuple[Statement, Tree]:

@@ -12,7 +12,7 @@ The grammar; a line ends at its newline, but for one within brackets or behind a
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" names | "tags" "=" names
-               | "if" "=" condition
+               | "if" "=" condition | "atomic"
     globs, names = one or several, with ":" between them
 """
 from __future__ import annotations
@@ -287,7 +287,8 @@ class _Reader:
             if key not in _OPTION_READERS:
                 raise parser.error("one of " + ", ".join(_OPTION_READERS))
             parser.at += 1
-            parser.take("=")
+            if key != "atomic":
+                parser.take("=")
             if key in found:
                 raise parser.error("each option once", at=at, message=f"The option '{key}' is given twice.")
             found[key] = _OPTION_READERS[key](self)
@@ -297,7 +298,8 @@ class _Reader:
         return InstructionOptions(
             id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
             inames=found.get("inames", ()),                                                   # type: ignore[arg-type]
-            tags=found.get("tags", frozenset()), condition=found.get("if"))                   # type: ignore[arg-type]
+            tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
+            atomic="atomic" in found)
 
     def read_id(self) -> str:
         return self.parser.name("a statement id")
@@ -331,12 +333,16 @@ class _Reader:
     def read_tags(self) -> frozenset[str]:
         return frozenset(pattern.text for pattern in self.read_names())
 
+    def read_flag(self) -> bool:
+        return True
+
     # }}}
 
 
 _OPTION_READERS: dict[str, Callable[[_Reader], object]] = {
     "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_names,
-    "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns}
+    "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns,
+    "atomic": _Reader.read_flag}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

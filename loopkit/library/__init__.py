@@ -1,6 +1,7 @@
 """Ready pipelines: kernels written as math and mapped to a GPU by public transformations, for use and for reading."""
 from __future__ import annotations
 
+from loopkit.library.counts import histogram as histogram
 from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
@@ -9,7 +10,10 @@ from loopkit.library.products import batched_matmul as batched_matmul
 from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm
 from loopkit.library.rows import softmax as softmax
+from loopkit.library.scans import row_scan as row_scan
+from loopkit.library.scans import scan as scan
 from loopkit.library.sparse import csr_matvec as csr_matvec
+from loopkit.library.sparse import csr_pieces as csr_pieces
 from loopkit.library.stencils import jacobi as jacobi
 from loopkit.library.stencils import stencil_2d as stencil_2d
 from loopkit.library.stencils import stencil_3d as stencil_3d

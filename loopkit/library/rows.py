@@ -1,4 +1,4 @@
-"""Softmax and layer norm of rows, a block a row."""
+"""Softmax and layer norm of rows, a block a row, or several short ones."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,24 +9,25 @@ import numpy.typing as npt
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
-from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.data import add_dtypes, fix_parameters, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
-def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
-            ) -> LoopKernel:
+def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None,
+            rows: int | None = None) -> LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
     A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
     fixed: the elements are read once and stay in registers until the results are written, and they are moved in
-    vectors of up to 16 bytes, as far as the length is a multiple of those. Without it the row is read three times, of
-    which the caches serve two.
+    vectors of up to 16 bytes, as far as the length is a multiple of those. A block has several rows then if one takes
+    a warp or less. Without *columns* the row is read three times, of which the caches serve two.
 
     :arg columns: how long rows are; default: what the arrays of a call say.
-    :arg threads: of a block; default: so many that each holds a few elements of a row.
+    :arg threads: of a row; default: so many that each holds a few elements of it.
+    :arg rows: of a block; default: as many as have 128 threads, where a row has a warp or less, else one.
 
     >>> x = np.log(np.array([[1, 2, 1], [1, 1, 2]], np.float32))
     >>> lk.library.softmax()(x=x).y
@@ -34,11 +35,11 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
            [0.25, 0.25, 0.5 ]], dtype=float32)
     """
     return _by_rows(Row("softmax", "<> top = max({over}, {x})", "exp({x} - top)",
-                        "<> scale = 1/sum({over}, {e})", "{e}*scale"), checked(dtype), columns, threads)
+                        "<> scale = 1/sum({over}, {e})", "{e}*scale"), checked(dtype), columns, threads, rows)
 
 
 def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
-               threads: int | None = None) -> LoopKernel:
+               threads: int | None = None, rows: int | None = None) -> LoopKernel:
     """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped as :func:`softmax` is.
 
     The variance is the mean of squares of what remains without the mean, so that nothing cancels.
@@ -49,7 +50,12 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
     """
     return _by_rows(Row("layer_norm", "<> mean = sum({over}, {x})/m", "({x} - mean)",
                         f"<> scale = rsqrt(sum({{over}}, {{e}}**2)/m + {float(eps)!r})",
-                        "{e}*scale*weight[{j}] + bias[{j}]", ("weight", "bias")), checked(dtype), columns, threads)
+                        "{e}*scale*weight[{j}] + bias[{j}]", ("weight", "bias")), checked(dtype), columns, threads,
+                    rows)
+
+
+#: Threads of a block of short rows: so many that the blocks which a multiprocessor takes fill it.
+SHORT = 128
 
 
 @dataclass(frozen=True)
@@ -70,25 +76,27 @@ class Row:
         return {",".join(["x", "y", *self.weights]): dtype}
 
 
-def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None) -> LoopKernel:
+def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None, rows: int | None) -> LoopKernel:
     if columns is None:
-        return _read_again(row, dtype, threads or THREADS)
+        return _read_again(row, dtype, threads or THREADS, rows or 1)
     columns = require_positive(columns, "columns")
-    return _kept(row, dtype, columns, threads or threads_for(columns, dtype))
+    threads = threads or threads_for(columns, dtype)
+    return _kept(row, dtype, columns, threads, rows or (-(-SHORT//threads) if threads <= WARP else 1))
 
 
 def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each has two loads of 16 bytes; a power of two, at least a warp.
+    """So many threads that each has two loads of 16 bytes; a power of two, a warp where a row has as many vectors.
 
-    The fewer threads there are, the less they wait for each other, and the more blocks a multiprocessor has, of which
-    others load while one waits. So of more than 512 threads each has up to 128 bytes first.
+    The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
+    others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first.
     """
     wanted = -(-columns // (2*items_a_thread(dtype)))
+    vectors = columns // vector_of_rows(columns, dtype)
     most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
-    return min(max(1 << (wanted - 1).bit_length(), WARP), most)
+    return min(max(1 << (wanted - 1).bit_length(), min(1 << (vectors - 1).bit_length(), WARP)), most)
 
 
-def _read_again(row: Row, dtype: np.dtype, threads: int) -> LoopKernel:
+def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKernel:
     x = {"x": "x[i, j]", "j": "j", "over": "j"}
     x["e"] = row.term.format(**x)
     knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", f"""
@@ -100,11 +108,11 @@ def _read_again(row: Row, dtype: np.dtype, threads: int) -> LoopKernel:
             end
         end
         """, name=row.name, assumptions="m>=1")
-    knl = tag_inames(add_dtypes(knl, row.dtypes(dtype)), {"i": "g.0"})
+    knl = _over_blocks(add_dtypes(knl, row.dtypes(dtype)), rows)
     return split_iname(knl, "j", threads, inner_tag="l.0")
 
 
-def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> LoopKernel:
+def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row, whose elements v count."""
     items = vector_of_rows(columns, dtype)
     column = f"{items*threads}*u + {items}*t + v"
@@ -125,6 +133,18 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int) -> LoopKernel:
         end
         """, name=row.name, assumptions="m>=1")
     knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
-    knl = tag_inames(knl, {"i": "g.0", "u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
+    knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
-    return contract(contract(knl, "kept", "t"), "term", "t")
+    knl = contract(contract(knl, "kept", "t"), "term", "t")
+    if items < items_a_thread(dtype) or columns > 2*items*threads:
+        return knl
+    # two vectors and what is computed from them need few registers: a thread with two more would cost its
+    # multiprocessor a whole block
+    return set_options(knl, full_occupancy=True)
+
+
+def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:
+    """*rows* rows a block: its threads are those of a row, times these."""
+    if rows == 1:
+        return tag_inames(knl, {"i": "g.0"})
+    return split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")

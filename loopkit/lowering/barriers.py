@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
 from loopkit.analysis.waived import not_waived, waived
@@ -15,8 +15,9 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, meeting, paths, seq
+from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
@@ -109,7 +110,7 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
     touched = [(a, storage.touched(a)) for a in accesses]
     for a, first in touched:
         for b, second in touched:
-            if not (a.is_write or b.is_write):
+            if not (a.is_write or b.is_write) or commute(a, b):
                 continue
             where = meeting(ways[a.statement], ways[b.statement])
             if not where.loops and not where.before and a.statement != b.statement:
@@ -280,8 +281,10 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
 def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
     """The places of the barriers that a user wants between statements of this launch."""
     for barrier in knl.barriers:
-        if barrier.kind == "local" and {barrier.first, barrier.second} <= launch.statements.keys():
-            a, b = ways[barrier.first], ways[barrier.second]
+        pairs = [pair for pair in parted_by(knl, barrier) if launch.statements.keys() >= set(pair)]
+        if barrier.kind == "local" and pairs:
+            order = list(leaves(launch.tree))
+            a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
             common = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
             yield a[:common], _Want(a[common].position, b[common].position - 1, False, "asked",
                                     f"asked for between {barrier.first} and {barrier.second}", False)

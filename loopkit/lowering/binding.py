@@ -61,7 +61,7 @@ class Launch:
         grid when it has blocks.
     :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
     :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
-    :ivar block_ranges: the same for ``g`` inames on axes of a constant number of blocks.
+    :ivar block_ranges: the same for ``g`` inames that have constant ones, whatever the sizes.
     :ivar whole: further ``g`` inames of which every block has a value that occurs.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
@@ -209,8 +209,9 @@ def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[st
     for axis, inames in on_grid:
         follows = _follows(knl, axis, inames, extents)
         for x in inames:
-            if isinstance(extents[axis], int) and isinstance(_packed_extent(knl, inames), int) \
-                    and isinstance(iname_range(knl, x)[0], int):
+            # the first has what the others leave of the axis, which may be longer than it needs
+            lengths = (extents[axis], _packed_extent(knl, inames)) if x == inames[0] else (iname_extent(knl, x),)
+            if all(isinstance(n, int) for n in (*lengths, iname_range(knl, x)[0])):
                 ranges[x] = _thread_range(knl, x, inames, axis, extents)
             elif follows and _has_ends(knl, x, sizes):
                 whole.add(x)
@@ -263,14 +264,13 @@ def _auto_loops_sequential(knl: LoopKernel, tree: Tree, statements: Sequence[Sta
 
 def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Expression]:
     """Each of *inames*, outermost first, as a function of the axis they share."""
-    rest: Expression = p.Variable(axis)
     result: dict[str, Expression] = {}
-    for x in reversed(inames[1:]):
-        low, _ = iname_range(knl, x)
+    stride: Expression = 1
+    for x in reversed(inames):
+        rest = p.Variable(axis) if stride == 1 else floor_div(p.Variable(axis), stride)
         extent = _divisor(knl, x)
-        result[x] = add(remainder(rest, extent), low)
-        rest = floor_div(rest, extent)
-    result[inames[0]] = add(rest, iname_range(knl, inames[0])[0])
+        result[x] = add(remainder(rest, extent) if x != inames[0] else rest, iname_range(knl, x)[0])
+        stride = multiply(stride, extent)
     return dict(reversed(result.items()))
 
 

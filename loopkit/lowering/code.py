@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import data_params, expanded_expression, integer_names
+from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
@@ -23,7 +23,7 @@ from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_b
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.storage import Storage, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
@@ -163,8 +163,8 @@ class Coder:
         """:raises ScheduleError: a loop with a barrier inside, whose bounds are read from memory."""
         if opaque == self._skeleton_leaf and (data := self._bounds_from_memory(loop, level)):
             raise ScheduleError(
-                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are read "
-                "from memory and may differ between threads.", subject=loop.iname,
+                f"A barrier is needed inside the loop over '{loop.iname}', but its bounds ({', '.join(data)}) are "
+                f"{origin(self.kernel, data)} and may differ between threads.", subject=loop.iname,
                 hint="keep the values that cross threads out of this loop, or bound it by a size parameter")
 
     def _statements_part(self, statements: tuple[str, ...], level: Level, scope: _Scope,
@@ -298,7 +298,7 @@ class Coder:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
-        node: Node = Assign(target, value, combine, s.id, instance)
+        node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages))
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

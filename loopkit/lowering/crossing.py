@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.legality import witness_at
@@ -50,7 +50,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
         lead = tuple(x for x in common_inames(knl, own) if all(x in a.domain.inames for a in accesses))
         for a in accesses:
             for b in accesses:
-                if a.is_write and a.statement != b.statement and one_cell_across_blocks(
+                if a.is_write and a.statement != b.statement and not commute(a, b) and one_cell_across_blocks(
                         knl, a, b, places, lead) is not None:
                     found.add((a.statement, b.statement))
     # where no launch can end between the two, the storage is refused

@@ -1,8 +1,8 @@
 """How a box of instances (``l.auto``) is spread over the threads of a block.
 
 All threads take part, neighbouring threads take neighbouring points along one iname of the box, and the number of
-rounds is constant. That iname is the one along which what is loaded lies side by side, or else the last. If it is as
-long as ``l.0`` it is ``l.0``.
+rounds is constant. That iname is the one along which what is loaded lies closest together, or else the last. If it is
+as long as ``l.0`` it is ``l.0``.
 """
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.strides import fastest_last
 from loopkit.ast.nodes import Block, Define, For, If, Node
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
-from loopkit.poly.affine import add, affine_difference, floor_div, multiply, remainder
+from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.poly.sets import Set, range_condition
 
 #: Rounds of a fetch loop that are still unrolled.
@@ -38,7 +39,7 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
 
     :arg statement: gives the guarded statement, from what is known of the box's inames.
     """
-    dims = [_dim(bound, x) for x in _fastest_last(knl, bound)]
+    dims = [_dim(bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)]
     for d in dims:
         context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))
     body = statement(context)
@@ -52,23 +53,6 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
         axes, dims = axes[1:], dims[:-1]
     threads = prod(extent for _, extent in axes)
     return _rounds(dims, threads, _thread_id(*axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
-
-
-def _fastest_last(knl: LoopKernel, bound: BoundStatement) -> tuple[str, ...]:
-    """The inames of the box, the one along which arrays in global memory are read element by element last.
-
-    Where nothing is read so, or what is read disagrees, the order is that of the box.
-    """
-    arrays = {p.Variable(name) for name in knl.array_args}
-    loads = [e.index_tuple[-1] for e in subexpressions(bound.statement.expression)
-             if isinstance(e, p.Subscript) and e.aggregate in arrays]
-    found = {x for x in bound.auto for subscript in loads if _steps_by_one(subscript, x)}
-    return tuple(sorted(bound.auto, key=found.__contains__)) if len(found) == 1 else bound.auto
-
-
-def _steps_by_one(subscript: Expression, iname: str) -> bool:
-    return iname in variables(subscript) and affine_difference(
-        substitute(subscript, {iname: add(p.Variable(iname), 1)}), subscript) == 1
 
 
 def _dim(bound: BoundStatement, iname: str) -> _Dim:

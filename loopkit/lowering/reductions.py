@@ -23,6 +23,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
+from loopkit.lowering.scans import write_out_scan
 from loopkit.lowering.shuffles import OverThreads, Written, by_shuffles, in_order_of_threads, no_shuffles
 from loopkit.poly.affine import add, subtract
 from loopkit.poly.relations import same_element
@@ -36,6 +37,9 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
             raise PreconditionError(f"The reduction iname of '{node.final}' cannot have the tag 'l.auto'.",
                                     subject=node.name, hint="tag it l.0")
+        if node.sweep is not None:
+            knl = write_out_scan(knl, node)
+            continue
         if lanes and node.others:
             raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],

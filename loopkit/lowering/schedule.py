@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
 from loopkit.analysis.hosts import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, violations
-from loopkit.analysis.order import vectors_last
+from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, seq
 from loopkit.poly.relations import in_one_iteration
@@ -106,8 +107,14 @@ def launches_of(knl: LoopKernel) -> dict[str, Place]:
 
 def asked_apart(knl: LoopKernel) -> frozenset[tuple[str, str]]:
     """Pairs of statements between which a user wants a launch to end."""
-    return frozenset((b.first, b.second) for b in knl.barriers
-                     if b.kind == "global" and {b.first, b.second} <= knl.statement_by_id.keys())
+    return frozenset((a, b) for barrier in knl.barriers if barrier.kind == "global" for a, b in parted_by(knl, barrier))
+
+
+def parted_by(knl: LoopKernel, barrier: RequestedBarrier) -> Iterator[tuple[str, str]]:
+    """The statements before and behind *barrier*: a name stands for all parts of a reduction."""
+    ways = execution_paths(knl)
+    first, second = ([s for s in ways if s == x or s.startswith(f"{x}.")] for x in (barrier.first, barrier.second))
+    yield from ((a, b) for a in first for b in second if meeting_of(ways, a, b).before)
 
 
 @dataclass(frozen=True)
@@ -125,7 +132,7 @@ class _Cutter:
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
         """What the host does with *tree*, which stands in its loops *hosts*."""
         children = tree.children if isinstance(tree, Seq) else (tree,)
-        finished, on_host = self._needs(children, hosts)
+        finished, on_host, flows = self._needs(children, hosts)
         if self.refused:
             on_host = frozenset(i for i in on_host if self._obstacle(children[i], hosts) is None)
         nodes: list[HostNode] = []
@@ -138,8 +145,12 @@ class _Cutter:
                 self.launches.append(Part(seq(*children[start:end]), hosts))
             start = end
         for i, child in enumerate(children):
-            if i in on_host or finished.get(i, -1) >= start:
+            if i in on_host:
                 launch_till(i)
+            elif finished.get(i, -1) >= start:
+                # this end serves all that a later one would
+                last = max(first for later, first in finished.items() if later >= i > first)
+                launch_till(_with_fewest_across(flows, range(last + 1, i + 1)))
             if i in on_host:
                 assert isinstance(child, Loop)
                 if (why := self._obstacle(child, hosts)) is not None:
@@ -154,11 +165,15 @@ class _Cutter:
         assert isinstance(loop, Loop)
         return obstacle(self.kernel, next(leaves(loop)), (*hosts, loop.iname))
 
-    def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]) -> tuple[dict[int, int], frozenset[int]]:
-        """For children the last earlier one that must be finished before; and those that the host must run."""
+    def _needs(self, children: Sequence[Tree], hosts: tuple[str, ...]
+               ) -> tuple[dict[int, int], frozenset[int], Mapping[str, set[tuple[int, int]]]]:
+        """For children the last earlier one that must be finished before; those that the host must run; and from
+        which to which child the values of each temporary go.
+        """
         place = {s: i for i, child in enumerate(children) for s in leaves(child)}
         finished: dict[int, int] = {}
         on_host: set[int] = set()
+        flows: dict[str, set[tuple[int, int]]] = {}
         cache: dict[object, bool] = {}
 
         def crosses(d: Dependence) -> bool:
@@ -171,6 +186,8 @@ class _Cutter:
             first, second = place.get(d.source), place.get(d.sink)
             if first is None or second is None or first > second:
                 continue
+            if d.of_value and d.kind == "flow":
+                flows.setdefault(d.array, set()).add((first, second))
             if first == second:
                 if first not in on_host and isinstance(children[first], Loop) and crosses(d):
                     on_host.add(first)
@@ -183,7 +200,7 @@ class _Cutter:
                     on_host.add(first)
                 else:
                     finished[second] = max(finished.get(second, -1), first)
-        return finished, frozenset(on_host)
+        return finished, frozenset(on_host), flows
 
     def _crosses(self, d: Dependence, hosts: tuple[str, ...]) -> bool:
         """Must the two statements of *d* be in different launches within one iteration of the loops *hosts*?"""
@@ -191,6 +208,14 @@ class _Cutter:
         if pairs is None:
             return False
         return not in_one_iteration(pairs, shared_loops(self.kernel, d.source, d.sink, hosts)).is_empty()
+
+
+def _with_fewest_across(flows: Mapping[str, set[tuple[int, int]]], places: Sequence[int]) -> int:
+    """The last of *places* for the end of a launch behind which fewest temporaries have values from before it.
+
+    The sum that a later launch adds up starts there, and stays in registers.
+    """
+    return min(reversed(places), key=lambda at: sum(any(a < at <= b for a, b in own) for own in flows.values()))
 
 
 def without_idle_auto(knl: LoopKernel) -> LoopKernel:

@@ -23,7 +23,8 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
-from loopkit.kernel.tree import Leaf, Tree, nest
+from loopkit.kernel.tree import Leaf, Tree, leaves, nest
+from loopkit.lowering.schedule import asked_apart
 from loopkit.poly.affine import add, floor_div, remainder, subtract
 from loopkit.poly.sets import InstanceSet
 
@@ -92,12 +93,13 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     """Why the lanes of warps cannot combine what they hold by shuffles; ``""``: they can.
 
     Neighbouring lanes must be neighbouring threads, the rows whole warps, or a part of one that divides it, and all
-    threads of the block must take part.
+    threads of the block must take part. The blocks of another launch may have other threads.
     """
     if threads.length == 1:
         return "of one thread"
     extents = _extents(knl, threads.everywhere.inames)
-    if any(longest > extents.get(axis, 1) for s in knl.statements for axis, longest in _extents(knl, s.inames).items()):
+    if any(longest > extents.get(axis, 1) for s in _in_one_launch(knl, threads.node.final)
+           for axis, longest in _extents(knl, s.inames).items()):
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.lanes), _numbers(knl, threads.everywhere.inames)
     size = 1
@@ -108,6 +110,17 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     if threads.length % WARP and WARP % threads.length and threads.length != size:
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""
+
+
+def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:
+    """The statements that may run in one launch with *statement*: no launch is asked to end between them and it."""
+    place = {s: i for i, s in enumerate(leaves(knl.tree))}
+    ends = [(place[first], place[second]) for first, second in asked_apart(knl)]
+    here = place[statement]
+    for s in knl.statements:
+        low, high = sorted((place[s.id], here))
+        if not any(low <= first and second <= high for first, second in ends):
+            yield s
 
 
 def _extents(knl: LoopKernel, inames: Sequence[str]) -> dict[int, int]:

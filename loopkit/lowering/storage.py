@@ -23,6 +23,7 @@ from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
@@ -69,8 +70,14 @@ class Storage:
         if access.affine:
             relation = subscripts_on(access.domain, self.subscripts(access.subscripts))
         else:
-            relation = cells(access.domain.inames, [*self.subscripts(()), *(None for _ in access.subscripts)])
+            relation = cells(access.domain.inames, [*self.subscripts(()), *access.places])
         return restrict(relation, access.domain)
+
+
+def is_atomic(s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Is *s* an update of cells that several threads see, all at once for them?"""
+    storage = storages.get(s.written)
+    return s.atomic and (storage is None or storage.space is not AddressSpace.PRIVATE)
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:

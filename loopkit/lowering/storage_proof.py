@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access
+from loopkit.analysis.accesses import Access, commute
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
@@ -49,7 +49,7 @@ def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: S
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
     for a in accesses:
         for b in accesses:
-            apart = one_cell_across_blocks(knl, a, b, places, lead) if a.is_write else None
+            apart = one_cell_across_blocks(knl, a, b, places, lead) if a.is_write and not commute(a, b) else None
             if apart is not None:
                 _refuse(knl, t, AddressSpace.GLOBAL, (a.statement, b.statement), apart,
                         "writes" if b.is_write else "reads")
@@ -114,7 +114,9 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
         return True
     copies = [x for x in writer.domain.inames if isinstance(knl.tags.get(x), GroupTag)] \
         if space is AddressSpace.LOCAL else []
-    given = [*loops, *copies, *lead]
+    # nothing orders the iterations of two blocks but the host
+    blocks = space is AddressSpace.GLOBAL and any(isinstance(knl.tags.get(x), GroupTag) for x in writer.domain.inames)
+    given = [*(place.hosts if blocks else loops), *copies, *lead]
     return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
 
 

@@ -136,7 +136,7 @@ class _Finder:
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
         elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
         for element in elements:
-            if not isinstance(element, p.Subscript):
+            if not isinstance(element, p.Subscript) or (assign.atomic and element == assign.target):
                 continue
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_min
+from loopkit.poly.sets import InstanceSet, constant_min, in_few_pieces
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
@@ -26,7 +26,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
         return 0
     if not touched.dim_has_upper_bound(DIM.set, 0):
         return None
-    touched = touched.coalesce()
+    touched = in_few_pieces(touched)
     last = _one_bound(touched) if touched.n_basic_set() > 1 else None
     if last is None:
         last = _simplest(touched.dim_max(0).coalesce(), touched.params(), assumptions)
@@ -116,8 +116,24 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
     box = isl.Set.universe(reached.get_space())
     for axis, extent in enumerate(shape):
         box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
-    gaps = box.intersect_params(assumptions).subtract(reached.coalesce())
+    gaps = box.intersect_params(assumptions).subtract(in_few_pieces(reached))
     return None if gaps.is_empty() else gaps
+
+
+def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
+                ) -> bool:
+    """Do *relations* together give each of *instances* every element of an array of *shape*?
+
+    :raises NotAffineError: an extent is no affine form.
+    """
+    reached = relations[0]
+    for relation in relations[1:]:
+        reached = reached.union(relation)
+    box = isl.Set.universe(reached.range().get_space())
+    for axis, extent in enumerate(shape):
+        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+    wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
+    return bool(wanted.is_subset(reached))
 
 
 def _at_least(box: isl.Set, axis: int) -> isl.Set:

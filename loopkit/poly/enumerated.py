@@ -1,15 +1,16 @@
 """Subscripts and conditions that are affine for each single value of a form: exact where it has few values."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from functools import reduce
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import NotAffineError, _aff, add, floor_div, multiply, names_in, remainder, subtract
+from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, names_in, remainder, subtract
 from loopkit.poly.domains import condition_points, is_affine_condition
+from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
 
@@ -75,20 +76,19 @@ def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
     try:
         return subscript_relation(domain.inames, (subscript,))
     except NotAffineError:
-        names = names_in(subscript)
+        names_in(subscript)                 # nothing but sums, products, quotients, minima and maxima
         if domain.is_empty():
             return isl.Map.empty(subscript_relation(domain.inames, (0,)).get_space())
-        params = tuple(sorted(names.difference(domain.inames)))
-        return reduce(isl.Map.union, _by_value(domain, subscript, params, MOST_VALUES))
+        return reduce(isl.Map.union, _by_value(domain, subscript, MOST_VALUES))
 
 
-def _by_value(domain: InstanceSet, subscript: Expression, params: tuple[str, ...], most: int) -> list[isl.Map]:
+def _by_value(domain: InstanceSet, subscript: Expression, most: int) -> list[isl.Map]:
     """``{ [inames] -> [subscript] }`` in parts, in each of which the factors of products but one have one value.
 
     :raises NotAffineError: that takes more than *most* parts.
     """
     try:
-        return [isl.Map.from_pw_aff(_piecewise(subscript, domain.inames, params))]
+        return [isl.Map.from_pw_aff(piecewise(subscript, domain.inames))]
     except NotAffineError:
         pass
     for factor in _factors(subscript):
@@ -97,7 +97,7 @@ def _by_value(domain: InstanceSet, subscript: Expression, params: tuple[str, ...
             try:
                 return [part.intersect_domain(condition_set("==", subtract(factor, value), domain.inames))
                         for value in values
-                        for part in _by_value(domain, _with_value(subscript, factor, value), params,
+                        for part in _by_value(domain, _with_value(subscript, factor, value),
                                               most // len(values))]
             except NotAffineError:
                 continue
@@ -154,24 +154,3 @@ def _with_value(expr: Expression, form: Expression, value: int) -> Expression:
                 return e
     return walk(expr)
 
-
-def _piecewise(expr: Expression, dims: tuple[str, ...], params: tuple[str, ...]) -> isl.PwAff:
-    """*expr* with minima and maxima as a piecewise form; :raises NotAffineError: it is none."""
-    def parts(children: Sequence[Expression]) -> list[isl.PwAff]:
-        return [_piecewise(c, dims, params) for c in children]
-    match expr:
-        case p.Min(children=children):
-            return reduce(isl.PwAff.min, parts(children))
-        case p.Max(children=children):
-            return reduce(isl.PwAff.max, parts(children))
-        case p.Sum(children=children):
-            return reduce(isl.PwAff.add, parts(children))
-        case p.Product(children=(int(factor), rest)):
-            return _piecewise(rest, dims, params).scale_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, factor))
-        case p.FloorDiv(numerator=numerator, denominator=int(divisor)) if divisor > 0:
-            whole = isl.Val.int_from_si(isl.DEFAULT_CONTEXT, divisor)
-            return _piecewise(numerator, dims, params).scale_down_val(whole).floor()
-        case p.Remainder(numerator=numerator, denominator=int(divisor)) if divisor > 0:
-            return _piecewise(numerator, dims, params).mod_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, divisor))
-        case _:
-            return isl.PwAff.from_aff(_aff(expr, dims, params))

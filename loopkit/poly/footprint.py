@@ -1,15 +1,15 @@
 """Footprints: the box of elements that a reference touches while some inames sweep."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, add, affine_difference, from_pw_aff
-from loopkit.poly.relations import subscript_relation
+from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
+from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.sets import InstanceSet, with_dim_names
 
 
@@ -25,14 +25,19 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
                    ranges: Mapping[str, tuple[int, int]]) -> Interval | None:
     """The least interval that holds *subscript* while the inames of *ranges* sweep.
 
-    The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form.
+    The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
+    beside those terms of *subscript* that are of fixed inames only and no affine forms.
     ``None`` where there is no such form of constant extent.
     """
+    own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(
         condition for x, (low, high) in ranges.items()
         for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high)))))
     fixed = tuple(p.Variable(x) for x in outer)
-    points = box.set.apply(subscript_relation(domain.inames, (*fixed, subscript)))
+    try:
+        points = box.set.apply(subscripts_on(box, (*fixed, rest)))
+    except NotAffineError:
+        return None
     free = InstanceSet((*outer, "_s"), with_dim_names(points, (*outer, "_s"))).bound(outer)
     if not free.set.dim_is_bounded(DIM.set, 0):
         return None
@@ -41,7 +46,14 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
         return None
     base, last = from_pw_aff(low), from_pw_aff(high)
     extent = affine_difference(last, base)
-    return None if extent is None else Interval(base, extent + 1)
+    return None if extent is None else Interval(add(own, base), extent + 1)
+
+
+def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
+    """The terms of *subscript* that are no affine forms and use none of *moving*, and the others."""
+    terms = subscript.children if isinstance(subscript, p.Sum) else (subscript,)
+    own = [t for t in terms if names_in(t).isdisjoint(moving) and not is_quasi_affine(t)]
+    return add(*own), add(*(t for t in terms if t not in own))
 
 
 def joined(a: Interval, b: Interval) -> Interval | None:
@@ -61,6 +73,19 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
     result = InstanceSet(points.inames, isl.Set.universe(points.set.get_space()))
     for x in dims:
         shadow = points.onto((*others, x))
-        hull = isl.Set.from_basic_set(shadow.set.simple_hull())
+        hull = _between_ends(shadow.set)
         result = result.intersect(InstanceSet((*others, x), with_dim_names(hull, (*others, x))))
     return result.named(result.set.remove_redundancies())
+
+
+def _between_ends(points: isl.Set) -> isl.Set:
+    """*points* with all that lies between two of them along the last dimension."""
+    hull, whole = isl.Set.from_basic_set(points.simple_hull()), points.coalesce()
+    if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
+        return hull
+    last = points.dim(DIM.set) - 1
+    along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
+    filled = points.apply(along.order_le(DIM.in_, last, DIM.out, last)).intersect(
+        points.apply(along.order_ge(DIM.in_, last, DIM.out, last)))
+    # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
+    return hull if hull.is_subset(filled) else filled.coalesce()

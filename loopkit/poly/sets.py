@@ -381,6 +381,15 @@ def without_empty_pieces(points: isl.Set) -> isl.Set:
     return reduce(isl.Set.union, (piece.to_set() for piece in pieces), isl.Set.empty(points.get_space()))
 
 
+def in_few_pieces(points: isl.Set) -> isl.Set:
+    """*points* with pieces joined; where there are many, isl finds more to join once it knows their equalities."""
+    return (points.detect_equalities() if points.n_basic_set() > _FEW else points).coalesce()
+
+
+#: Pieces that are joined as they are: knowing their equalities changes how extents are written.
+_FEW = 8
+
+
 def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
     """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
     point = lexmin_point(params.from_params(), ())

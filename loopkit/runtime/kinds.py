@@ -98,6 +98,9 @@ class TorchKind:
         self._tensor = torch.Tensor
         self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
+        self._complex = frozenset(t for t in self._names if t.is_complex)
+        # to be called without being looked up on each tensor, as part of a microsecond matters
+        self._methods = tuple(getattr(torch.Tensor, name) for name in ("stride", "get_device", "is_neg", "data_ptr"))
         # the public way costs as much as a launch
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
         self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
@@ -108,25 +111,22 @@ class TorchKind:
     def probe(self, x: Any) -> tuple[Hashable, int]:
         dtype = x.dtype
         return ((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
-                 dtype.is_complex and x.is_conj()), x.data_ptr())
+                 dtype in self._complex and x.is_conj()), x.data_ptr())
 
     def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
         """:meth:`probe` for the *values* at *positions*, which are all plain tensors, in one go.
 
         :raises TypeError: one is not.
         """
-        tensor = self._tensor
-        told: list[Hashable] = []
-        addresses = []
-        for i in positions:
-            x = values[i]
+        tensor, complex_dtypes = self._tensor, self._complex
+        stride, get_device, is_neg, data_ptr = self._methods
+        tensors = [values[i] for i in positions]
+        for x in tensors:
             if type(x) is not tensor:
                 raise TypeError
-            dtype = x.dtype
-            told.append((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
-                         dtype.is_complex and x.is_conj()))
-            addresses.append(x.data_ptr())
-        return told, addresses
+        told: list[Hashable] = [(dtype := x.dtype, x.shape, stride(x), get_device(x), x.requires_grad, is_neg(x),
+                                 dtype in complex_dtypes and x.is_conj()) for x in tensors]
+        return told, [*map(data_ptr, tensors)]
 
     def view(self, name: str, x: Any) -> ArrayLike:
         if x.layout != self.torch.strided:

@@ -15,6 +15,7 @@ from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.atomics import cuda_update
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.dialects import CUDA
@@ -116,7 +117,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
         _require_within(lowered, launch, shared, target.limits)
-        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used)])))
+        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
+                                                             target.limits)])))
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
                                    shared.dynamic_bytes))
     preamble = CUDA.preamble(used)
@@ -158,15 +160,22 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
                              hint="set_options(knl, min_blocks=...) with less, or use smaller blocks")
 
 
+def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> int:
+    """How many blocks fit on a multiprocessor, had they no registers."""
+    return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * WARP),
+               limits.resident_shared_bytes // max(limits.allocated_shared_bytes(shared.total), 1))
+
+
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
-                    shared: SharedMemory, used: set[str]) -> Iterator[str]:
+                    shared: SharedMemory, used: set[str], limits: DeviceLimits) -> Iterator[str]:
     lanes = lanes_of(launch.kernel, function, CUDA)
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync), {**index_types(launch.kernel, index), **lanes.types},
-                      used, layout.vectors, lanes.shuffle)
-    blocks = lowered.kernel.options.min_blocks
+                      used, layout.vectors, lanes.shuffle, cuda_update)
+    blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
+              lowered.kernel.options.min_blocks)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'
     yield from head_lines(launch.name, own.parameters, CUDA)

@@ -178,6 +178,7 @@ CUDA = Dialect(
     types={**_INTEGERS, **_REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
            "complex64": "complex64", "complex128": "complex128"},
     qualifier="__device__ __forceinline__",
+    normal_functions={"f32": frozenset({"rsqrt"})},
     integer_functions={
         "abs_i32": "abs", "abs_i64": "llabs",
         **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}},
@@ -196,5 +197,5 @@ CUDA = Dialect(
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", integer_functions={
+HOST = replace(CUDA, qualifier="", normal_functions={}, integer_functions={
     f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

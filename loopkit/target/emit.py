@@ -16,6 +16,7 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.atomics import Update, Updates
 from loopkit.target.vectors import in_registers, moves, registers
 
 
@@ -27,9 +28,11 @@ class Emitter:
     :ivar shuffle: lines that come before a region which reads another lane, the region with a variable for what it
         reads, and how that is spelled; ``None`` where the language has arrays in lanes in memory.
     :ivar sync: the lines of a barrier.
+    :ivar atomic: the lines of an atomic update.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
+    :ivar behind: lines that a target puts at the end of a loop's body.
     """
 
     lowered: Lowered
@@ -44,6 +47,8 @@ class Emitter:
     used: set[str] = field(default_factory=set)
     vectors: bool = False
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    atomic: Updates | None = None
+    behind: Callable[[For], list[str]] = lambda node: []
 
     # {{{ statements
 
@@ -88,7 +93,7 @@ class Emitter:
     def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""
         yield f"{before}if ({self.condition(node.condition, signs)}) {{{comment}"
-        yield from indented(self.lines(node.then, signs))
+        yield from indented(self.lines(node.then, signs.where(node.condition)))
         match node.otherwise:
             case None:
                 yield "}"
@@ -109,7 +114,7 @@ class Emitter:
             stop = f"({stop})"                 # "?:" binds weaker than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
                f"{node.iname} < {stop}; {step}) {{")
-        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
+        yield from indented([*self.lines(node.body, signs.from_start(node.iname, node.start)), *self.behind(node)])
         yield "}"
 
     def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:
@@ -146,9 +151,13 @@ class Emitter:
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            yield f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+            plain = f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
         else:
-            yield f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+            plain = f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+        if node.atomic and self.atomic is not None:
+            yield from self.atomic(node, Update(target, self.text(node.value, signs, dtype), plain, dtype))
+        else:
+            yield plain
 
     def _streamed(self, target: p.Variable | p.Subscript) -> bool:
         """Is *target* written past the caches, where the language has a word for that?"""

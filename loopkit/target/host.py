@@ -13,16 +13,18 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Function, Region, Sync
+from loopkit.ast.nodes import For, Function, Region, Sync
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested
+from loopkit.target.atomics import blocks_in_order, host_updates
 from loopkit.target.code import GeneratedCode, Layout, split_condition
 from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.cuda import outer_signs
 from loopkit.target.dialects import C
 from loopkit.target.emit import Emitter, indented, wrapped
+from loopkit.target.rewrites import rewritten
 from loopkit.target.shared import array_declaration, note_of
 from loopkit.target.signature import Signature, head_lines, signature
 
@@ -69,7 +71,8 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     def region(_node: Region, lines: list[str]) -> list[str]:
         return list(_thread_loops(emitter, launch, function, threads, lines))
     emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
-                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used)
+                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used,
+                      atomic=host_updates(lowered, launch), behind=lambda loop: _order_lines(loop, function))
     yield from head_lines(f"void {launch.name}", own.parameters, C)
     yield "{"
     yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
@@ -104,7 +107,8 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
     if condition is not None:
         yield f"if ({emitter.condition(_negated(condition), signs)})"
         yield "    return;"
-    yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
+    if not blocks_in_order(emitter.lowered, launch):
+        yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
     lines = body
     for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):
         name, end = _AXES[axis], emitter.text(extent, signs)
@@ -145,6 +149,14 @@ def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads:
 
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _order_lines(loop: For, function: Function) -> list[str]:
+    """What keeps a compiler from mixing the iterations of an outer loop."""
+    arrays = rewritten(loop, function)
+    if not arrays:
+        return []
+    return [f'__asm__ volatile ("");  // {", ".join(arrays)}: written again, so that iterations must not mix']
 
 
 def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:

@@ -68,11 +68,12 @@ class Lanes:
         return [f"{other} = {value};"], Region(with_assignment(region.body, node)), {}
 
     def _read(self, name: str, dtype: np.dtype, offset: int | None, width: int) -> str:
-        """What the lane holds that is *offset* further on, or that is the first of *width*."""
+        """What the lane holds that is *offset* further on (or back), or that is the first of *width*."""
         def one(value: str) -> str:
             if offset is None:
                 return f"__shfl_sync({_EVERY_LANE}, {value}, 0, {width})"
-            return f"__shfl_down_sync({_EVERY_LANE}, {value}, {offset})"
+            where = "down" if offset > 0 else "up"
+            return f"__shfl_{where}_sync({_EVERY_LANE}, {value}, {abs(offset)})"
         if dtype.kind == "c":
             # a shuffle moves one register, or two
             return f"{self.dialect.type_name(dtype)}({one(name + '.re')}, {one(name + '.im')})"

@@ -130,9 +130,13 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     return dialect.name != "cuda" or parameter.written or not any(p.read and p.written for p in parameters)
 
 
-def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, width: int = 110) -> list[str]:
-    """``start(parameters)``, wrapped at *width*."""
-    items = [_declaration(x, dialect, alone=_alone(x, parameters, dialect)) for x in parameters]
+def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, hands_on: bool = False,
+               width: int = 110) -> list[str]:
+    """``start(parameters)``, wrapped at *width*.
+
+    :arg hands_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
+    """
+    items = [_declaration(x, dialect, alone=hands_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:
         return [f"{start}({'void' if dialect.name == 'c' else ''})"]
     lines = [f"{start}("]

@@ -20,7 +20,7 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
     It may serve speed, or a reader.
 
     :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one behind it. The barrier stands
-        in the innermost loop around both.
+        in the innermost loop around both. The name of a statement stands for all parts of its reductions.
     :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the loops around both statements
         become the host's. ``"local"``: the threads of a block wait.
     :raises UnknownNameError: there is no such statement.

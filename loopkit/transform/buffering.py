@@ -5,12 +5,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, data_params
+from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
 from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of, meeting_of
+from loopkit.analysis.partial_proof import require_collected
+from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.value_buffer_proof import require_values_buffered
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
 from loopkit.expr.mappers import variables
@@ -21,9 +23,8 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.poly.affine import NotAffineError, to_aff
-from loopkit.transform.box import Sweep, box_of
-from loopkit.transform.fillings import Buffer, Points, value_points
+from loopkit.transform.box import Box, Sweep, box_of
+from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -51,6 +52,9 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     Of a temporary, those values are loaded that come from elsewhere, and those stored that are read elsewhere; the
     loops that the statements share with others that use it stay around the buffer too.
 
+    Of atomic updates it collects what they add, which an atomic update adds to the array. The loops around it are all
+    but those of *buffer_inames*; an axis whose subscript is read from memory is held whole, if its extent is declared.
+
     :arg var_name: an array argument or a temporary.
     :arg buffer_inames: the inames whose iterations share one buffer.
     :arg init_expression: what the buffer is loaded with, in terms of ``base``, the element of the array; default: that.
@@ -59,13 +63,12 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     :arg within: the statements that use the buffer; default: all that touch the array.
     :arg fetch_bounding_box: load all of the box around what is used, as far as it lies inside the array, so that the
         loops of loading are as plain as can be. What nobody writes is not stored all the same.
-    :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over the threads of a
-        block.
+    :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over a block's threads.
     :raises UnknownNameError: no such array or temporary, or an iname that no statement has.
     :raises NameConflictError: a name that is taken.
     :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, the box has no
         constant size, or it is not known where the array ends that a whole box is fetched from; of a temporary: it
-        belongs to a reduction, a write of it depends on data, or nothing else uses it.
+        belongs to a reduction, a write of it depends on data, or nothing else uses it; of updates: others use it too.
     :raises ScheduleError: the statements do not share a place for the buffer.
     :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them; or a block would
         fetch what another one writes meanwhile.
@@ -87,24 +90,32 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     sweep = name_list(buffer_inames)
     step = f"buffer_array({var_name!r}, {list(sweep)})"
     users = _users_of(kernel, var_name, within)
-    _require_usable(kernel, step, var_name, users)
-    if var_name in kernel.temporaries:
-        _require_values(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression)
-    known = {x for s in users for x in s.inames}
-    if strange := [x for x in sweep if x not in known]:
-        raise unknown("iname", strange[0], known, where=f"the users of '{var_name}'")
+    partial = _operation_of(kernel, step, var_name, users)
+    _require_usable(kernel, step, var_name, users, partial)
+    _require_possible(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression, partial)
+    _require_swept(var_name, users, sweep)
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
-    uses = [(s, _subscripts_of(kernel, var_name, s)) for s in users]
-    outer = _outer_inames(kernel, var_name, uses, sweep)
-    box = box_of(kernel, Sweep(step, var_name, sweep, None), uses, outer)
+    outer, box = _box(kernel, Sweep(step, var_name, sweep, None), users, partial)
     ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
     buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
                     None if default_tag is None else as_tag(default_tag),
                     None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
                     _template(kernel, "init_expression", init_expression, "base"),
-                    _template(kernel, "store_expression", store_expression, "base", "buffer"), fetch_bounding_box)
-    return (_of_values if buffer.of_value else _of_elements)(buffer, step, assume, unsafe)
+                    _template(kernel, "store_expression", store_expression, "base", "buffer"), fetch_bounding_box,
+                    partial)
+    put_in = _of_updates if partial is not None else _of_values if buffer.of_value else _of_elements
+    return put_in(buffer, step, assume, unsafe)
+
+
+def _box(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None
+         ) -> tuple[tuple[str, ...], Box]:
+    """The loops around the buffer, and what it holds."""
+    uses = [(s, _subscripts_of(kernel, sweep.name, s)) for s in users]
+    outer = _outer_inames(kernel, sweep.name, uses, sweep.inames, every=partial is not None)
+    if partial is not None:
+        uses = [(s, _ends_of_axes(kernel, sweep.step, sweep.name, s)) for s in users]
+    return outer, box_of(kernel, sweep, uses, outer)
 
 
 def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
@@ -120,6 +131,16 @@ def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) ->
             _require_dtype(kernel, step, name)              # of one writer, array and buffer have the dtype
         result = buffer.put_in(step, Points(None, points.store))
     require_buffered(kernel, result, name, own, step)
+    return require_legal(result, step, assume=assume, unsafe=unsafe)
+
+
+def _of_updates(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+    """The buffer of what atomic updates add to an argument or a temporary."""
+    kernel, name = buffer.kernel, buffer.name
+    if (kernel.temporaries if buffer.of_value else kernel.array_args)[name].dtype is None:
+        raise _without_dtype(step, name)
+    result = buffer.put_in(step, buffer.points())
+    require_collected(kernel, result, name, buffer.temporary, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
@@ -201,7 +222,64 @@ def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, uns
     return knl.copy(obligations=(*knl.obligations, owed), carried=unchanged_from(knl))
 
 
-def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
+def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:
+    """The operation of the atomic updates that all *users* are; ``None``: none is one."""
+    accesses = [a for s in users for a in accesses_of(kernel, s) if a.array == name]
+    updates = [a for a in accesses if a.update is not None]
+    if not updates:
+        return None
+    other = next((a for a in accesses if not commute(a, updates[0])), None)
+    if other is not None:
+        raise PreconditionError(
+            f"{step}: a buffer collects the atomic updates of '{name}' by one operation, as '{updates[0].statement}' "
+            f"makes them; '{other.statement}' uses '{name}' otherwise.", subject=name,
+            hint=f"name the updates alone: within='{updates[0].statement}'")
+    return updates[0].update
+
+
+def _require_swept(name: str, users: Sequence[Statement], sweep: Sequence[str]) -> None:
+    known = {x for s in users for x in s.inames}
+    if strange := [x for x in sweep if x not in known]:
+        raise unknown("iname", strange[0], known, where=f"the users of '{name}'")
+
+
+def _require_possible(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object,
+                      partial: str | None) -> None:
+    """What the buffer of updates, or of a temporary, needs beside what that of an argument does."""
+    if partial is not None:
+        _require_plain(step, name, asked_for)
+    elif name in kernel.temporaries:
+        _require_values(kernel, step, name, users, asked_for)
+
+
+def _require_plain(step: str, name: str, asked_for: object) -> None:
+    if asked_for:
+        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for values, "
+                                f"and of '{name}' a buffer collects what atomic updates add.", subject=name,
+                                hint="leave them out")
+
+
+def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
+    """The subscripts of an update; of an axis whose subscript is read from memory, the first and the last element."""
+    found: list[tuple[Expression, ...]] = []
+    shape = array_shapes(kernel)[name]
+    for a in accesses_of(kernel, s):
+        if a.array != name:
+            continue
+        known = [is_affine(kernel, a, e) for e in a.subscripts]
+        for axis, extent in enumerate(shape):
+            if not known[axis] and not isinstance(extent, int):
+                raise PreconditionError(
+                    f"{step}: '{s.id}' may touch any element along axis {axis} of '{name}', whose extent is not "
+                    "declared or no constant.", subject=name,
+                    hint=f"GlobalArg('{name}', shape=...), or fix_parameters")
+        for last in (False, True):
+            found.append(tuple(e if known[k] else extent - 1 if last and isinstance(extent, int) else 0
+                               for k, (e, extent) in enumerate(zip(a.subscripts, shape, strict=True))))
+    return tuple(dict.fromkeys(found))
+
+
+def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], partial: str | None) -> None:
     if not any(s.written == name for s in users):
         raise PreconditionError(f"No statement writes '{name}'.", subject=name,
                                 hint="to read a copy of it, add_prefetch")
@@ -210,11 +288,11 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
             raise PreconditionError(f"'{name}' is used by the substitution rule '{rule.name}'.", subject=name,
                                     hint=f"expand_subst(knl, '{rule.name}') first")
     for s in users:
-        if data_params(kernel, s.domain):
-            raise PreconditionError(f"{step}: a bound of '{s.id}' is read from memory.", subject=s.id,
+        if data := data_params(kernel, s.domain):
+            raise PreconditionError(f"{step}: a bound of '{s.id}' is {origin(kernel, data)}.", subject=s.id,
                                     hint="leave this statement out with within=")
         for a in accesses_of(kernel, s):
-            if a.array == name and not _affine(kernel, s, a.subscripts):
+            if a.array == name and partial is None and not a.affine:
                 at = ", ".join(map(to_text, a.subscripts))
                 raise PreconditionError(f"{step} needs affine subscripts, but '{s.id}' touches '{name}[{at}]'.",
                                         subject=name, hint="leave this statement out with within=")
@@ -237,18 +315,9 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                          "condition fails: if(condition, new, old)")
 
 
-def _affine(kernel: LoopKernel, s: Statement, subscripts: Sequence[Expression]) -> bool:
-    try:
-        for e in subscripts:
-            to_aff(e, s.inames, kernel.value_params)
-    except NotAffineError:
-        return False
-    return True
-
-
 def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement, Sequence[tuple[Expression, ...]]]],
-                  sweep: Collection[str]) -> tuple[str, ...]:
-    """The loops around the buffer, the same for all users."""
+                  sweep: Collection[str], *, every: bool) -> tuple[str, ...]:
+    """The loops around the buffer, the same for all users: those that make a difference, or *every* one not swept."""
     mentioned = frozenset[str]().union(*(variables(e) for _, arguments in uses for args in arguments for e in args))
     if name in kernel.temporaries:
         # a value that goes to or fro in an iteration is loaded or stored in it
@@ -259,7 +328,7 @@ def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement,
     results: dict[tuple[str, ...], str] = {}
     for s, _ in uses:
         results[tuple(x for x in loops_of(kernel.paths[s.id]) if x not in sweep and (
-            x in mentioned or isinstance(kernel.tags.get(x), GroupTag)))] = s.id
+            every or x in mentioned or isinstance(kernel.tags.get(x), GroupTag)))] = s.id
     if len(results) > 1:
         (a, first), (b, second) = list(results.items())[:2]
         raise ScheduleError(

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -12,6 +13,7 @@ from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.errors import (
+    ENTRY_POINTS,
     IllegalTransformError,
     PreconditionError,
     StorageError,
@@ -55,9 +57,9 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
     for x in inames:
         require_iname(kernel, x)
     names = _privatized_names(kernel, inames, only_var_names)
-    _require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
+    require_cells(kernel, names, "name the temporaries to privatize: only_var_names=")
     step = f"privatize({', '.join(inames)})"
-    kernel = _require_not_carried(kernel, inames, names, step, assume, unsafe)
+    kernel = require_not_carried(kernel, inames, names, step, assume, unsafe)
     for x in inames:
         if not iname_range(kernel, x)[1]:
             raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
@@ -66,13 +68,15 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
 
 
 @transform
-def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, assume: str | None = None,
-           unsafe: bool = False) -> LoopKernel:
+def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, behind: bool = False,
+           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Give each iteration of *inames* its own cell of *temporary*: one leading axis an iname.
 
     Where an extent depends on the sizes, the temporary is a scratch array in global memory, which each call
     allocates. What this allows: the loop over an iname may end between the writer of a value and its reader.
 
+    :arg behind: the new axes come behind those that the temporary has. Cells of one element then lie side by side, for
+        the lanes of a warp in banks of their own.
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
     :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or local.
@@ -89,17 +93,19 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, a
     for x in own:
         require_iname(kernel, x)
     names = _privatized_names(kernel, own, [temporary], "expanded")
-    _require_cells(kernel, names, "only what is no bound can be expanded")
+    require_cells(kernel, names, "only what is no bound can be expanded")
     space = kernel.temporaries[temporary].address_space
     open_ended = [x for x in own if not iname_range(kernel, x)[1]]
     if open_ended and space in (AddressSpace.PRIVATE, AddressSpace.LOCAL):
-        raise StorageError(
+        refusal = StorageError(
             f"'{temporary}' is declared {space}, but the number of its cells would depend on the sizes, as the range "
-            f"of '{open_ended[0]}' does.", subject=temporary,
-            hint=f"set_temporary_address_space(knl, '{temporary}', 'global'), or split_iname and expand over the inner")
+            f"of '{open_ended[0]}' does.", subject=temporary, hint="split_iname, and expand over the inner iname")
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], kernel, temporary,
+                                 lambda other: expand(other, temporary, own)))
+        raise refusal
     step = f"expand({temporary!r}, {list(own)})"
-    kernel = _require_not_carried(kernel, own, names, step, assume, unsafe)
-    return _expanded(kernel, own, names)
+    kernel = require_not_carried(kernel, own, names, step, assume, unsafe)
+    return _expanded(kernel, own, names, behind=bool(behind))
 
 
 @transform
@@ -127,7 +133,12 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     for x in own:
         require_iname(kernel, x)
     names = frozenset([temporary])
-    _require_cells(kernel, names, "only what is no bound has axes")
+    require_cells(kernel, names, "only what is no bound has axes")
+    return contracted(kernel, temporary, own, f"contract({temporary!r}, {list(own)})")
+
+
+def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str) -> LoopKernel:
+    """:func:`contract` without the precondition of names."""
     axes = _axes_of(kernel, temporary, own)
 
     def without_axes(expr: Expression) -> Expression:
@@ -140,7 +151,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
     result = kernel.copy(
         statements=tuple(with_expressions(s, without_axes) for s in kernel.statements),
         temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
-    _require_one_value_a_cell(kernel, result, temporary, f"contract({temporary!r}, {list(own)})")
+    _require_one_value_a_cell(kernel, result, temporary, step)
     return result
 
 
@@ -170,7 +181,7 @@ def _users(kernel: LoopKernel, name: str) -> list[Statement]:
             or any(name in variables(e) for e in (s.assignee, s.expression, *s.predicates))]
 
 
-def _require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
+def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
     """:raises PreconditionError: one of *names* stands where it cannot have subscripts."""
     for rule in kernel.substitutions.values():
         if used := variables(rule.expr) & names:
@@ -182,8 +193,9 @@ def _require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None
                                     subject=min(bounding), hint=hint)
 
 
-def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
-                         assume: str | None, unsafe: bool) -> LoopKernel:
+def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
+                        assume: str | None, unsafe: bool) -> LoopKernel:
+    """Refuse that iterations of *inames* have cells of their own of *names*, if a value goes from one to another."""
     require_reason(step, assume)
     lost = []
     for d in dependences(kernel):
@@ -203,22 +215,26 @@ def _require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: fro
 
 # {{{ more cells
 
-def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str]) -> LoopKernel:
-    """*kernel* with leading axes over *inames* for the temporaries *names*."""
-    lead = [subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames]
-    extents = [iname_extent(kernel, x) for x in inames]
+def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], *, behind: bool = False
+              ) -> LoopKernel:
+    """*kernel* with axes over *inames* for the temporaries *names*, before their own or *behind* them."""
+    places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
+    extents = tuple(iname_extent(kernel, x) for x in inames)
+
+    def joined(new: tuple[Expression, ...], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return (*own, *new) if behind else (*new, *own)
 
     def indexed(expr: Expression) -> Expression:
         match expr:
             case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, (*lead, *map(indexed, expr.index_tuple)))
+                return p.Subscript(expr.aggregate, joined(places, tuple(map(indexed, expr.index_tuple))))
             case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, tuple(lead))
+                return p.Subscript(expr, places)
             case _:
                 return map_children(expr, indexed)
     return kernel.copy(
         statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-        temporaries={t.name: replace(t, shape=None if t.shape is None else (*extents, *t.shape))
+        temporaries={t.name: replace(t, shape=None if t.shape is None else joined(extents, t.shape))
                      if t.name in names else t for t in kernel.temporaries.values()},
         carried=unchanged_from(kernel))
 

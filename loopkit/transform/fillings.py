@@ -2,7 +2,8 @@
 
 A *filling* is one iteration of the loops around the buffer. An argument is storage: the elements that are touched are
 loaded, those that are written are stored. A temporary carries values: those that come from outside of a filling are
-loaded, those that are read outside of it are stored.
+loaded, those that are read outside of it are stored. What atomic updates add to an array begins as nothing in each
+filling, and is added to the array at its end.
 """
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, substitute, variables
+from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, subtract
-from loopkit.poly.relations import in_time_order, restrict, same_element, subscript_relation
+from loopkit.poly.affine import NotAffineError, add, to_aff
+from loopkit.poly.enumerated import subscripts_on, where_holds
+from loopkit.poly.relations import cells, in_time_order, restrict, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.box import Box
 from loopkit.transform.placement import around_users, placed
@@ -47,6 +50,7 @@ class Buffer:
     :ivar init: what it is loaded with, in terms of ``base``, and *store*, what is stored, of ``base`` and ``buffer``;
         ``None``: the array's own element, and the buffer's.
     :ivar whole_box: all of the box is loaded, as far as it lies inside the array.
+    :ivar partial: the operation of the atomic updates that the buffer collects; ``None``: it holds the array's values.
     """
 
     kernel: LoopKernel
@@ -62,6 +66,7 @@ class Buffer:
     init: Expression | None
     store: Expression | None
     whole_box: bool
+    partial: str | None = None
 
     @property
     def of_value(self) -> bool:
@@ -73,6 +78,8 @@ class Buffer:
         moves = [found for u in self.users for found in self.moves(u)]
         every = self._images(m for _, m in moves)
         written = self._images(m for a, m in moves if a.is_write)
+        if self.partial is not None:
+            return Points(written, written)
         return Points(self._boxed(every) if self.whole_box and every is not None else every, written)
 
     def put_in(self, step: str, points: Points) -> LoopKernel:
@@ -97,6 +104,8 @@ class Buffer:
 
         def carried() -> tuple[Dependence, ...]:
             moves = {u: self.moves(u) for u in self.users}
+            if self.partial is not None:
+                return (*_collected(self, result, moves), *values_in(result, self.temporary, self.outer))
             return (*_Moved(self, result, moves, first, last).dependences(),
                     *values_in(result, self.temporary, self.outer))
         return result.copy(carried=carried)
@@ -105,8 +114,19 @@ class Buffer:
         """For each access of *user*: the point of loading and storing that is its element."""
         s = self.kernel.statement_by_id[user]
         outer = tuple(p.Variable(x) for x in self.outer)
-        return [(a, restrict(subscript_relation(s.inames, (*outer, *self.box.offsets(a.subscripts))), a.domain))
+        return [(a, self._anywhere(a) if self.partial is not None else
+                 restrict(subscripts_on(a.domain, (*outer, *self.box.offsets(a.subscripts))), a.domain))
                 for a in accesses_of(self.kernel, s) if a.array == self.name]
+
+    def _anywhere(self, a: Access) -> Map:
+        """The points of an update's element, which may be any along an axis whose subscript is no affine form."""
+        known = (*(p.Variable(x) for x in self.outer), *(
+            e if is_affine(self.kernel, a, e) else None for e in self.box.offsets(a.subscripts)))
+        inames = (*self.outer, *self.box.dims)
+        inside = InstanceSet.universe(inames).where(*(
+            condition for x, length in zip(self.box.dims, self.box.shape, strict=True)
+            for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))))
+        return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
     def in_one_filling(self, source: str, sink: str) -> Map:
         """Instances of two users that are of one filling."""
@@ -124,6 +144,12 @@ class Buffer:
     def _dims(self, what: str) -> tuple[str, ...]:
         return self._named(what).dims
 
+    def touched(self) -> InstanceSet:
+        """All points of loading and storing."""
+        points = self._images(m for u in self.users for _, m in self.moves(u))
+        assert points is not None
+        return points
+
     def _images(self, moves: Iterable[Map]) -> InstanceSet | None:
         inames = (*self.outer, *self.box.dims)
         points: InstanceSet | None = None
@@ -137,19 +163,21 @@ class Buffer:
 
         :raises PreconditionError: it is not known where the array ends.
         """
-        conditions: list[tuple[str, Expression]] = []
+        found = points.onto(self.outer).onto(points.inames)
         for dim, length in zip(self.box.dims, self.box.shape, strict=True):
-            conditions += [(">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length))]
+            found = found.where((">=", p.Variable(dim)), ("<", add(p.Variable(dim), -length)))
         shape = array_shapes(self.kernel)[self.name]
+        names = self.kernel.value_params.union(points.inames)
         for axis, (at, extent, x) in enumerate(zip(self.box.arguments(), shape, self.box.inames, strict=True)):
             if x is not None:
                 if extent is None:
                     raise self._open_end(axis)
-                conditions += [(">=", at), ("<", subtract(at, extent))]
-        try:
-            return points.onto(self.outer).onto(points.inames).where(*conditions)
-        except NotAffineError:
-            raise self._open_end(None) from None
+                for condition in (p.Comparison(at, ">=", 0), p.Comparison(at, "<", extent)):
+                    inside = where_holds(found, condition, names)
+                    if inside is None:
+                        raise self._open_end(None)
+                    found = inside
+        return found
 
     def _open_end(self, axis: int | None) -> PreconditionError:
         where = "" if axis is None else f" along axis {axis}"
@@ -166,6 +194,9 @@ class Buffer:
         target = p.Variable(self.temporary)
         cell = p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target
         element = _element(self.name, box.arguments())
+        if self.partial is not None:
+            return Statement(self.load_id, cell, Neutral(self.partial), domain) if what == "init" else \
+                Statement(self.store_id, element, cell, domain, combine=self.partial, atomic=True)
         if what == "init":
             value = element if self.init is None else substitute(self.init, {"base": element})
             return Statement(self.load_id, cell, value, domain)
@@ -189,7 +220,7 @@ def value_points(buffer: Buffer) -> Points:
     """Where a temporary's buffer is loaded and stored: what comes from outside of a filling, and what leaves it."""
     kernel, users = buffer.kernel, frozenset(buffer.users)
     inames = (*buffer.outer, *buffer.box.dims)
-    elements = subscript_relation(inames, buffer.box.arguments())
+    elements = subscripts_on(buffer.touched(), buffer.box.arguments())
     found: dict[str, InstanceSet] = {}
 
     def join(what: str, points: Set) -> None:
@@ -214,6 +245,44 @@ def value_points(buffer: Buffer) -> Points:
 
 
 # {{{ dependences
+
+def is_affine(kernel: LoopKernel, a: Access, e: Expression) -> bool:
+    """Is a subscript of *a* an affine form in inames and sizes?"""
+    try:
+        to_aff(e, a.domain.inames, kernel.value_params)
+    except NotAffineError:
+        return False
+    return True
+
+
+def _collected(buffer: Buffer, result: LoopKernel, moves: Mapping[str, Sequence[tuple[Access, Map]]]
+               ) -> Iterator[Dependence]:
+    """What bound the atomic updates that *buffer* collects binds the storing."""
+    [stored, _] = (a for a in accesses_of(result, result.statement_by_id[buffer.store_id]) if a.array == buffer.name)
+    for d in with_waived(buffer.kernel):
+        if d.array != buffer.name or not (d.source in moves or d.sink in moves):
+            yield d
+        elif d.source in moves and d.sink in moves:
+            assert d.waived                 # among themselves they have no order
+        elif d.source in moves:
+            others = _touched(result, d.sink, buffer.name, is_write=d.kind != "flow")
+            relation = d.relation.apply_domain(moves[d.source][0][1]).intersect(same_element(stored.relation, others))
+            yield replace(d, source=buffer.store_id, relation=relation)
+        else:
+            others = _touched(result, d.source, buffer.name, is_write=d.kind != "anti")
+            relation = d.relation.apply_range(moves[d.sink][0][1]).intersect(same_element(others, stored.relation))
+            yield replace(d, sink=buffer.store_id, relation=relation)
+
+
+def _touched(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:
+    """The elements of *array* that the instances of *statement* read, or write."""
+    found: Map | None = None
+    for a in accesses_of(knl, knl.statement_by_id[statement]):
+        if a.array == array and a.is_write == is_write:
+            found = a.relation if found is None else found.union(a.relation)
+    assert found is not None
+    return found
+
 
 @dataclass(frozen=True)
 class _End:
@@ -323,11 +392,6 @@ class _Moved:
         return same_element(filling, filling)
 
     def _elements(self, end: _End) -> Map:
-        found: Map | None = None
-        for a in accesses_of(self.result, self.result.statement_by_id[end.statement]):
-            if a.array == self.buffer.name and a.is_write == end.is_write:
-                found = a.relation if found is None else found.union(a.relation)
-        assert found is not None
-        return found
+        return _touched(self.result, end.statement, self.buffer.name, is_write=end.is_write)
 
 # }}}

@@ -1,20 +1,20 @@
 """What would make a refused step legal: ways that were tried, each by the legality of its result."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-
-import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
 from loopkit.errors import IllegalTransformError, LoopkitError, Witness
 from loopkit.expr.mappers import subexpressions
+from loopkit.expr.updates import update_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.transform.affine import shift, skew
+from loopkit.transform.atomics import make_atomic
 from loopkit.transform.data import set_temporary_address_space
 from loopkit.transform.distribution import distribute_loop
 from loopkit.transform.expansion import expand, privatize
@@ -22,8 +22,6 @@ from loopkit.transform.order import interchange
 
 Step = Callable[[LoopKernel], LoopKernel]
 
-#: Reductions by the expressions that accumulate.
-_OPERATIONS: Mapping[type, str] = {p.Sum: "sum", p.Product: "product", p.Max: "max", p.Min: "min"}
 #: How many ways of one family are tried, and of how many families the first that helps is told.
 MOST_TRIED, MOST_TOLD = 40, 2
 #: Factors of a skew and distances of a shift that are tried.
@@ -109,9 +107,21 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
     if len(set(ids)) == 2:
         yield (Way(f"distribute_loop(knl, '{x}', before='{ids[-1]}')", _call(distribute_loop, x, before=ids[-1]))
                for x in reversed(shared))
+    if name != "make_atomic":
+        yield _updates(kernel, ids, witness.array)
     yield _skews(shared)
     if name in ("tag_inames", "split_iname"):
         yield _wavefronts(shared)
+
+
+def _updates(kernel: LoopKernel, ids: Sequence[str], array: str) -> Iterator[Way]:
+    """Atomic updates of *array*: those of the statements *ids*, and all."""
+    every = [s.id for s in kernel.statements if s.written == array and s.reduction is None
+             and update_of(s.assignee, s.expression) is not None]
+    for chosen in ([x for x in every if x in ids], every):
+        if chosen:
+            text = repr(chosen[0]) if len(chosen) == 1 else repr(chosen)
+            yield Way(f"make_atomic(knl, {text})", _call(make_atomic, chosen))
 
 
 def _shifts(kernel: LoopKernel, ids: Sequence[str], loops: Sequence[str]) -> Iterator[Way]:
@@ -169,12 +179,11 @@ def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | N
     s = kernel.statement_by_id.get(source)
     if s is None or source != sink or array not in kernel.array_args or refusal.after is None:
         return None
-    if not isinstance(s.expression, p.Sum | p.Product | p.Min | p.Max) or s.assignee not in s.expression.children \
-            or sum(e == s.assignee for e in subexpressions(s.expression)) != 1:
+    found = update_of(s.assignee, s.expression)
+    if found is None or s.assignee in subexpressions(found[1]):
         return None
-    operation = _OPERATIONS[type(s.expression)]
     if any((v.dependence.source, v.dependence.sink, v.dependence.array) != (source, sink, array)
            for v in violations(refusal.after)):
         return None
-    return (f"write the accumulation into '{array}' as a reduction, {operation}(...): its terms may come in "
+    return (f"write the accumulation into '{array}' as a reduction, {found[0]}(...): its terms may come in "
             "any order")

@@ -1,7 +1,7 @@
 """Transformations of single inames: split, join, rename, remove."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import variables
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Loop, Tree, nest
@@ -65,6 +65,54 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
     tags = {x: t for x, t in ((outer, outer_tag), (inner, inner_tag)) if t is not None}
     return tagged(result, tags, f"split_iname({split_iname!r}, {length})", assume=assume, unsafe=unsafe) if tags \
         else result
+
+
+@transform
+def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int | None], *,
+                 tags: Mapping[str, str | InameTag] | None = None, within: str | Collection[str] | None = None,
+                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Split *split_iname* into several inames at once: blocks, warps, lanes and what a thread has for itself.
+
+    It is what repeated :func:`split_iname` of the outer iname gives, in one step.
+
+    :arg factors: the new inames, outermost first, with how many values each has; the first has what is left
+        (``None``).
+    :arg tags: of the new inames, as for :func:`tag_inames`.
+    :arg within: ids (or globs) of the statements whose loops are split; default: all.
+    :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for none of the new ones.
+    :raises PreconditionError: fewer than two new inames, a factor that is no positive integer, one for the first, or
+        *split_iname* has a tag.
+    :raises NameConflictError: a new name is taken.
+    :raises IllegalTransformError: a tag would break a dependence.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.split_levels(knl, "i", {"block": None, "warp": 4, "lane": 32}, tags={"block": "g.0", "lane": "l.0"})
+    >>> print(knl.statements_text)
+    for block [g.0], warp, lane [l.0]
+      y[128*block + 32*warp + lane] = 2*x[128*block + 32*warp + lane]  {id=insn}
+    end
+    """
+    require_iname(kernel, split_iname)
+    require_untagged(kernel, split_iname, "split")
+    names = tuple(factors)
+    if len(names) < 2 or factors[names[0]] is not None:
+        raise PreconditionError("split_levels needs two or more new inames, the first without a number of values.",
+                                subject=split_iname, hint='{"i_outer": None, "i_middle": 4, "i_inner": 32}')
+    lengths = {x: require_positive(factors[x], f"the number of values of '{x}'") for x in names[1:]}
+    for x in names:
+        require_fresh(kernel, x)
+    for x in tags or {}:
+        if x not in names:
+            raise unknown("iname", str(x), names)
+    chosen = matching_statements(kernel, within)
+    value: Expression = p.Variable(names[0])
+    for x, length in lengths.items():
+        value = add(multiply(length, value), p.Variable(x))
+    conditions = [c for x, length in lengths.items()
+                  for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+    tree = rewrite_loops(kernel, (split_iname,), chosen, lambda loop: nest(names, loop.body))
+    result = reindex(kernel, Reindexing((split_iname,), names, {split_iname: value}, tuple(conditions)), tree, chosen)
+    return tagged(result, tags, f"split_levels({split_iname!r})", assume=assume, unsafe=unsafe) if tags else result
 
 
 @transform

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import analysis_domain
+from loopkit.analysis.accesses import analysis_domain, data_params, origin
 from loopkit.analysis.dependences import Dependence, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
@@ -172,8 +172,9 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
     assert points is not None
     regions = parted(points, first, last)
     if regions is None:
+        data = [x for s in ids for x in data_params(kernel, kernel.statement(s).domain)]
         raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "
-                                "read from memory.", subject=iname, hint="peel the other end")
+                                f"{origin(kernel, data)}.", subject=iname, hint="peel the other end")
     return regions
 
 

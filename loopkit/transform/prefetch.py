@@ -44,8 +44,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, so that the loops of the copy are
         as plain as can be.
     :raises UnknownNameError: no such array, or an iname that no reader has.
-    :raises PreconditionError: nothing reads the array, a subscript is not affine, or the box has no constant size; or
-        a whole box is asked for, of an array that the kernel writes, or whose ends are not known.
+    :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),
+        or the box has no constant size; or a whole box is asked for, of an array that the kernel writes, or whose
+        ends are not known.
     :raises ScheduleError: the readers do not share a place for the copy.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 

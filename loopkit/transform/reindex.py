@@ -141,7 +141,8 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
             domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
         return substituted(replace(statement, domain=domains[key]), step.values)
 
-    nodes = {name: replace(node, inames=_reduced(kernel, node, steps)) for name, node in kernel.reductions.items()}
+    nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))
+             for name, node in kernel.reductions.items()}
     return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
                        carried=carried_from(kernel, relation_of))
 
@@ -156,6 +157,13 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
             own = steps[update].inames(own)
         result.update(dict.fromkeys(own))
     return tuple(result)
+
+
+def _sweep(node: ReductionNode, steps: Mapping[str, Reindexing]) -> str | None:
+    """The sweep of a scan under its new name; lowering finds that one which became something else is gone."""
+    step = steps.get(node.init)
+    return node.sweep if node.sweep is None or step is None or step.names is None \
+        else step.names.get(node.sweep, node.sweep)
 
 
 def substituted(statement: Statement, values: Mapping[str, Expression]) -> Statement:

@@ -21,9 +21,10 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, subtract, to_aff
+from loopkit.poly.affine import NotAffineError, add, names_in, subtract
+from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.footprint import box_hull
-from loopkit.poly.relations import restrict, same_element, subscript_relation
+from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed
@@ -97,15 +98,16 @@ def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] 
 def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
                     uses: Mapping[str, Sequence[tuple[Expression, ...]]]) -> None:
     for s in readers:
-        for args in uses[s.id]:
-            for a in args:
-                try:
-                    to_aff(a, s.inames, kernel.value_params)
-                except NotAffineError:
-                    raise PreconditionError(
-                        f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at "
-                        f"'{to_text(a)}'.",
-                        subject=request.name, hint="leave this statement out with within=") from None
+        allowed = kernel.value_params | set(s.inames)
+        for a in (a for args in uses[s.id] for a in args):
+            try:
+                affine = names_in(a) <= allowed and affine_on(analysis_domain(kernel, s), (a,))
+            except NotAffineError:
+                affine = False
+            if not affine:
+                raise PreconditionError(
+                    f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at '{to_text(a)}'.",
+                    subject=request.name, hint="leave this statement out with within=")
 
 
 def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
@@ -142,8 +144,9 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
                uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
                ) -> LoopKernel:
     copy_id = request.statement_id or kernel.fresh_name(f"{request.temporary}_rule")
-    moves = {s.id: [_where_read(kernel, request, s, args, subscript_relation(
-        s.inames, (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]] for s in readers}
+    moves = {s.id: [_where_read(kernel, request, s, args, subscripts_on(
+        analysis_domain(kernel, s), (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]]
+             for s in readers}
     target = p.Variable(request.temporary)
     copy = Statement(
         copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
@@ -246,7 +249,7 @@ def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Depen
     subscripts = value.index_tuple if isinstance(value, p.Subscript) else ()
     if not writes or not all(a.affine for a in writes):
         return d
-    read = subscript_relation(copy.inames, subscripts)
+    read = subscripts_on(analysis_domain(kernel, copy), subscripts)
     written = writes[0].subscript_relation
     pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
     return replace(d, relation=d.relation.intersect(pairs))

@@ -13,7 +13,7 @@ from loopkit.errors import (
     PreconditionError,
     ScheduleError,
 )
-from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
@@ -140,11 +140,10 @@ def require_positive(value: object, what: str) -> int:
 
 def as_address_space(space: str | AddressSpace) -> AddressSpace:
     """An address space from its name (``"shared"`` is ``"local"``); :raises PreconditionError: there is none."""
-    try:
-        return AddressSpace("local" if space == "shared" else space)
-    except ValueError:
-        raise PreconditionError(f"'{space}' is no address space.", subject=str(space),
-                                hint="the address spaces are private, local and global") from None
+    found = address_space(space)
+    if found is None:
+        raise PreconditionError(f"'{space}' is no address space.", subject=str(space), hint=ADDRESS_SPACES)
+    return found
 
 
 def as_tag(tag: str | InameTag) -> InameTag:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, data_params
+from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
@@ -111,7 +111,7 @@ class Conflicts:
         """Pairs of accesses that could conflict in one block, by levels."""
         if self.launch.threads == 1:
             return ()
-        return tuple(c for array, own in self.shared.items() for a in own for b in own if a.is_write or b.is_write
+        return tuple(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
                      for c in self._levels(array, a, b))
 
     def _levels(self, array: str, a: Access, b: Access) -> Iterator[Candidate]:
@@ -273,7 +273,7 @@ class Conflicts:
                 continue
             for i, a in enumerate(own):
                 for b in own[i:]:
-                    if not (a.is_write or b.is_write):
+                    if not _clash(a, b):
                         continue
                     c = Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
                     pairs = self._in_two_blocks(c)
@@ -323,6 +323,11 @@ class Conflicts:
         return known[id(a)]
 
     # }}}
+
+
+def _clash(a: Access, b: Access) -> bool:
+    """Does the order of two accesses to one cell matter?"""
+    return (a.is_write or b.is_write) and not commute(a, b)
 
 
 @dataclass(frozen=True)

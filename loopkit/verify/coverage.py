@@ -104,7 +104,8 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
                                            "obligation of the kernel.")
             bare = bare.subtract(careless)
         if bare is not None and not bare.is_empty():
-            yield _finding(knl, read, read.domain.named(bare), certain=all(map(certain_write, _writes(accesses))))
+            yield _finding(knl, read, read.domain.named(bare),
+                           certain=all(a.affine and a.certain for a in _writes(accesses)))
 
 
 def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[OneOf], several: bool

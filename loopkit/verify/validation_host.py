@@ -6,7 +6,7 @@ from functools import reduce
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.accesses import accesses_by_array, data_params
+from loopkit.analysis.accesses import accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Call
@@ -109,6 +109,6 @@ def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:
         if storage.space is AddressSpace.GLOBAL:
             for a in accesses_by_array(knl).get(name, ()):
                 for b in accesses_by_array(knl)[name]:
-                    if a.is_write or b.is_write:
+                    if (a.is_write or b.is_write) and not commute(a, b):
                         yield a.statement, b.statement, name, same_element(
                             storage.touched(a), storage.touched(b))

@@ -19,9 +19,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.storage import Storage, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
+from loopkit.poly.enumerated import where_holds
 from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
@@ -101,8 +102,18 @@ class InstanceCheck:
             if not again.is_empty():
                 yield self._finding("twice", s.id, f"'{s.id}' executes an instance at two places", again, names)
             left = left.subtract(run)
+        left = left if left.is_empty() else self._meant(s, left, names)
         if not left.is_empty():
             yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+
+    def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
+        """*points* without those at which a condition fails that is affine there, at one value of an iname, say."""
+        found = InstanceSet(names, points)
+        own = {x: p.Variable(_own_name(x)) for x in s.inames}
+        for condition in self._own_conditions(s)[1]:
+            held = where_holds(found, substitute(condition, own), self.kernel.value_params.union(names))
+            found = found if held is None else held
+        return as_points(found.set)
 
     def _domain(self, s: Statement) -> Set:
         """The instances, without those that an affine condition of the statement's leaves out."""
@@ -237,9 +248,19 @@ class InstanceCheck:
                 yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
                                     f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
         for c, h in own:
-            if not any(holds == h and self._difference(execution, condition, c) is None
-                       for condition, holds in execution.conditions):
+            if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
+                                                        for condition, holds in execution.conditions)):
                 yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+
+    def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
+        """Is *condition* affine at *execution*, whose instances are all those at which it holds, or fails?"""
+        if not variables(condition) <= self.kernel.value_params.union(execution.coordinates):
+            return False
+        try:
+            points = points_where(condition, execution.coordinates)
+        except NotAffineError:
+            return False
+        return bool(execution.points.is_disjoint(points) if not holds else execution.points.is_subset(points))
 
     def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
         s, node = bound.statement, execution.node
@@ -249,6 +270,8 @@ class InstanceCheck:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
             yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+        if node.atomic != is_atomic(s, self.storages):
+            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.atomic else 'not '}atomic")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
                 continue

@@ -8,7 +8,7 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_by_array
+from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.waived import not_waived
 from loopkit.ast.nodes import Assign, Function, Sync
@@ -122,7 +122,7 @@ class OrderCheck:
             for a in here:
                 for b in here:
                     where = meeting(ways[a.statement], ways[b.statement])
-                    if not (a.is_write or b.is_write) or not (where.loops or where.before):
+                    if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before):
                         continue
                     key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                     if key not in cache:

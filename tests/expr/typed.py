@@ -4,7 +4,6 @@ from __future__ import annotations
 import ctypes
 import operator
 import random
-import shutil
 import subprocess
 from collections.abc import Sequence
 from functools import cache
@@ -13,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
-import pytest
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import floor_div, power, product_of, quotient, remainder, sum_of
@@ -22,6 +20,7 @@ from loopkit.expr.dialect import Dialect
 from loopkit.expr.dtypes import Type, dtype_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
+from tests.compilers import c_compiler
 
 N = 40
 REALS = ("f2", "f4", "f8", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")
@@ -219,15 +218,13 @@ def source(exprs: Sequence[Expression], dialect: Dialect, head: str) -> tuple[st
 
 def run_c(exprs: Sequence[Expression], dialect: Dialect, place: Path) -> list[np.ndarray]:
     """The values of *exprs* by compiled C."""
-    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-    if compiler is None:
-        pytest.skip("there is no C compiler")
     text, dtypes = source(exprs, dialect, "void")
     (place / "f.c").write_text(text)
     # wrapping integers are numpy's; without -fwrapv they would be undefined
-    done = subprocess.run([compiler, "-std=c11", "-O1", "-fwrapv", "-ffp-contract=off", "-Wall", "-Wno-unused-function",
-                           "-Wno-bool-compare", "-Wno-bool-operation", "-Wno-div-by-zero", "-Wno-tautological-compare",
-                           "-Werror", "-fPIC", "-shared", "-o", str(place / "f.so"), str(place / "f.c"), "-lm"],
+    done = subprocess.run([c_compiler(), "-std=c11", "-O1", "-fwrapv", "-ffp-contract=off", "-Wall",
+                           "-Wno-unused-function", "-Wno-bool-compare", "-Wno-bool-operation", "-Wno-div-by-zero",
+                           "-Wno-tautological-compare", "-Werror", "-fPIC", "-shared",
+                           "-o", str(place / "f.so"), str(place / "f.c"), "-lm"],
                           capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[:4000]
     library = ctypes.CDLL(str(place / "f.so"))

@@ -7,7 +7,8 @@ import numpy as np
 import pymbolic.primitives as p
 import pytest
 
-from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
+from loopkit.errors import PreconditionError
+from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
 
@@ -56,6 +57,19 @@ def test_temporaries() -> None:
         "v": TemporaryVariable("v", shape=(n,)), "w": TemporaryVariable("w", shape=()),
         "t": TemporaryVariable("t", shape=()), "u": TemporaryVariable("u", np.dtype("int32"), None)}
     assert [a.name for a in knl.arguments] == ["n", "x"]
+
+
+@pytest.mark.parametrize("space", [*AddressSpace, "private", "local", "shared", "global"])
+def test_address_spaces_by_name(space: Any) -> None:
+    knl = make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
+    assert knl.temporaries["t"].address_space is AddressSpace("local" if space == "shared" else space)
+
+
+@pytest.mark.parametrize("space", ["register", "LOCAL", 3, [], True])
+def test_what_is_no_address_space(space: Any) -> None:
+    with pytest.raises(PreconditionError, match="'t' has the address space") as caught:
+        make_kernel(LINE, "t = 1\nx[i] = t", [TemporaryVariable("t", address_space=space), "..."])
+    assert caught.value.hint == "the address spaces are private, local (or shared) and global"
 
 
 def test_a_bound_read_from_memory() -> None:

@@ -365,6 +365,8 @@ SHORT_GATHER = nest("{[i]: 0<=i<4}", "a[i] = b[idx[i]]", {"idx": PERMUTED["idx"]
 TWICE = nest("{[i,j]: 0<=i<n and 0<=j<m}", "a[idx[i]] = b[i,j]", {**PERMUTED, "m": 3, "a": np.zeros(4)}, dtypes=IDX)
 TWICE_APART = nest("{[i,j]: 0<=i<n and 0<=j<m}", "a[i,j] = b[idx[i],j]", {**PERMUTED, "m": 3, "b": np.ones((4, 3))},
                    dtypes=IDX)
+IN_COLUMNS = nest("{[i,j]: 0<=i<n and 0<=j<m}", "a[idx[i],j] = a[idx[i],j] + b[i,j]",
+                  {**PERMUTED, "m": 3, "a": np.zeros((4, 3))}, dtypes=IDX)
 GUARDED = nest("{[i]: 1<=i<n}", "a[i] = a[i-1] {if=b[i] > 0}", *N)
 GUARDED_APART = nest("{[i]: 1<=i<n}", "a[i] = c[i-1] {if=b[i] > 0}", *N)
 ROWS = ("{[i]: 0<=i<n}", "{[k]: first<=k<last}")
@@ -390,6 +392,7 @@ ROWS_READ = nest(ROWS, """
 UNDECIDED: Mapping[str, Twins] = {
     "a scatter over blocks": Twins(SCATTER, tag("i:g.0"), (tag("i:g.0"),), legal_nest=GATHER),
     "a scatter over threads": Twins(SHORT_SCATTER, tag("i:l.0"), (tag("i:l.0"),), legal_nest=SHORT_GATHER),
+    "a scatter of rows, and its columns": Twins(IN_COLUMNS, tag("i:g.0"), (tag("j:g.0"),)),
     "a gather from what is written": Twins(GATHER_OWN, GRID_I, (GRID_I,), legal_nest=GATHER),
     "a scatter, its loops interchanged": Twins(
         TWICE, step("interchange", "i", "j"), (step("interchange", "i", "j"),), legal_nest=TWICE_APART),

@@ -14,9 +14,10 @@ from tests.legality.pairs import LOOPS, LOWERED, UNDECIDED, Nest, Step, Twins
 from tests.legality.reshaped import RESHAPED
 from tests.legality.stored import BOUNDS, STORED
 from tests.legality.trace import Judged, require_smallest, require_smallest_loss, smaller
+from tests.legality.updated import UPDATED
 from tests.transform.same import assert_same
 
-TWINS = {**LOOPS, **RESHAPED}
+TWINS = {**LOOPS, **RESHAPED, **UPDATED}
 
 
 def steps_of(knl: lk.LoopKernel, steps: tuple[Step, ...]) -> list[lk.LoopKernel]:
@@ -136,5 +137,5 @@ def test_out_of_bounds(name: str) -> None:
 
 
 def test_there_are_enough() -> None:
-    assert len(TWINS) == len(LOOPS) + len(RESHAPED)
+    assert len(TWINS) == len(LOOPS) + len(RESHAPED) + len(UPDATED)
     assert len(TWINS) + len(STORED) + len(UNDECIDED) + len(LOWERED) >= 60

@@ -40,12 +40,20 @@ class Instance:
 
 @dataclass(frozen=True)
 class Touch:
-    """An instance reads or writes an element."""
+    """An instance reads or writes an element.
+
+    :ivar update: the operation of the atomic update that it is a half of.
+    """
 
     instance: Instance
     array: str
     element: tuple[int, ...]
     is_write: bool
+    update: str | None = None
+
+    def any_order(self, other: Touch) -> bool:
+        """Are both halves of updates that may come in any order?"""
+        return self.update is not None and self.update == other.update
 
 
 @dataclass(frozen=True)
@@ -77,11 +85,11 @@ def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterat
     s = knl.statement_by_id[instance.statement]
     at = {**params, **instance.point}
 
-    def touch(e: Expression, is_write: bool) -> Iterator[Touch]:
+    def touch(e: Expression, is_write: bool, update: str | None = None) -> Iterator[Touch]:
         name = e.aggregate.name if isinstance(e, p.Subscript) else e.name
         if name in knl.array_args or name in knl.temporaries:
             subscripts = e.index_tuple if isinstance(e, p.Subscript) else ()
-            yield Touch(instance, name, tuple(evaluate(x, at) for x in subscripts), is_write)
+            yield Touch(instance, name, tuple(evaluate(x, at) for x in subscripts), is_write, update)
 
     def reads(e: Expression) -> Iterator[Touch]:
         match e:
@@ -98,9 +106,10 @@ def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterat
                 for child in children(e):
                     yield from reads(child)
     yield from reads(s.expression)
+    update = s.combine if s.atomic else None
     if s.combine is not None:
-        yield from touch(s.assignee, False)
-    yield from touch(s.assignee, True)
+        yield from touch(s.assignee, False, update)
+    yield from touch(s.assignee, True, update)
 
 
 def matched(before: lk.LoopKernel, after: lk.LoopKernel, params: Values) -> Undo:
@@ -262,7 +271,7 @@ class Judged:
         timed = [(when, who, t) for t in cell for when, who in self.times(t.instance)]
         for when, who, a in timed:
             for later, other, b in timed:
-                if (a.is_write or b.is_write) and a.instance != b.instance and (
+                if (a.is_write or b.is_write) and a.instance != b.instance and not a.any_order(b) and (
                         when < later or (who == other and b.is_write and not a.is_write)):
                     kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
                     yield Pair(a.instance, b.instance, a.array, a.element, kind)
@@ -271,10 +280,17 @@ class Judged:
         writes = [(self.time(t.instance), t) for t in cell if t.is_write and t.instance.statement not in self.new]
         for t in cell:
             for time, _ in () if t.is_write else self.times(t.instance):
-                earlier = [w for w in writes if w[0] < time]
-                if earlier:
-                    source = max(earlier, key=lambda found: found[0])[1]
-                    yield Pair(source.instance, t.instance, t.array, t.element, "flow")
+                plain = [w for w in writes if w[0] < time and w[1].update is None]
+                last = [max(plain, key=lambda found: found[0])] if plain else []
+                added = [w for w in writes if w[1].update is not None and (not last or w[0] > last[0][0])]
+                for _, w in [*last, *(w for w in added if w[0] < time)]:
+                    if not w.any_order(t):
+                        yield Pair(w.instance, t.instance, t.array, t.element, "flow")
+                # an update goes on from the value that was read before it, until another write begins a new one
+                over = min((w[0] for w in writes if w[0] >= time and w[1].update is None), default=None)
+                for when, w in added:
+                    if t.update is None and when >= time and w.instance != t.instance and (over is None or when < over):
+                        yield Pair(t.instance, w.instance, t.array, t.element, "anti")
         for t in cell:
             for reader in self.served.get(t.instance, ()) if t.is_write else ():
                 yield Pair(t.instance, reader, t.array, t.element, "flow")

@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import hypothesis.strategies as st
 import numpy as np
 import pytest
+from hypothesis import given, settings
 
 import loopkit as lk
 from tests.nvrtc import compile_cuda
@@ -97,6 +99,10 @@ READY = (
           fixes=True),
     Ready("column_sum", L.column_sum, lambda n, m: {"x": (n, m)}, lambda a: a["x"].sum(axis=0),
           ((1, 1), (257, 33), (600, 5))),
+    Ready("scan", L.scan, lambda n: {"x": (n,)}, lambda a: a["x"].cumsum(), ((1,), (1024,), (40_000,))),
+    Ready("row_scan", L.row_scan, lambda n, m: {"x": (n, m)}, lambda a: a["x"].cumsum(axis=1), ROWS),
+    Ready("row_scan of fixed rows", L.row_scan, lambda n, m: {"x": (n, m)}, lambda a: a["x"].cumsum(axis=1), ROWS,
+          fixes=True),
     Ready("softmax", L.softmax, lambda n, m: {"x": (n, m)}, _softmax, ROWS),
     Ready("softmax of fixed rows", L.softmax, lambda n, m: {"x": (n, m)}, _softmax, ROWS, fixes=True),
     Ready("layer_norm", L.layer_norm, lambda n, m: {"x": (n, m), "weight": (m,), "bias": (m,)}, _layer_norm, ROWS),
@@ -135,39 +141,99 @@ def test_is_proven_as_a_whole(ready: Ready) -> None:
 @each
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
-    threads = max(map(int, re.findall(r"__launch_bounds__\((\d+)", code.source)))
-    for kernel in compile_cuda(code.source).kernels.values():
-        assert kernel.registers*threads <= 65536//2                    # two blocks at least fit
+    bounds = re.findall(r"__launch_bounds__\((\d+)(?:, (\d+))?\)\s+(\w+)", code.source)
+    most = {name: 65536//int(blocks or 2)//int(threads) for threads, blocks, name in bounds}
+    for name, kernel in compile_cuda(code.source).kernels.items():
+        assert kernel.registers <= most[name]                           # two blocks at least fit, or what was asked for
         assert (kernel.spill_stores, kernel.stack) == (0, 0)
 
 
-@pytest.mark.parametrize("lanes", [1, 4, 8, 32])
-def test_rows_of_a_sparse_matrix(lanes: int) -> None:
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("lanes", [1, 4, 32])
+def test_rows_of_a_sparse_matrix(lanes: int, pieces: bool) -> None:
     rng = np.random.default_rng(lanes)
     lengths = rng.integers(0, 40, 301)
-    lengths[[0, 7, 300]] = 0, 500, 0
+    lengths[[0, 7, 299, 300]] = 0, 500, 129, 0
     rowptr = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     col = rng.integers(0, 99, rowptr[-1]).astype(np.int32)
     val, x = rng.uniform(-1, 1, rowptr[-1]).astype(F32), rng.uniform(-1, 1, 99).astype(F32)
     dense = np.zeros((301, 99))
     np.add.at(dense, (np.repeat(np.arange(301), lengths), col), val)
-    result = lk.library.csr_matvec(lanes=lanes)(rowptr=rowptr, col=col, val=val, x=x).y
-    np.testing.assert_allclose(result, dense @ x, atol=2e-5)
+    knl = lk.library.csr_matvec(lanes=lanes, pieces=pieces)
+    assert ("__shfl" in lk.generate_code(knl).source) == (lanes > 1 or pieces)
+    for cut in ((1, 1), (33, 64), (500, 64)) if pieces else ((1, 1),):          # none is longer than 500
+        others = lk.library.csr_pieces(rowptr, longest=cut[0], piece=cut[1]) if pieces else {}
+        result = knl(rowptr=rowptr, col=col, val=val, x=x, **others).y
+        np.testing.assert_allclose(result, dense @ x, atol=2e-5)
 
 
-@pytest.mark.parametrize(("row_length", "lanes"), [(None, 8), (0.5, 1), (5, 1), (8, 4), (31, 8), (32, 16), (1e6, 32)])
-def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: int) -> None:
+@given(lengths=st.lists(st.integers(0, 50), max_size=9), longest=st.integers(1, 60), piece=st.integers(1, 60),
+       first=st.integers(0, 3))
+@settings(deadline=None)
+def test_pieces_are_the_long_rows(lengths: list[int], longest: int, piece: int, first: int) -> None:
+    rowptr = first + np.concatenate([[0], np.cumsum(lengths, dtype=int)])
+    cut = lk.library.csr_pieces(rowptr, longest=longest, piece=piece)
+    start, stop, pieces = (np.asarray(cut[x]) for x in ("start", "stop", "pieces"))
+    assert ((stop - start > 0) & (stop - start <= piece)).all()
+    for i, length in enumerate(lengths):
+        own = [k for p in range(pieces[i], pieces[i + 1]) for k in range(start[p], stop[p])]
+        assert own == (list(range(rowptr[i], rowptr[i + 1])) if length > longest else [])
+    assert (pieces[0], pieces[-1]) == (0, len(start))
+
+
+@pytest.mark.parametrize(("rowptr", "message"), [
+    ([], "integers in one axis"), ([[0, 1]], "integers in one axis"), ([0.0, 1.0], "integers in one axis"),
+    ([0, 5, 3], "do not fall"), ([-1, 3], "int32 has no such number"), ([0, 1 << 31], "int32 has no such number")])
+def test_what_are_no_beginnings_of_rows(rowptr: Any, message: str) -> None:
+    with pytest.raises(lk.PreconditionError, match=message):
+        lk.library.csr_pieces(rowptr)
+    for bad in ({"longest": 0}, {"piece": 0}):
+        with pytest.raises(lk.PreconditionError, match="must be a positive integer"):
+            lk.library.csr_pieces([0, 1], **bad)
+
+
+@pytest.mark.parametrize(("row_length", "lanes", "items"), [
+    (None, 8, 4), (0.5, 1, 2), (5, 1, 8), (8, 4, 2), (31, 16, 2), (32, 16, 2), (1e6, 32, 8)])
+def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: int, items: int) -> None:
     source = lk.generate_code(lk.library.csr_matvec(row_length=row_length)).source
     assert ("__shfl" in source) == (lanes > 1)
     if lanes > 1:
         assert f"__shfl_down_sync(0xffffffff, acc_k_warp, {lanes//2})" in source
+    assert f"; {'k_item' if lanes > 1 else 'k_inner'} < {items};" in source
+
+
+@pytest.mark.parametrize(("dtype", "bins", "options"), [
+    (np.uint8, 256, {}), (np.uint8, 100, {"blocks": 3, "items": 1}), (np.int8, 50, {"blocks": 2, "threads": 32}),
+    (np.uint16, 3000, {"blocks": 5}), (np.int32, 100, {"copies": 4}), (np.int64, 7, {"blocks": 2, "threads": 64})])
+def test_counts_of_integers(dtype: Any, bins: int, options: dict[str, int]) -> None:
+    """Values outside of the bins are left out, and vectors are loaded all the same."""
+    knl = lk.library.histogram(dtype, bins=bins, **options)
+    info = np.iinfo(dtype)
+    for n in (1, 4099, 70_000):
+        low, high = max(info.min, -20), min(info.max, bins + 20)
+        x = np.random.default_rng(n).integers(low, high, n, endpoint=True).astype(dtype)
+        counts = lk.compile(knl, target="c")(x=x).counts
+        assert (counts == np.bincount(x[(x >= 0) & (x < bins)], minlength=bins)).all()
+    assert {c.verdict for c in lk.verify(knl).checks if c.name != "bounds"} == {lk.Verdict.PROVEN}
+    source = lk.generate_code(knl).source
+    assert "atomicAdd(&part[" in source
+    assert "alignas(16)" in source
+    assert max(kernel.spill_stores for kernel in compile_cuda(source).kernels.values()) == 0
+
+
+def test_histograms_that_cannot_be() -> None:
+    with pytest.raises(lk.PreconditionError, match="counts integers, not float32"):
+        lk.library.histogram(np.float32)
+    for wrong in ({"copies": 3}, {"threads": 100}):
+        with pytest.raises(lk.PreconditionError, match="not made of warps"):
+            lk.library.histogram(**wrong)
 
 
 @pytest.mark.parametrize("size", [3, 10, 33])
 def test_many_products_of_any_size(size: int) -> None:
     rng = np.random.default_rng(size)
     a, b = rng.uniform(-1, 1, (2, 3, size, size))
-    result = lk.library.batched_matmul(np.float64, size=size, steps=4, threads=(8, 8))(a=a, b=b).c
+    result = lk.library.batched_matmul(np.float64, size=size, steps=4, warp=(16, 16))(a=a, b=b).c
     np.testing.assert_allclose(result, a @ b, atol=1e-13)
 
 
@@ -187,12 +253,21 @@ def test_sweeps_leave_something_of_a_tile() -> None:
 
 
 def test_a_length_of_rows_may_be_any() -> None:
-    x = np.random.default_rng(0).uniform(-1, 1, (2, 7)).astype(F32)
-    for threads in (32, 64):
-        result = lk.library.softmax(columns=7, threads=threads)(x=x).y
+    x = np.random.default_rng(0).uniform(-1, 1, (6, 7)).astype(F32)
+    for options in ({"threads": 64}, {"threads": 4, "rows": 4}, {"columns": None, "threads": 8, "rows": 4}):
+        result = lk.library.softmax(**{"columns": 7, **options})(x=x).y
         np.testing.assert_allclose(result, _softmax({"x": x}), rtol=1e-6)
     with pytest.raises(lk.PreconditionError, match="columns must be a positive integer"):
         lk.library.softmax(columns=0)
+
+
+@pytest.mark.parametrize(("columns", "block"), [
+    (16, (4, 32, 1)), (64, (16, 8, 1)), (256, (32, 4, 1)), (512, (64, 1, 1)), (4097, (512, 1, 1))])
+def test_short_rows_share_a_block(columns: int, block: tuple[int, int, int]) -> None:
+    """A multiprocessor takes 32 blocks: blocks of one warp would leave half of it idle."""
+    code = lk.generate_code(lk.library.layer_norm(columns=columns))
+    assert code.kernels[0].block == block
+    assert ("__syncthreads" in code.source) == (block[0] > 32)
 
 
 def test_a_row_of_another_length_is_refused() -> None:
@@ -206,11 +281,26 @@ def test_a_dtype_that_kernels_do_not_have() -> None:
 
 
 @pytest.mark.parametrize("tile", [(32, 32, 4), (64, 128, 16), (64, 64, 3)], ids=str)
-def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize("rows", [70, 300])
+def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int], rows: int) -> None:
     rng = np.random.default_rng(1)
-    a, b = rng.uniform(-1, 1, (70, 37)).astype(F32), rng.uniform(-1, 1, (37, 130)).astype(F32)
-    result = lk.library.matmul(tile=tile, threads=(8, 8))(a=a, b=b).c
+    a, b = rng.uniform(-1, 1, (rows, 37)).astype(F32), rng.uniform(-1, 1, (37, 130)).astype(F32)
+    result = lk.library.matmul(tile=tile, warp=(32, 16), group=3)(a=a, b=b).c        # groups are ragged too
     np.testing.assert_allclose(result, a @ b, atol=1e-5)
+
+
+@pytest.mark.parametrize("stages", [0, 1, 2])
+def test_neighbours_load_a_strip_along_its_rows(stages: int) -> None:
+    source = lk.generate_code(lk.library.matmul(stages=stages), target="cuda").source
+    assert re.search(r"int a_k_vec = .* % 4;", source)
+    assert re.search(r"int b_j_vec = .* % 32;", source)
+
+
+def test_a_tile_has_a_whole_number_of_parts() -> None:
+    with pytest.raises(lk.PreconditionError, match="100 rows are no multiple of 64"):
+        lk.library.matmul(tile=(100, 128, 8))
+    with pytest.raises(lk.PreconditionError, match="no multiple of 16"):
+        lk.library.batched_matmul(warp=(32, 24))
 
 
 def test_a_strip_of_one_step_is_no_strip() -> None:

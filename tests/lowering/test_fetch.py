@@ -110,3 +110,14 @@ def test_loads_that_disagree_leave_the_box_as_it_is() -> None:
     knl = lk.precompute(knl, "f", ["i", "j"])
     assert lines_with(knl, "f_dim_1 =") == ["const int f_dim_1 = f_0_rule_point % 18;"]
     assert_same(plain, knl, n=2)
+
+
+def test_neighbours_take_the_shortest_steps() -> None:
+    """With vectors no iname steps by one element."""
+    plain = make("{[b,i,k]: 0<=b<n and 0<=i,k<16}", "y[b,i,k] = x[b,i,15-k]", x=F32)
+    knl = lk.tag_inames(plain, "b:g.0, k:l.0, i:l.1")
+    knl = lk.add_prefetch(knl, "x", ["k", "i"], dim_arg_names=["row", "column"], default_tag=None)
+    knl = lk.split_iname(knl, "column", 4, inner_tag="vec", outer_tag="l.auto")
+    knl = lk.prioritize_loops(lk.tag_inames(knl, "row:l.auto"), "column_outer, row")
+    assert lines_with(knl, "const int column_outer =")[0].endswith("% 4;")
+    assert_same(plain, knl, n=3)

@@ -75,8 +75,8 @@ void launch_kernel(float *__restrict__ u, float *__restrict__ v, const int n, co
 def test_host_text_with_a_temporary() -> None:
     code = lk.generate_code(over_blocks("i", "j", "k")(before_and_behind()), layout=lk.target.code.Layout(64))
     assert code.host == """\
-void launch_kernel(const float *x, const long long n, float *__restrict__ u, float *__restrict__ y,
-    const long long T)
+void launch_kernel(const float *__restrict__ x, const long long n, float *__restrict__ u,
+    float *__restrict__ y, const long long T)
 {
     float *acc;
     cudaMalloc(&acc, sizeof(float)*n);

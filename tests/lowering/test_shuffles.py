@@ -106,6 +106,26 @@ def test_threads_that_have_no_part(tag: str, length: int, how: str) -> None:
     assert_same(plain, knl, n=2, m=70)
 
 
+def test_threads_of_another_launch_do_not_count() -> None:
+    """Blocks of other shapes before and behind: those between which a launch must end are others."""
+    plain = make("{[i,k,j,l,b]: 0<=i,j,b<n and 0<=k,l<m}", """
+        x[b] = 2*a[b,0] {id=before}
+        y[i] = sum(k, a[i,k]*x[i]) {id=wide}
+        z[j] = sum(l, a[j,l]) {id=narrow}
+        """, a=F32)
+    knl = lk.split_iname(plain, "b", 64, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0", inner_tag="l.1"), "k", 32, inner_tag="l.0")
+    knl = lk.split_iname(lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.1"), "l", 8, inner_tag="l.0")
+    assert note(knl) == "combined as a tree: the block has other threads too"
+    knl = lk.add_barrier(lk.add_barrier(knl, "before", "wide.k.init"), "wide", "narrow.l.init")
+    code = lk.generate_code(knl)
+    assert [k.block for k in code.kernels] == [(64, 1, 1), (32, 4, 1), (8, 16, 1)]
+    assert "as a tree" not in code.source
+    assert_same(plain, knl, n=18, m=40)
+    together = lk.add_barrier(knl.copy(barriers=()), "before", "wide.k.init")      # the last two may share a block
+    assert "as a tree" in lk.generate_code(together).source
+
+
 def test_registers_hold_what_lanes_combine() -> None:
     """No element of what is combined is in shared memory; of each warp one is."""
     knl = in_rows(2, 64)

@@ -130,6 +130,21 @@ def test_subscripts_that_separate_values_need_no_expansion() -> None:
     assert_same(plain, lk.tag_inames(plain, "i:l.0"))
 
 
+@pytest.mark.parametrize("subscript", ["i + p", "i*(m // 2) + p"])
+def test_iterations_of_one_block_are_no_iterations_of_another(subscript: str) -> None:
+    """In one iteration no two blocks share a cell; in different ones they do, and no block waits for another."""
+    plain = make("{[i,p]: 0<=i<3 and 0<=p<m}", f"""
+        for i, p
+            <> t[{subscript}] = x[i,p]
+            y[i,p] = 2*t[{subscript}]
+        end
+        """, x=F32)
+    knl = lk.tag_inames(plain, "p:g.0")
+    assert "expanded over p" in storages(knl)["t"]
+    assert lk.verify(knl).proven
+    assert_same(plain, knl, m=2)
+
+
 def test_two_readers_of_one_array_one_of_them_across() -> None:
     plain = make("{[b,i]: 0<=b<n and 0<=i<16}", """
         for b

@@ -182,6 +182,31 @@ def test_blocks_share_it_too() -> None:
     assert len(low.launches) == 3                        # no launch ends within the order that was given up
 
 
+@pytest.mark.parametrize(("tag", "launches"), [("l.0", 1), ("g.0", 4)])
+def test_which_of_the_writes_at_once_is_the_last(tag: str, launches: int) -> None:
+    """A barrier, or a launch's end, keeps the reader behind them all; whose value it finds nobody knows."""
+    knl = lk.tag_inames(running(last="z[0] = t {id=last}"), f"i:{tag}", unsafe=True)
+    assert "this value may be lost: upd[i=7] writes t, which last reads" in [o.claim for o in knl.obligations]
+    low = lowered(knl)
+    assert len(low.launches) == launches
+    order = "\n".join(str(launch) for launch in low.launches).splitlines()
+    assert tag == "g.0" or "barrier" in order[order.index("  last") - 1]
+
+
+@pytest.mark.parametrize("tag", ["l.0", "g.0"])
+def test_a_value_of_ones_own_is_not_lost_with_others(tag: str) -> None:
+    """Each thread writes and reads its own; only the order of what is added up at the end was given up."""
+    knl = lk.make_kernel("{[i]: 0<=i<8}", """
+        for i
+            own = 2*x[i] {id=set}
+            y[i] = own {id=use}
+            t = t + own {id=upd}
+        end
+        """, [lk.TemporaryVariable("own", F32, ()), lk.TemporaryVariable("t", F32, ()), "..."])
+    forced = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), f"i:{tag}", unsafe=True)
+    assert not [o.claim for o in forced.obligations if "own" in o.claim or "lost" in o.claim]
+
+
 def test_a_private_copy_is_no_storage_for_what_others_read() -> None:
     """Each thread would write what only others read: an error, with a way out that works."""
     knl = lk.set_temporary_address_space(lk.tag_inames(running(), "i:l.0", unsafe=True), "t", "private")

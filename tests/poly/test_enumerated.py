@@ -6,10 +6,11 @@ import pytest
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.parsing import parse_expression
 from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import missed
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
 from loopkit.poly.points import all_points
 from loopkit.poly.relations import element_at
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, parse_assumptions
 
 FEW = InstanceSet.parse("[n] -> {[k,i]: -1<=k<4 and 0<=i<n}")
 
@@ -61,3 +62,16 @@ def test_many_values_are_not_enumerated() -> None:
     many = InstanceSet.parse("[n] -> {[k,i]: 0<=k<100 and 0<=i<n}")
     with pytest.raises(NotAffineError):
         subscripts_on(many, (parse_expression("k*n"),))
+
+
+def test_what_pieces_miss_comes_in_few_pieces() -> None:
+    """Sixteen chunks of rows, each with a guard: isl's questions about what they leave out grow with the pieces."""
+    chunk = "k*(n//16) + min(k, n % 16) + i"
+    rows = InstanceSet.parse("[n, m] -> {[k, i, j]: 0<=k<16 and 0<=i and 16*i<n+16 and 0<=j<m}")
+    inside = where_holds(rows, parse_expression(f"{chunk} + j < n"), {"k", "i", "j", "n"})
+    assert inside is not None
+    written = subscripts_on(inside, (parse_expression(chunk), parse_expression("j"))).intersect_domain(inside.set)
+    some = parse_assumptions("n >= 1 and m >= 1", ["m", "n"])
+    gaps = missed([written], [parse_expression("n"), parse_expression("m")], some)
+    assert gaps is not None
+    assert gaps.n_basic_set() < 60

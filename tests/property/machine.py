@@ -136,6 +136,25 @@ class Memory:
     values: dict[tuple[int, ...], Any] = field(default_factory=dict)
     writes: dict[tuple[int, ...], Access] = field(default_factory=dict)
     reads: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
+    updates: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
+
+    def update(self, index: tuple[int, ...], operation: str, value: Any) -> None:
+        """Combine *value* with a cell at one go: others that do so by the same *operation* need no order."""
+        self._check(index)
+        here = self.place
+        if index in self.writes:
+            self._require_ordered(index, self.writes[index], "written")
+        for other in self.reads.get(index, {}).values():
+            self._require_ordered(index, other, "read")
+        known = self.updates.setdefault(index, {})
+        for (_, _, by), other in known.items():
+            if by != operation:
+                self._require_ordered(index, other, "updated")
+        known[here.block, here.thread, operation] = here.access()
+        old = self.values.get(index, Unwritten(f"{here.statement} updates {self.name}{list(index)}, which is empty"))
+        new = {"+": lambda: old + value, "*": lambda: old*value, "max": lambda: max(old, value),
+               "min": lambda: min(old, value)}[operation]()
+        self.values[index] = stored(new, integer=self.integer, temporary=self.temporary)
 
     def __getitem__(self, index: tuple[int, ...]) -> Any:
         self._check(index)
@@ -145,6 +164,8 @@ class Memory:
             self._require_ordered(index, last, "written")
             if self.lanes and here.number(last.thread) not in (here.number(here.thread), here.source):
                 raise MachineError(f"{here.statement} reads {self.name}{list(index)}, which another lane holds")
+        for update in self.updates.get(index, {}).values():
+            self._require_ordered(index, update, "updated")
         self.reads.setdefault(index, {})[here.block, here.thread] = here.access()
         if index not in self.values:
             return Unwritten(f"{here.statement} reads {self.name}{list(index)}, which nobody wrote")
@@ -157,6 +178,8 @@ class Memory:
             self._require_ordered(index, self.writes[index], "written")
         for read in self.reads.pop(index, {}).values():
             self._require_ordered(index, read, "read")
+        for update in self.updates.pop(index, {}).values():
+            self._require_ordered(index, update, "updated")
         self.writes[index] = here.access()
         self.values[index] = stored(value, integer=self.integer, temporary=self.temporary)
 
@@ -310,6 +333,11 @@ class _Text:
         target = self.text(node.target)
         if node.combine is None:
             return f"{target} = {value}"
+        if node.atomic:
+            name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
+                else (node.target, ())
+            at = "".join(f"{self.text(i)}, " for i in index)
+            return f"{name.name}.update(({at}), {REDUCTIONS[node.combine].combine!r}, {value})"
         old = {"+": f"{target} + {value}", "*": f"{target} * {value}", "max": f"max({target}, {value})",
                "min": f"min({target}, {value})"}[REDUCTIONS[node.combine].combine]
         return f"{target} = {old}"
@@ -334,6 +362,12 @@ class _Text:
                 return f"({' or '.join(map(self.text, c))})"
             case p.LogicalNot(child=c):
                 return f"(not {self.text(c)})"
+            case p.Quotient():
+                return f"__float_function('divide', {self.text(e.numerator)}, {self.text(e.denominator)})"
+            case p.Power():
+                return f"__float_function('power', {self.text(e.base)}, {self.text(e.exponent)})"
+            case p.Call(function=p.Variable(name=name)):
+                return f"__float_function({name!r}, {', '.join(map(self.text, e.parameters))})"
             case TruncatedQuotient():
                 return f"__quotient({self.text(e.numerator)}, {self.text(e.denominator)})"
             case TruncatedRemainder():
@@ -356,6 +390,13 @@ class _Text:
                 raise MachineError(f"no program has a {type(e).__name__}: {e}")
 
 
+def _float_function(name: str, *arguments: Any) -> float:
+    """What numpy's function *name* says of numbers; ``rsqrt`` it does not have."""
+    given = [np.float64(float(a)) for a in arguments]      # of what nobody wrote, it is an error to make a number
+    with np.errstate(all="ignore"):
+        return float(1/np.sqrt(given[0]) if name == "rsqrt" else getattr(np, name)(*given))
+
+
 def _axis(name: str) -> str:
     """The name of an axis: one that nothing of a kernel may have."""
     return f"__{name.replace('.', '_')}" if "." in name else name
@@ -366,31 +407,33 @@ def _axis(name: str) -> str:
 # {{{ running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-            order: random.Random, *, warp: int = WARP) -> dict[str, np.ndarray]:
+            order: random.Random, *, warp: int = WARP, memory: type[Memory] | None = None) -> dict[str, np.ndarray]:
     """The arrays after all launches ran; in each stretch between barriers the threads go in a random order.
 
     :arg warp: threads of a warp, which the kernel was lowered for.
+    :arg memory: what arrays and temporaries that threads share are, if not a :class:`Memory`.
     :raises MachineError: the program does what a right one never does.
     """
     place = Place()
-    memories = {k: Memory(k, a.shape, a.dtype.kind in "iub", place, temporary=False,
-                          values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
+    new = memory or Memory
+    memories = {k: new(k, a.shape, a.dtype.kind in "iub", place, temporary=False,
+                       values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
-            memories[name] = Memory(name, shape, storage.dtype.kind in "iub", place)
+            memories[name] = new(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
-        _launch(functions[name], memories, values, place, order, warp)
+        _launch(functions[name], memories, values, place, order, warp, new)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 
 
 def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[str, int], place: Place,
-            order: random.Random, warp: int) -> None:
+            order: random.Random, warp: int, new: type[Memory]) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
-                             "__MachineError": MachineError, "__shuffle": Shuffle,
+                             "__MachineError": MachineError, "__shuffle": Shuffle, "__float_function": _float_function,
                              "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
@@ -402,7 +445,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     order.shuffle(blocks)
     for block in blocks:
         place.block, place.epoch = block, 0
-        shared = {a.name: Memory(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
+        shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
                   for a in function.arrays if a.shared or a.lanes}
         _block(names["run"], function, {**memories, **shared}, place, warps, order)
 

@@ -9,6 +9,7 @@ import hypothesis.strategies as st
 
 import loopkit as lk
 from loopkit.expr.mappers import called, variables
+from loopkit.expr.updates import update_of
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from tests.property.kernels import Draw
 
@@ -238,6 +239,14 @@ class Drawer:
         sweep = self.some(inames, 2) if inames and self.chance(90) else []
         return Step("add_prefetch", (array, sweep), tuple(kwargs))
 
+    def pipeline(self) -> Step:
+        kwargs: list[tuple[str, Any]] = []
+        if self.chance(50):
+            kwargs.append(("temporaries", self.some(self.knl.temporaries, 2)))
+        if self.chance(40):
+            kwargs.append(("registers", False))
+        return Step("pipeline", (self.one(self.untagged), self.one((1, 2, 2, 3))), tuple(kwargs))
+
     def precompute(self) -> Step:
         rule = self.one(self.knl.substitutions)
         inames = sorted({x for s in self.knl.statements if rule in _called(s.expression) for x in s.inames})
@@ -270,6 +279,18 @@ class Drawer:
         if self.chance(30):
             kwargs.append(("fetch_bounding_box", True))
         return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
+
+    def make_atomic(self) -> Step:
+        updates = [s.id for s in self.knl.statements if s.reduction is None and update_of(s.assignee, s.expression)]
+        return Step("make_atomic", (self.some(updates, 2),))
+
+    def collect(self) -> Step:
+        """A buffer of some atomic updates of one array by one operation."""
+        one = self.one([s for s in self.knl.statements if s.atomic])
+        alike = [s.id for s in self.knl.statements if s.atomic and (s.written, s.combine) == (one.written, one.combine)]
+        within = alike if self.chance(40) else [one.id]
+        kwargs = [("within", within), ("default_tag", self.one((None, None, "l.0", "l.auto")))]
+        return Step("buffer_array", (one.written, self.some(one.inames, 2) if one.inames else []), tuple(kwargs))
 
     def expand_storage(self) -> Step:
         return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
@@ -324,8 +345,8 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
     "expand": Drawer.expand, "privatize": Drawer.privatize,
-    "buffer": Drawer.buffer, "expand storage": Drawer.expand_storage, "contract": Drawer.contract,
-    "address space": Drawer.address_space,
+    "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
+    "contract": Drawer.contract, "address space": Drawer.address_space,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 

@@ -12,8 +12,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.property.by_value import STEPS, by_value_programs
 from tests.property.checks import Trial
 from tests.property.kernels import Program
+from tests.property.pipelines import Drawer, NothingToDoError
 from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
 
@@ -62,5 +64,22 @@ def test_steps_on_the_host(part: int) -> None:
         for step in data.draw(mappings(program)):
             trial.take(step)
         trial.transform(data.draw, steps)
+        trial.require_right(compiled=lot == 11)
+    run()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_subscripts_that_are_affine_for_each_value_only(part: int) -> None:
+    """``a[5*i*i + j]`` and ``a[idx[i]]``: steps on the elements of arrays are right or refused, too."""
+    @examples(part, EXAMPLES // 5)
+    @given(by_value_programs(), st.data(), st.integers(1, 4), st.integers(0, 11))
+    def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
+        trial = Trial.of(program)
+        for _ in range(steps):
+            try:
+                step = data.draw(st.sampled_from(STEPS))(Drawer(data.draw, trial.knl, trial.sizes[0]))
+            except NothingToDoError:
+                continue
+            trial.take(step)
         trial.require_right(compiled=lot == 11)
     run()

@@ -1,7 +1,6 @@
 """Programs of the CUDA toolkit: finding them, and machine code as text."""
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import loopkit as lk
 from loopkit.runtime.cuda import disassembler, tools
 from loopkit.runtime.cuda.disassembler import disassembly
 from loopkit.runtime.cuda.nvcc import find_nvcc
+from tests.compilers import without
 from tests.nvrtc import nvrtc
 
 
@@ -90,8 +90,7 @@ def test_disassembler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_real_disassembly() -> None:
     if tools.find_tool("nvdisasm") is None:
-        assert "CI" not in os.environ, "the test extra brings nvdisasm"
-        pytest.skip("there is no nvdisasm here")
+        without("there is no nvdisasm here")
     source = 'extern "C" __global__ void zero(float *a) { a[threadIdx.x] = 0; }'
     text = disassembly(nvrtc().cubin(source, "zero", lk.CudaTarget("sm_90")).cubin, "zero")
     assert "STG" in text

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import pytest
 
 from loopkit.target.dialects import CUDA
+from tests.compilers import cpp_compiler
 
 UNARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "conj")
 BINARY = {"multiply": "a[i]*b[i]", "divide": "a[i] / b[i]", "add": "a[i] + b[i]", "subtract": "a[i] - b[i]",
@@ -21,9 +21,6 @@ TYPES = {"complex64": np.float32, "complex128": np.float64}
 
 @cache
 def library(place: Path) -> ctypes.CDLL:
-    compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if compiler is None:
-        pytest.skip("there is no C++ compiler")
     text = ["#include <math.h>", "#define __device__", "#define __forceinline__ inline",
             "#define __align__(x) alignas(x)", CUDA.preamble(frozenset(TYPES))]
     functions = {**{name: f"{CUDA.complex_names[name]}(a[i])" for name in UNARY}, **BINARY}
@@ -31,7 +28,7 @@ def library(place: Path) -> ctypes.CDLL:
              f"    for (int i = 0; i < n; ++i)\n        out[i] = {call};\n}}\n"
              for z in TYPES for name, call in functions.items()]
     (place / "z.cc").write_text("\n".join(text))
-    subprocess.run([compiler, "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(place / "z.so"),
+    subprocess.run([cpp_compiler(), "-O1", "-ffp-contract=off", "-shared", "-fPIC", "-o", str(place / "z.so"),
                     str(place / "z.cc")], check=True)
     return ctypes.CDLL(str(place / "z.so"))
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from functools import cache
 from math import prod
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.poly.points import holds
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
 from tests.cases import CASES
+from tests.compilers import cpp_compiler
 from tests.lowering.host_loops import HOSTED
 from tests.lowering.kernels import F32, make
 
@@ -54,14 +53,6 @@ template <typename F> void cudaFuncSetAttribute(F *, Attribute, int) {}
 TYPES = {"int": ctypes.c_int, "long long": ctypes.c_longlong, "float": ctypes.c_float}
 
 
-@cache
-def compiler() -> str:
-    found = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
-    if found is None:
-        pytest.skip("there is no C++ compiler")
-    return found
-
-
 def as_plain_cpp(code: GeneratedCode) -> str:
     """The host's text with kernels that do nothing, and with calls where CUDA has brackets."""
     text = code.host
@@ -78,7 +69,7 @@ def as_plain_cpp(code: GeneratedCode) -> str:
 def built(code: GeneratedCode, place: Path) -> Callable[[Mapping[str, int]], list[tuple[int, ...]]]:
     """A function from sizes to what the host did: ``-1`` and bytes, ``-2``, or a launch's number and its grid."""
     (place / "host.cc").write_text(as_plain_cpp(code))
-    subprocess.run([compiler(), "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(place / "host.so"),
+    subprocess.run([cpp_compiler(), "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(place / "host.so"),
                     str(place / "host.cc")], check=True)
     library = ctypes.CDLL(str(place / "host.so"))
     found = re.search(r"^void (launch_\w+)\(([^)]*)\)", code.host, re.MULTILINE)

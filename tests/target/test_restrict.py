@@ -91,6 +91,13 @@ def test_the_real_cases(case: Case) -> None:
     require_coherent(lk.generate_code(case.make(), verify=False))
 
 
+def test_the_host_only_hands_pointers_on() -> None:
+    """It reads nothing, so that no compiler takes a load for another."""
+    code = lk.generate_code(CHOICES["one or the other"], verify=False)
+    assert "const double *x" in code.source
+    assert code.host.split(")")[0].count("__restrict__") == 2
+
+
 def test_arrays_that_are_not_read_where_they_are_written_stay_as_fast() -> None:
     code = lk.generate_code(lk.split_iname(lk.add_dtypes(lk.make_kernel(
         "{[i]: 0<=i<n}", "y[i] = if(i < 2, x[i], z[i])"), {"x,z": F64}), "i", 32, inner_tag="l.0"))

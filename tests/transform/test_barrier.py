@@ -84,6 +84,51 @@ def test_the_end_of_a_launch() -> None:
     assert barriers(knl) == []
 
 
+def sums() -> lk.LoopKernel:
+    return make("{[b, i, j]: 0<=b<n and 0<=i<64 and 0<=j<n}", """
+        p[b] = sum(i, x[b, i]) {id=partial}
+        y[0] = sum(j, p[j]) {id=total}
+        """, x=F32)
+
+
+def test_a_statement_stands_for_the_parts_of_its_reductions() -> None:
+    rows = lk.tag_inames(make("{[b, i, j]: 0<=b<n and 0<=i<64 and 0<=j<8}", """
+        for b, i
+            <> p = 2*x[b, i] {id=partial}
+            y[b, i] = sum(j, p*j) {id=total}
+        end
+        """, x=F32), "b:g.0, i:l.0")
+    local = str(lk.lower(lk.add_barrier(rows, "partial", "total", synchronization_kind="local"), stop="barriers"))
+    assert local.index("  partial\n") < local.index("asked for between") < local.index("total.j.init")
+    apart = lk.lower(lk.add_barrier(sums(), "partial", "total"), stop="schedule")
+    assert str(apart).split("launch 1:")[1].split() == ["total.j.init", "for", "j", "total.j.update", "total"]
+
+
+def test_a_launch_ends_where_fewest_values_cross_it() -> None:
+    """The sum over what all blocks have written starts behind them: what adds it up stays in a register."""
+    knl = lk.tag_inames(sums(), "b:g.0, i:l.0")
+    assert str(lk.lower(knl, stop="schedule")).split("launch 1:")[1].split()[0] == "total.j.init"
+    assert "private float32 acc_j\n" in f"{lk.lower(knl, stop='storage')}\n"
+
+
+def test_fewer_values_do_not_cost_a_launch() -> None:
+    """One end between the second statement and the third serves both readers, though two values cross it."""
+    knl = lk.tag_inames(make("{[i, j]: 0<=i,j<n}", """
+        for i
+            a[i] = x[i] {id=first}
+        end
+        for i
+            b[i] = 2*x[i] {id=second}
+        end
+        for j
+            y[j] = a[n-1-j] {id=third}
+            z[j] = b[n-1-j] {id=fourth}
+        end
+        """, [lk.TemporaryVariable("a,b", F32), "..."], x=F32), "i:g.0, j:g.0")
+    assert str(lk.lower(knl, stop="schedule")).split() == [
+        "launch", "0:", "first", "second", "launch", "1:", "third", "fourth"]
+
+
 def test_the_loops_around_it_are_the_hosts() -> None:
     knl = lk.add_barrier(steps(), "first", "second")
     assert str(lk.lower(knl, stop="schedule")).splitlines() == [

@@ -71,6 +71,26 @@ def test_a_tile_is_loaded_and_stored() -> None:
         assert_same(accumulation(), knl, **sizes)
 
 
+def test_subscripts_that_are_affine_for_each_value_only() -> None:
+    plain = lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", "y[5*i*i + j] = y[5*i*i + j] + a[i, j]", arrays("y", "a"))
+    assert_same(plain, step(plain, lk.buffer_array, "y", "j", default_tag=None))
+    assert_same(plain, step(plain, lk.buffer_array, "y", "j", default_tag=None, fetch_bounding_box=True))
+    values = lk.make_kernel("{[i, j, k]: 0<=i<3 and 0<=j,k<4}", """
+        for i
+            for j
+                <> t[5*i*i + j] = a[i, j] {id=set}
+            end
+            for k
+                y[i, k] = t[5*i*i + 3 - k] {id=use}
+            end
+        end
+        """, arrays("a"))
+    assert_same(values, step(values, lk.buffer_array, "t", "j", within="set", default_tag=None))
+    data = lk.make_kernel("{[i]: 0<=i<3}", "y[at[i]] = a[i]", [lk.GlobalArg("at", np.int32), *arrays("y", "a")])
+    with pytest.raises(lk.PreconditionError, match="needs affine subscripts"):
+        lk.buffer_array(data, "y", "i")
+
+
 def test_on_threads() -> None:
     knl = lk.tag_inames(tiled_accumulation(), "i_outer:g.0, j_outer:g.1, i_inner:l.0")
     shared = lk.buffer_array(knl, "c", "i_inner, j_inner")

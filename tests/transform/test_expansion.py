@@ -108,8 +108,9 @@ def test_a_value_that_crosses_is_refused() -> None:
 
 def test_declared_space_is_kept() -> None:
     knl = lk.set_temporary_address_space(scalar(), "t", "private")
-    with pytest.raises(lk.StorageError, match="private"):
+    with pytest.raises(lk.StorageError, match="private") as caught:
         lk.expand(knl, "t", "i")
+    assert caught.value.hint == "set_temporary_address_space(knl, 't', 'global')"      # it was tried
     assert lk.expand(lk.fix_parameters(knl, n=9), "t", "i").temporaries["t"].address_space is lk.AddressSpace.PRIVATE
     scratch = lk.expand(lk.set_temporary_address_space(scalar(), "t", "global"), "t", "i")
     assert_same(scalar(), scratch, n=12)

@@ -1,4 +1,4 @@
-"""split_iname, join_inames, rename_iname, remove_unused_inames."""
+"""split_iname, split_levels, join_inames, rename_iname, remove_unused_inames."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -97,6 +97,43 @@ def test_within_cannot_cut_a_loop_in_two() -> None:
         lk.split_iname(knl, "i", 4, within="a")
     assert caught.value.subject == "i"
     assert caught.value.hint is not None
+
+# }}}
+
+
+# {{{ split_levels
+
+LEVELS = {"block": None, "warp": 3, "lane": 4, "item": 2}
+
+
+def test_levels_are_splits_of_splits() -> None:
+    knl = step(matvec(), lk.split_levels, "k", LEVELS, tags={"item": "unr"})
+    once = matvec()
+    for names, length in ((("rest", "item"), 2), (("rest_outer", "lane"), 4), (("block", "warp"), 3)):
+        split = "k" if "k" in once.inames else "rest" if "rest" in once.inames else "rest_outer"
+        once = lk.split_iname(once, split, length, outer_iname=names[0], inner_iname=names[1])
+    assert outline(knl) == outline(once)
+    for mine, other in zip(knl.statements, once.statements, strict=True):
+        assert mine.inames == other.inames
+        assert mine.domain.is_equal(other.domain)
+    assert {x: str(t) for x, t in knl.tags.items()} == {"item": "unr"}
+    for m in (0, 1, 23, 24, 50):
+        assert_same(matvec(), knl, n=3, m=m)
+
+
+@pytest.mark.parametrize(("factors", "tags", "error", "message"), [
+    ({"a": None}, {}, lk.PreconditionError, "two or more new inames"),
+    ({"a": 2, "b": 4}, {}, lk.PreconditionError, "the first without a number of values"),
+    ({"a": None, "b": None}, {}, lk.PreconditionError, "the number of values of 'b' must be a positive integer"),
+    ({"a": None, "b": 0}, {}, lk.PreconditionError, "not 0"),
+    ({"a": None, "y": 4}, {}, lk.NameConflictError, "'y' is taken"),
+    ({"a": None, "b": 4}, {"c": "unr"}, lk.UnknownNameError, "'c'"),
+    ({"a": None, "b": 4}, {"a": "l.0"}, lk.PreconditionError, "no constant range"),
+])
+def test_levels_that_cannot_be(factors: Mapping[str, int | None], tags: Mapping[str, str],
+                               error: type[lk.LoopkitError], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lk.split_levels(twice(), "i", factors, tags=tags)
 
 # }}}
 

@@ -246,7 +246,7 @@ def test_subscripts_of_chunks_are_short() -> None:
     knl = lk.chunk_iname(lk.make_kernel("{[i]: 1<=i<n-1}", "y[i] = x[i-1] + x[i+1]"), "i", 4)
     start = "i_outer*((n - 2) // 4) + min(i_outer, (n - 2) % 4) + i_inner"
     assert f"y[{start} + 1] = x[{start}] + x[{start} + 2]" in knl.statements_text
-    with pytest.raises(lk.PreconditionError, match=re.escape(f"reads 'x' at '{start}'")):
+    with pytest.raises(lk.PreconditionError, match="'i_inner' has no constant range"):
         lk.add_prefetch(knl, "x", "i_inner")
     constant = lk.chunk_iname(lk.make_kernel("{[i]: 0<=i<22}", "y[i] = x[i]"), "i", 4)
     assert "y[5*i_outer + min(i_outer, 2) + i_inner]" in constant.statements_text

@@ -42,6 +42,28 @@ def test_the_copy_spans_the_halo() -> None:
         assert_same(stencil(), knl, n=n)
 
 
+def test_a_chunk_is_copied_like_any_tile() -> None:
+    """Where a chunk starts is an affine form for each chunk alone."""
+    plain = stencil()
+    chunks = lk.split_iname(lk.chunk_iname(plain, "i", 3, outer_tag="g.0"), "i_inner", 4, inner_tag="l.0")
+    knl = step(chunks, lk.add_prefetch, "a", "i_inner_inner")
+    assert knl.temporaries["a_fetch"].shape == (6,)
+    assert lk.verify(knl, full=True).proven
+    for n in (2, 3, 7, 13, 29):
+        assert_same(plain, knl, n=n)
+
+
+@pytest.mark.parametrize(("swept", "shape"), [("j", (4,)), ("i, j", (24,)), ("", ())])
+def test_subscripts_that_are_affine_for_each_value_only(swept: str, shape: tuple[int, ...]) -> None:
+    plain = lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", "y[i, j] = a[5*i*i + j]", [
+        lk.GlobalArg("a", F32, (24,)), "..."])
+    knl = step(plain, lk.add_prefetch, "a", swept, default_tag=None)
+    assert knl.temporaries["a_fetch"].shape == shape
+    assert_same(plain, knl)
+    with pytest.raises(lk.PreconditionError, match="no box of constant size"):
+        lk.add_prefetch(lk.make_kernel("{[i, j]: 0<=i<3 and 0<=j<4}", "y[i, j] = a[n*j + i]"), "a", "j")
+
+
 def test_one_element_that_is_read_under_two_forms() -> None:
     written = lk.make_kernel("{[i, k]: 0<=i<m and 2<=k<=n}", "y[k, i] = x[2*i] - c[k - 2, i]*x[i + i]", [
         lk.GlobalArg("x,c", F32), "..."])

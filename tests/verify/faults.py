@@ -143,6 +143,8 @@ def _of_node(node: Node) -> Found:
                 yield "index shifted", f"{node.statement}: {target} = ...", replace(node, target=target)
             for value in _changed(node.value, _shifted):
                 yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
+            if node.atomic:
+                yield "update not atomic", node.statement, replace(node, atomic=False)
         case Define() | Sync():
             pass
 

@@ -26,7 +26,7 @@ from tests.verify.changed import (
 BY_NAME = {case.name: case for case in CASES}
 
 #: Cases with subscripts and bounds that are read from memory: what is in bounds there is for the caller to say.
-DATA_DEPENDENT = {"csr_matvec": {"bounds"}}
+DATA_DEPENDENT = {"csr_matvec": {"bounds"}, "histogram": {"bounds"}}
 
 
 @cache
@@ -50,12 +50,19 @@ def test_there_are_kernels_with_barriers() -> None:
     assert {"matmul_tiled", "stencil_3d", "softmax_by_block"} <= set(WITH_BARRIERS)
 
 
+def missed(name: str) -> lk.Verdict:
+    """What is said of a kernel without a barrier: whether threads meet, its data may have to say."""
+    return lk.Verdict.UNDECIDED if name in DATA_DEPENDENT else lk.Verdict.REFUTED
+
+
 @pytest.mark.parametrize("name", WITH_BARRIERS)
 def test_each_barrier_is_missed(name: str) -> None:
     for lowered in without_one_barrier(kernel(name)):
         found = report(kernel(name), lowered)
-        assert found["races"].verdict is found["barriers"].verdict is lk.Verdict.REFUTED
+        assert found["races"].verdict is found["barriers"].verdict is missed(name)
         assert found["order"].verdict is lk.Verdict.PROVEN          # only threads are out of step
+        if missed(name) is lk.Verdict.UNDECIDED:
+            continue
         with pytest.raises(lk.VerificationError, match="no barrier between"):
             found.raise_if_refuted()
 
@@ -63,7 +70,7 @@ def test_each_barrier_is_missed(name: str) -> None:
 @pytest.mark.parametrize("name", WITH_BARRIERS)
 def test_a_barrier_of_warps_does_not_do_for_the_block(name: str) -> None:
     for lowered in as_warp_barriers(kernel(name)):
-        assert report(kernel(name), lowered)["races"].verdict is lk.Verdict.REFUTED
+        assert report(kernel(name), lowered)["races"].verdict is missed(name)
 
 
 # {{{ the same, by running

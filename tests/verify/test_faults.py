@@ -39,6 +39,7 @@ FOUND_AS = {
     "box shrunk": {"box"},
     "grid shrunk": {"missing"},
     "index shifted": {"element", "value"},
+    "update not atomic": {"value"},
     "vector shifted": {"vector"},
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},

@@ -45,6 +45,18 @@ def test_two_threads_write_one_element() -> None:
     assert lk.check_races(unchecked(make("{[i]: 0<=i<64}", "y[i] = x[i // 2]", x=F32), i="l.0")).proven
 
 
+def test_updates_at_once() -> None:
+    """Atomic updates by one operation are no race, others are, and so is a read that no barrier keeps apart."""
+    text = "h[i // 2] = h[i // 2] + x[i] {id=add, atomic}"
+    atomic = make("{[i]: 0<=i<64}", text, h=F32, x=F32)
+    for axis in ("l.0", "g.0"):
+        assert lk.check_races(unchecked(atomic, i=axis)).proven
+        for other in ("h[i // 2] = max(h[i // 2], x[i]) {id=most, atomic}", "y[i] = h[63 - i] {id=out}"):
+            found = lk.check_races(unchecked(make("{[i]: 0<=i<64}", f"{text}\n{other}", h=F32, x=F32), i=axis))
+            assert not found.ok
+            assert "add[i=" in witness_of(found)
+
+
 def test_a_recurrence_over_threads() -> None:
     knl = unchecked(make("{[i]: 0<=i<64}", "a[i+1] = a[i] + b[i]", a=F32, b=F32), i="l.0")
     assert witness_of(lk.check_races(knl)) == "insn[i=0] writes a[1], which insn[i=1] reads"

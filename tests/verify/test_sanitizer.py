@@ -1,11 +1,14 @@
 """How the reports of NVIDIA's tools are counted; they run on a GPU, by ``python -m tests.gpu.sanitizer``."""
 from __future__ import annotations
 
+import pytest
+
 import loopkit as lk
 from loopkit.ast.nodes import If, Sync
 from loopkit.lowering.pipeline import Lowered
 from tests.cases import CASES
-from tests.gpu.sanitizer import Log, divergent
+from tests.gpu.explained import Allocation, explained, seen
+from tests.gpu.sanitizer import MARK, Log, all_faults, divergent
 
 
 def test_reports_count_for_the_fault_whose_kernel_they_name() -> None:
@@ -41,3 +44,23 @@ def test_a_divergent_barrier_parts_the_threads_of_a_warp() -> None:
     text = repr(found[0].program)
     assert text.count(Sync.__name__) == repr(lowered.program).count(Sync.__name__)
     assert text.count(If.__name__ + "(") == repr(lowered.program).count(If.__name__ + "(") + 1
+
+
+@pytest.mark.parametrize(("kind", "what"), [("guard weakened", "outside of its"),
+                                            ("barrier deleted", "which nobody wrote")])
+def test_why_a_fault_was_not_reported_is_told_by_running_it(kind: str, what: str) -> None:
+    case = next(case for case in CASES if case.name == ("transpose" if kind == "barrier deleted" else "scale_mapped"))
+    lowered = lk.lower(case.make())
+    assert isinstance(lowered, Lowered)
+    number = next(i for i, f in enumerate(all_faults(case, lowered)) if f.kind == kind)
+    of, objection = explained(f"{case.name}_{MARK}{number}")
+    assert of == kind
+    assert what in objection
+
+
+def test_a_run_of_allocations_objects_to_no_golden_kernel_of_functions_and_quotients() -> None:
+    for case in CASES:
+        if case.name in ("softmax_by_thread", "layer_norm_by_thread"):
+            lowered = lk.lower(case.make())
+            assert isinstance(lowered, Lowered)
+            assert not seen(case, lowered.program, Allocation)

@@ -186,6 +186,19 @@ def test_condition_on_data_is_the_statements_own() -> None:
     assert {f.kind for f in validate(other)} == {"missing", "outside"}
 
 
+@pytest.mark.parametrize("make", [
+    lambda k: lk.peel(k, "i", first=1), lambda k: lk.tag_inames(k, "i:ilp"), lambda k: lk.split_iname(k, "i", 2)])
+def test_condition_that_is_affine_at_one_value_of_an_iname(make: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None:
+    low = lowered(make(lk.make_kernel("{[i]: 0<=i<3}", "a[i*i] = x[i] {if=i*n > 3}", [
+        lk.GlobalArg("a,x", F32), "..."], assumptions="n >= 0")))
+    assert validate(low) == ()
+    unconditional = changed(low, lambda node: node.then if isinstance(node, If) else node)
+    assert {f.kind for f in validate(unconditional)} == {"outside"}
+    never = changed(low, lambda node: replace(node, condition=p.Comparison(p.Variable("n"), "<", -1))
+                    if isinstance(node, If) else node)
+    assert "missing" in {f.kind for f in validate(never)}
+
+
 def test_order_on_one_thread() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", """
         for i

@@ -175,6 +175,11 @@ class Machine:
         self.touched[self._now].append(Touch(name, element, value, is_write=False))
         return value
 
+    def _go_on(self, writer: str) -> bool:
+        """Does what runs now go on from what *writer* left, both being updates of it in any order?"""
+        a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
+        return a.atomic and b.atomic and (a.written, a.combine) == (b.written, b.combine)
+
     def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
         values = x.inames(self.knl)
         return accumulator, tuple(map(values.get, self._around[accumulator]))
@@ -188,7 +193,7 @@ class Machine:
                 last, other = writes[-1]
                 return other if last != writer else self.data.value(name, element, self._dtype(name))
             tests = self._sources.get((name, writer.statement, self._now.statement), ())
-            if any(t(writer.point, self._now.point) for t in tests):
+            if self._go_on(writer.statement) or any(t(writer.point, self._now.point) for t in tests):
                 return value
         return writes[-1][1] if writes else self.data.value(name, element, self._dtype(name))
 

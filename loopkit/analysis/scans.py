@@ -1,0 +1,206 @@
+"""Which reductions are scans: along an iname, each one has the operands of the one before it, and at most one more."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite
+from loopkit.poly.affine import add
+from loopkit.poly.relations import (
+    apart_along,
+    equal_coordinates,
+    identity_on,
+    one_to_one,
+    only_dims,
+    other_instance,
+    reindexing,
+    smallest_pair,
+)
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A reduction that runs along *sweep*.
+
+    :ivar iname: its only iname, that of the operands.
+    :ivar shift: the operand that is new at ``sweep = i`` is that at ``iname = i + shift``.
+    :ivar rows: the inames of its statement but for *sweep*; each of their instances is a scan of its own.
+    """
+
+    node: ReductionNode
+    sweep: str
+    iname: str
+    shift: int
+    rows: tuple[str, ...]
+
+
+def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
+    """*node* as a scan along *sweep*, which is proven.
+
+    :raises PreconditionError: it is none, with the smallest sizes and instance that show it.
+    :raises UndecidedError: data decide over its bounds or operands.
+    """
+    if len(node.inames) != 1 or node.others:
+        raise PreconditionError(f"The reduction of '{node.final}' runs over {', '.join(node.inames)} in several parts, "
+                                "of which no scan is made.", subject=node.name,
+                                hint="make the scan before its inames are split or peeled")
+    iname, = node.inames
+    init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
+    if isinstance(init.assignee, p.Subscript):
+        raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
+                                "of some loops, between which a scan carries it.", subject=node.accumulator,
+                                hint="make the scan before privatize and expand")
+    _require_free_of(knl, node, update, sweep)
+    if data_params(knl, update.domain) or data_params(knl, init.domain):
+        raise UndecidedError(f"Whether the reduction of '{node.final}' is a scan along '{sweep}' cannot be decided.",
+                             "its bounds are read from memory", hint="bound it by inames and parameters")
+    sums, terms = analysis_domain(knl, init), analysis_domain(knl, update)
+    rows = tuple(x for x in init.inames if x != sweep)
+    _require_no_gap(knl, node, sums, sweep, rows)
+    newest = _newest(knl, node, sums, terms, sweep)
+    shift = _shift(knl, node, newest, sweep, iname)
+    _require_same_values(knl, update, sweep)
+    return Scan(node, sweep, iname, shift, rows)
+
+
+def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
+    """From the update instances of *scan* to those of its sweep: each operand ``j`` to ``sweep = j - offset``."""
+    init, update = knl.statement_by_id[scan.node.init], knl.statement_by_id[scan.node.update]
+    old = [p.Variable(scan.iname), *map(p.Variable, scan.rows)]
+    new = [add(p.Variable(scan.sweep), offset), *map(p.Variable, scan.rows)]
+    return equal_coordinates(update.inames, old, init.inames, new)
+
+
+def require_alone(knl: LoopKernel, scan: Scan) -> None:
+    """:raises ScheduleError: other statements than the update stand in the loop over the iname of *scan*."""
+    def one(tree: Tree) -> Tree:
+        if isinstance(tree, Loop) and tree.iname == scan.iname and scan.node.update in leaves(tree) \
+                and tree.body != Leaf(scan.node.update):
+            raise ScheduleError(f"Other statements than '{scan.node.update}' stand in its loop over '{scan.iname}'.",
+                                subject=scan.iname, hint="compute them before the reduction, into an array")
+        return tree
+    rewrite(knl.tree, one)
+
+
+# {{{ the proof
+
+def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
+    """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is where it is."""
+    point = lexmin_point(points.set, points.inames, [a.name for a in knl.arguments])
+    assert point is not None
+    sizes, at = point
+    own = {x: v for x, v in at.items() if x in knl.statement_by_id[node.init].inames}
+    with_sizes = f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
+    where = with_sizes + why.format(at=instance_text(node.final, own), **{f"_{x}": v for x, v in at.items()})
+    return PreconditionError(
+        f"The reduction of '{node.final}' is no scan along '{sweep}': {where}.", subject=node.name,
+        hint=f"a scan's lower bound is fixed and its upper one moves with '{sweep}': sum(j, x[j]) over 0<=j<={sweep}")
+
+
+def _require_free_of(knl: LoopKernel, node: ReductionNode, update: Statement, sweep: str) -> None:
+    parts = (expanded_expression(knl, update), *(expand_rules(e, knl.substitutions) for e in update.predicates))
+    if any(sweep in variables(e) for e in parts):
+        raise PreconditionError(f"The reduction of '{node.final}' is no scan along '{sweep}': its operand depends on "
+                                f"'{sweep}' itself, so that no result holds the one before it.", subject=node.name,
+                                hint=f"take what depends on '{sweep}' out of the reduction")
+
+
+def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
+    """*points* one further along *sweep*."""
+    values = tuple(add(p.Variable(x), -1) if x == sweep else p.Variable(x) for x in points.inames)
+    everything = InstanceSet.universe(points.inames).set
+    return points.apply(reindexing(points.inames, values, everything), points.inames)
+
+
+def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
+    """Of each row, one instance alone has none before it."""
+    first = sums.subtract(_one_further(sums, sweep))
+    dim = first.inames.index(sweep)
+    several, _ = apart_along(identity_on(first, first, rows), dim)
+    if not several.is_empty():
+        second = InstanceSet(first.inames, several.range())
+        raise _refusal(knl, node, sweep, f"there is a gap before {{at}}, where '{sweep}' starts again", second)
+
+
+def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
+    """The operands that are new at each instance."""
+    before = _one_further(terms, sweep)
+    lost = before.intersect(sums.onto(terms.inames)).subtract(terms)
+    iname, = node.inames
+    if not lost.is_empty():
+        raise _refusal(knl, node, sweep, f"{{at}} leaves out the operand at {iname} = {{_{iname}}}, which the one "
+                       "before it has", lost)
+    newest = terms.subtract(before)
+    rest = [x for x in terms.inames if x != iname]
+    several = other_instance(identity_on(newest, newest, rest))
+    if not several.is_empty():
+        raise _refusal(knl, node, sweep, "{at} has two operands more than the one before it, or the first of all "
+                       "has two", InstanceSet(newest.inames, several.domain()))
+    return newest
+
+
+def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str, iname: str) -> int:
+    """How far the new operand is from *sweep*, everywhere the same."""
+    point = lexmin_point(newest.set, newest.inames)
+    if point is None:
+        return 0
+    shift = point[1][iname] - point[1][sweep]
+    elsewhere = newest.subtract(newest.where(("==", add(p.Variable(iname), -1*p.Variable(sweep), -shift))))
+    if not elsewhere.is_empty():
+        raise _refusal(knl, node, sweep, f"the new operand of {{at}} is that at {iname} = {{_{iname}}}, and elsewhere "
+                       f"it is that at {iname} = {sweep}{f' + {shift}' if shift else ''}", elsewhere)
+    return shift
+
+
+def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:
+    """An operand has one value, at whatever instance of the sweep it is read."""
+    into = [d for d in dependences(knl) if d.sink == update.id and d.source != update.id and d.array
+            and d.array != update.written]
+    for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
+        if not d.exact:
+            raise UndecidedError(f"Whether the operands of '{update.id}' stay as they are along '{sweep}' cannot be "
+                                 "decided.", f"they are read from '{d.array}', and "
+                                 f"{why_undecided(knl, d.array, d.source, d.sink)}",
+                                 hint="compute them before the loop, into an array of their own")
+        sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames)
+        shown = f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
+        raise PreconditionError(
+            f"The operands of '{update.id}' do not stay as they are along '{sweep}': {shown}"
+            f"{instance_text(d.source, source)} writes to '{d.array}' what {instance_text(d.sink, sink)} reads, and "
+            "others read another value there.", subject=d.array,
+            hint="write to an array that the reduction does not read")
+
+
+def _changed_values(knl: LoopKernel, into: Sequence[Dependence], update: Statement, sweep: str
+                    ) -> Iterator[Dependence]:
+    """Of temporaries: values of which an operand sees several."""
+    rest = [i for i, x in enumerate(update.inames) if x != sweep]
+    flows = [(d, only_dims(d.relation, range(len(knl.statement_by_id[d.source].inames)), rest))
+             for d in into if d.of_value]
+    for i, (d, values) in enumerate(flows):
+        others = [other.range() for e, other in flows[:i] if e.array == d.array]
+        if not one_to_one(values) or not all(values.range().is_disjoint(other) for other in others):
+            yield d
+
+
+def _overwritten(knl: LoopKernel, into: Sequence[Dependence], update: Statement, sweep: str) -> Iterator[Dependence]:
+    """Of arguments: writes between two readings of one operand."""
+    domain = analysis_domain(knl, update)
+    same = identity_on(domain, domain, [x for x in update.inames if x != sweep])
+    before = [d for d in dependences(knl) if d.source == update.id]
+    for d in into:
+        for e in before:
+            if not d.of_value and e.sink == d.source and e.array == d.array \
+                    and not e.relation.apply_range(d.relation).intersect(same).is_empty():
+                yield replace(d, exact=d.exact and e.exact)
+
+# }}}

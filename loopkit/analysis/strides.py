@@ -1,0 +1,31 @@
+"""How far apart in memory what neighbouring iterations load lies."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.affine import add, affine_difference
+
+
+def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> tuple[str, ...]:
+    """*inames*, last the one along which *loaded* steps through arrays in global memory by the least.
+
+    Where nothing is loaded along them, or what is loaded disagrees, their order stays. A step of several elements
+    counts too: vectors have such.
+    """
+    arrays = {p.Variable(name) for name in knl.array_args}
+    rows = {e.index_tuple[-1] for e in subexpressions(loaded) if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    found = {_fastest(subscript, inames) for subscript in rows} - {None}
+    return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
+
+
+def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
+    """Which of *inames* moves *subscript* by the least, if one does."""
+    steps = {x: affine_difference(substitute(subscript, {x: add(p.Variable(x), 1)}), subscript)
+             for x in inames if x in variables(subscript)}
+    lengths = {x: abs(step) for x, step in steps.items() if step}
+    return min(lengths, key=lengths.__getitem__, default=None)

@@ -1,0 +1,87 @@
+"""How often each value occurs: histograms, whose elements only the data know."""
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.make import make_kernel
+from loopkit.library.defaults import WARP, checked, items_a_thread
+from loopkit.transform.barrier import add_barrier
+from loopkit.transform.iname import split_iname
+from loopkit.transform.tags import tag_inames
+
+#: Bytes of shared memory that the copies of a block may take, so that four blocks fit on a multiprocessor.
+MOST_BYTES = 40 << 10
+
+
+def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int = 528, threads: int = 512,
+              items: int = 2, copies: int | None = None) -> LoopKernel:
+    """``counts[k]``, how many ``x[i]`` are the integer *k*; values that are not below *bins* are left out.
+
+    Each block counts what it reads in shared memory, by atomic updates, and adds that to the result in the end. Lanes
+    that meet in one bin, or in one bank of the memory, have to wait for each other; so there are several copies, which
+    lie side by side, a bin in a row: with one a lane, each lane has a bank of its own, whatever the data are. In a step
+    all blocks together read one piece of memory, *items* vectors of 16 bytes a thread.
+
+    :arg dtype: of *x*: integers.
+    :arg blocks: as many as run at once: four for each multiprocessor of an H200.
+    :arg threads: of a block.
+    :arg items: loads that a thread has under way at once.
+    :arg copies: of the bins in a block, a power of two; default: one a lane, as far as shared memory goes.
+    :raises PreconditionError: *dtype* has no integers, or *copies* or *threads* are not made of warps.
+
+    >>> lk.library.histogram(bins=6)(x=np.array([1, 3, 3, 5, 9], np.uint8)).counts
+    array([0, 1, 0, 2, 0, 1], dtype=int32)
+    """
+    known = checked(dtype)
+    if known.kind not in "iu":
+        raise PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
+                                hint="divide the range into bins first, and round")
+    length, warps = items_a_thread(known), threads // WARP
+    rows, row = _rows(known, bins)
+    copies = _most_copies(rows) if copies is None else copies
+    if copies not in _COPIES or threads % WARP:
+        raise PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
+                                hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
+    step = threads*items*length
+    place = (f"{step*blocks}*r + {step}*b + {threads*length}*u + {WARP*length}*w + {copies*length}*h + {length}*c + v")
+    knl = make_kernel(
+        [f"{{[b, y, z, k, d, e]: 0<=b<{blocks} and 0<=y<{bins} and 0<=z<{rows} and 0<=k<{bins} and 0<=d,e<{copies}}}",
+         f"[b] -> {{[r, u, w, h, c, v]: 0<=r and 0<=u<{items} and 0<=w<{warps} and 0<=h<{WARP // copies} "
+         f"and 0<=c<{copies} and 0<=v<{length} and {place} < n}}"],
+        f"""
+        counts[y] = 0  {{id=clear}}
+        for b
+            part[z, d] = 0  {{id=zero}}
+            part[{row.format(place)}, c] = part[{row.format(place)}, c] + 1  {{id=count, atomic}}
+            counts[k] = counts[k] + sum(e, part[k, e])  {{id=add, atomic}}
+        end
+        """, [GlobalArg("x", known), GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
+              TemporaryVariable("part", np.dtype(np.int32), (rows, copies), AddressSpace.LOCAL), "..."],
+        name="histogram")
+    knl = tag_inames(knl, {"b": "g.0", "w": "l.1", "h": "l.0", "c": "l.0", "d": "l.0", "e": "l.0", "u": "unr",
+                           "v": "vec" if length > 1 else "unr"})
+    knl = split_iname(knl, "z", warps, inner_tag="l.1")
+    # the lanes of a warp add up the copies of a bin
+    knl = split_iname(knl, "k", warps, inner_tag="l.1")
+    knl = split_iname(knl, "y", WARP, outer_tag="g.0", inner_tag="l.0")
+    return add_barrier(knl, "clear", "zero")
+
+
+_COPIES = (1, 2, 4, 8, 16, 32)
+
+
+def _most_copies(rows: int) -> int:
+    return max((c for c in _COPIES if 4*rows*c <= MOST_BYTES), default=1)
+
+
+def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:
+    """How many rows the copies have, and in which one of them ``x[...]`` is counted; the last may be for all others."""
+    info = np.iinfo(dtype)
+    conditions = [*(["x[{0}] >= 0"] if info.min < 0 else []), *([f"x[{{0}}] < {bins}"] if info.max >= bins else [])]
+    if not conditions:
+        return bins, "x[{0}]"
+    return bins + 1, f"if({' and '.join(conditions)}, x[{{0}}], {bins})"

@@ -1,0 +1,172 @@
+"""Prefix sums: of an array in three launches, and of rows, a block a row."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.language.make import make_kernel
+from loopkit.library.defaults import MOST_THREADS, THREADS, checked, items_a_thread, vector_of_rows
+from loopkit.transform.barrier import add_barrier
+from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.expansion import contract
+from loopkit.transform.scan import realize_scan
+from loopkit.transform.tags import tag_inames
+
+
+def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
+    """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
+
+    A block has a chunk. To know what comes before it, it would have to wait for other blocks, which those of one
+    launch cannot do; so there are three launches, and *x* is read twice. The one in the middle has a single block, and
+    little to do.
+
+    :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
+    :arg tiles: of a chunk. With more of them the launch in the middle has less to do, and the others have fewer blocks.
+
+    >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
+    array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
+    """
+    known = checked(dtype)
+    items, most = items_a_thread(known), MOST_THREADS
+    tile = threads*items
+    chunk, under_way = tile*tiles, min(tiles, 4)
+    first = f"{chunk}*b + {tile*under_way}*g + {tile}*u + {items}*j"
+    tiled = Tiled("b", f"{chunk}*b", "n", "x[{}]", "y[{}]", "before[b]", threads, items, tiles)
+    knl = make_kernel(
+        [f"{{[b]: 0<=b and {chunk}*b<n}}",
+         f"[b] -> {{[g, u]: 0<=g and 0<=u<{under_way} and {under_way}*g + u < {tiles}}}",
+         f"[b, g, u] -> {{[j]: 0<=j<{threads} and {first} < n}}",
+         f"[b, g, u, j] -> {{[e]: 0<=e<{items} and {first} + e < n}}",
+         f"{{[q]: 0<=q and {chunk*most}*q<n}}", "[q] -> {[p]: 0<=p<q}",
+         f"[q] -> {{[s]: 0<=s<{most} and {chunk*most}*q + {chunk}*s < n}}", "[s] -> {[d]: 0<=d<s}", *tiled.domains],
+        f"""
+        for b
+            <> part[b] = sum([g, u, j, e], x[{first} + e])  {{id=part}}
+        end
+        for q
+            <> above[q] = sum(s, part[{most}*q + s])  {{id=above}}
+            <> offset = sum(p, above[p])  {{id=offset}}
+            for s
+                <> before[{most}*q + s] = offset + sum(d, part[{most}*q + d])  {{id=before}}
+            end
+        end
+        {tiled.text}
+        """, tiled.arrays, name="scan")
+    knl = add_dtypes(knl, {"x,y": known})
+    # loads of several tiles are under way at once
+    knl = tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})
+    for iname, sweep in (("d", "s"), ("p", "q")):
+        knl = realize_scan(knl, iname, sweep)
+    knl = tiled.realized(contract(knl, "above", "q"))
+    # a launch ends where blocks need what others have computed
+    return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
+
+
+def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
+    """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row, and goes through it tile by tile.
+
+    :arg columns: how long rows are, so that a thread's elements are moved in vectors of up to 16 bytes, as far as the
+        length is a multiple of those; default: what the arrays of a call say.
+    :arg threads: of a block; the elements that they have at a time are a tile.
+
+    >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
+    array([[1., 2., 3.],
+           [1., 2., 3.]], dtype=float32)
+    """
+    known = checked(dtype)
+    items = 1 if columns is None else vector_of_rows(columns, known)
+    tiled = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads, items, None)
+    knl = make_kernel(["{[b]: 0<=b<n}", *tiled.domains], tiled.text, tiled.arrays, name="row_scan")
+    knl = add_dtypes(knl, {"x,y": known})
+    if columns is not None:
+        knl = fix_parameters(knl, m=columns)
+    return tiled.realized(tag_inames(knl, {"b": "g.0", **tiled.tags}))
+
+
+@dataclass(frozen=True)
+class Tiled:
+    """What a block does: prefix sums from *start* to *end*, tile by tile.
+
+    In a tile *r* thread *i* has *items* neighbouring elements, which stay in registers. Their sum goes into a scan over
+    the threads, and what a thread gets from that, with what was in the tiles before, is where it starts.
+
+    :ivar block: the iname of the block.
+    :ivar x: an element, ``{}`` its place; likewise *y*.
+    :ivar before: what comes before the first element.
+    :ivar tiles: how many there are at most; ``None``: as many as it takes.
+    """
+
+    block: str
+    start: str
+    end: str
+    x: str
+    y: str
+    before: str
+    threads: int
+    items: int
+    tiles: int | None
+
+    @property
+    def vector(self) -> str:
+        return "vec" if self.items > 1 else "unr"
+
+    @property
+    def place(self) -> str:
+        return f"{self.start} + {self.threads*self.items}*r + {self.items}*i"
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        b, end, items = self.block, self.end, self.items
+        few = "" if self.tiles is None else f" and r<{self.tiles}"
+        return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
+                "[r] -> {[o]: 0<=o<r}",
+                f"[{b}, r] -> {{[i]: 0<=i<{self.threads} and {self.place} < {end}}}", "[i] -> {[h]: 0<=h<i}",
+                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}}}",
+                f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}}}", "[w] -> {[k]: 0<=k<=w}")
+
+    @property
+    def text(self) -> str:
+        at = f"{self.place} + v"
+        return f"""
+        for {self.block}, r
+            for i, v
+                <> kept[i, v] = {self.x.format(at)}  {{id=load}}
+            end
+            for i
+                <> own[i] = sum(w, kept[i, w])  {{id=own}}
+            end
+            <> whole[r] = sum(i, own[i])  {{id=whole}}
+            <> base = {self.before} + sum(o, whole[o])  {{id=base}}
+            for i
+                <> start = base + sum(h, own[h])  {{id=start}}
+                for w
+                    <> done[i, w] = start + sum(k, kept[i, k])  {{id=done}}
+                end
+            end
+            for i, v
+                {self.y.format(at)} = done[i, v]  {{id=store}}
+            end
+        end
+        """
+
+    @property
+    def arrays(self) -> list[TemporaryVariable | str]:
+        shape = (self.threads, self.items)
+        return [TemporaryVariable("kept", shape=shape), TemporaryVariable("done", shape=shape), "..."]
+
+    @property
+    def tags(self) -> dict[str, str]:
+        return {"i": "l.0", "v": self.vector, "w": "unr"}
+
+    def realized(self, knl: LoopKernel) -> LoopKernel:
+        """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""
+        for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r")):
+            knl = realize_scan(knl, iname, sweep)
+        # no thread needs the elements of another, and no tile the sum of any but the last
+        for name, iname in (("kept", "i"), ("done", "i"), ("whole", "r")):
+            knl = contract(knl, name, iname)
+        return knl

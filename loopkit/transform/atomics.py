@@ -1,0 +1,115 @@
+"""Atomic updates: statements that combine something with an element, in any order and at once."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from loopkit.analysis.accesses import accesses_of, commute
+from loopkit.analysis.buffer_proof import relations_of
+from loopkit.analysis.dependences import (
+    Dependence,
+    flow_of_values,
+    joined_relations,
+    order_of_values,
+    with_waived,
+)
+from loopkit.analysis.legality import require_legal
+from loopkit.errors import PreconditionError
+from loopkit.expr.text import to_text
+from loopkit.expr.updates import update_of
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.relations import same_element
+from loopkit.transform.step import matching_statements, transform
+
+
+@transform
+def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None, *, assume: str | None = None,
+                unsafe: bool = False) -> LoopKernel:
+    """Let updates ``a[f] = a[f] + e`` read and write their element at one go, as the option ``{atomic}`` does.
+
+    Their order among themselves then binds no more, and they may run at once: those of one array by one operation,
+    be it of one statement or of several. The operations are those of reductions, ``+``, ``*``, ``min``, ``max``,
+    ``and`` and ``or``; as in a reduction, sums of real numbers are rounded in the order that runs. Whatever else
+    touches the array stays in order with each of them.
+
+    :arg within: the statements; default: all that update an element of an array.
+    :raises UnknownNameError: a pattern matches nothing of the kernel.
+    :raises PreconditionError: a statement is no update, or there is none that is not atomic; or a temporary's
+        values do not flow in the order of the kernel any more.
+    :raises IllegalTransformError: a reader of a temporary would miss an update that it stands behind.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i // 4] = h[i // 4] + w[i]")
+    >>> print(lk.make_atomic(knl, "insn").statements_text)
+    for i
+      h[i // 4] = h[i // 4] + w[i]  {id=insn, atomic}
+    end
+    >>> dict(lk.tag_inames(lk.make_atomic(knl), "i:g.0").tags)
+    {'i': GroupTag(axis=0)}
+    """
+    new = {s.id: _made_atomic(s) for s in _chosen(kernel, within)}
+    arrays = {s.written for s in new.values()}
+    for name in sorted(arrays & kernel.temporaries.keys()):
+        _require_flow_in_order(kernel, name)
+    result = kernel.copy(statements=tuple(new.get(s.id, s) for s in kernel.statements))
+    result = result.copy(carried=lambda: tuple(_bound(kernel, result, arrays)))
+    return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
+
+
+def _chosen(kernel: LoopKernel, within: str | Collection[str] | None) -> list[Statement]:
+    chosen = matching_statements(kernel, within)
+    # the init and the updates of a reduction belong to its statement, whose operand they make
+    named = [s for s in kernel.statements if (chosen is None or s.id in chosen) and s.reduction is None]
+    for s in named if chosen is not None else ():
+        if not (s.atomic or _is_update(s)):
+            target = to_text(s.assignee)
+            raise PreconditionError(f"'{s.id}' is no update of '{target}'.", subject=s.id,
+                                    hint=f"an update is written {target} = {target} + e, or with *, min, max, and, or")
+    found = [s for s in named if not s.atomic and _is_update(s)]
+    if not found:
+        raise PreconditionError(f"There is no update in '{kernel.name}' that is not atomic.", subject=kernel.name,
+                                hint="an update is written a[f] = a[f] + e, or with *, min, max, and, or")
+    return found
+
+
+def _is_update(s: Statement) -> bool:
+    return s.reduction is None and update_of(s.assignee, s.expression) is not None
+
+
+def _made_atomic(s: Statement) -> Statement:
+    found = update_of(s.assignee, s.expression)
+    assert found is not None
+    return replace(s, combine=found[0], expression=found[1], atomic=True)
+
+
+def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
+    """:raises PreconditionError: the order as it stands does not say how the values of *name* flow."""
+    known = relations_of(kernel, name, "flow")
+    now = joined_relations(flow_of_values(kernel, name))
+    if known.keys() != now.keys() or not all(now[pair].is_equal(known[pair]) for pair in now):
+        raise PreconditionError(
+            f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
+            subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
+
+
+def _bound(before: LoopKernel, after: LoopKernel, arrays: Collection[str]) -> Iterator[Dependence]:
+    """What binds still, as updates of *arrays* are atomic now."""
+    values = sorted(arrays & after.temporaries.keys())
+    for d in with_waived(before):
+        if d.array in values:
+            continue
+        if d.array not in arrays:
+            yield d
+            continue
+        ends = [[a for a in accesses_of(after, after.statement_by_id[s]) if a.array == d.array and a.is_write == writes]
+                for s, writes in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind in ("anti", "output")))]
+        left = [same_element(a.relation, b.relation) for a in ends[0] for b in ends[1] if not commute(a, b)]
+        if len(left) == len(ends[0])*len(ends[1]):
+            yield d
+            continue
+        for pairs in left:
+            relation = d.relation.intersect(pairs)
+            if not relation.is_empty():
+                yield replace(d, relation=relation)
+    for name in values:
+        yield from order_of_values(after, name)

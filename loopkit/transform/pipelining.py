@@ -1,0 +1,410 @@
+"""pipeline: the copies of a loop's next iterations are under way while it computes on those of this one."""
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.dependences import Dependence, identity_pairs, unchanged_from, with_waived
+from loopkit.analysis.legality import iname_range, require_legal
+from loopkit.analysis.order import loops_of
+from loopkit.analysis.shapes import array_shapes
+from loopkit.errors import PreconditionError, ScheduleError, StorageError
+from loopkit.expr.mappers import map_children, variables
+from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_parallel
+from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Seq, Tree, leaves, loop_place, rewrite, seq
+from loopkit.poly.affine import add, remainder, subtract
+from loopkit.transform.dealing import dealt
+from loopkit.transform.expansion import require_cells, require_not_carried
+from loopkit.transform.peel import peel
+from loopkit.transform.reindex import Reindexing, reindex, with_expressions
+from loopkit.transform.step import name_list, require_iname, require_positive, require_untagged, transform
+
+
+@transform
+def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
+             registers: bool = True, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+    """Let the copies for the next iterations of the loop over *iname* be made while this one computes.
+
+    A copy is a statement of the loop that fills a temporary which is read in the same iteration, as ``add_prefetch``,
+    ``precompute`` and ``buffer_array`` make them. It runs *stages* - 1 iterations ahead; the first of its instances
+    run before the loop, in one over ``k_first`` for an iname ``k``. Each temporary gets a leading axis of *stages*,
+    subscripted by ``k % stages``, so that no iteration overwrites what another one still reads.
+
+    With *registers*, a copy becomes two statements: at the beginning of an iteration each thread loads its elements
+    into a temporary of its own (``a_next`` for ``a``), and at the end it stores them. So loads from global memory are
+    under way while the iteration computes. ``stages=1`` then keeps one tile: the copy is one iteration ahead, its
+    store between two barriers. With two stages, one barrier an iteration is enough.
+
+    The threads that share a copy by ``l.auto`` are settled by this step, as each must store what it loaded: the box is
+    split over the ``l`` axes that the loop has, and the rest is unrolled.
+
+    :arg stages: how many tiles there are at once.
+    :arg temporaries: which take part; default: all that are filled from arrays and from no temporary of the loop, by a
+        copy that stands in no inner loop with other statements.
+    :arg registers: hold a tile in registers between its load and its store.
+    :raises UnknownNameError: there is no such iname or temporary.
+    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy,
+        or one stage is asked for without registers.
+    :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
+    :raises StorageError: a temporary's shape and address space were declared and are kept.
+    :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
+        value is read in another iteration; with its witness.
+
+    >>> knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<16}", '''
+    ...     for k
+    ...         for i
+    ...             <> t[i] = a[k, i]  {id=copy}
+    ...         end
+    ...         for j
+    ...             c[k, j] = t[15 - j]  {id=use}
+    ...         end
+    ...     end''')
+    >>> print(lk.pipeline(knl, "k").statements_text)
+    for k_first, i
+      t[k_first, i] = a[k_first, i]  {id=copy_first}
+    end
+    for k
+      for i
+        t_next[i] = a[k + 1, i]  {id=t_load}
+      end
+      for j
+        c[k, j] = t[k % 2, 15 - j]  {id=use}
+      end
+      for i
+        t[(k + 1) % 2, i] = t_next[i]  {id=copy}
+      end
+    end
+    """
+    count = _require_stages(kernel, iname, stages, registers=registers)
+    step = f"pipeline({iname}, stages={count})"
+    found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
+    names = frozenset(found.copies.values())
+    require_cells(kernel, names, "pipeline temporaries that are no bounds")
+    _require_open_storage(kernel, names, count)
+    kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
+    loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()} if registers else {}
+    if registers:
+        computing = frozenset(leaves(found.loop)) - found.copies.keys()
+        kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
+        kernel = _through_registers(kernel, found, loads)
+    ahead = max(count - 1, 1)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead)
+    return _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
+
+
+def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool) -> int:
+    """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined, or not like that."""
+    require_iname(kernel, iname)
+    require_untagged(kernel, iname, "pipelined")
+    count = require_positive(stages, "stages")
+    if not isinstance(registers, bool):
+        raise PreconditionError(f"pipeline: registers= is True or False, not {registers!r}.", subject="registers")
+    if count == 1 and not registers:
+        raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
+                                subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
+    return count
+
+
+# {{{ what takes part
+
+@dataclass(frozen=True)
+class _Found:
+    """The copies of a loop.
+
+    :ivar copies: the temporary that each copying statement fills, by its id.
+    """
+
+    loop: Loop
+    copies: Mapping[str, str]
+
+
+def _found(kernel: LoopKernel, iname: str, names: Sequence[str] | None) -> _Found:
+    """The loop over *iname* and its copies, those into *names* or all."""
+    for t in names or ():
+        if t not in kernel.temporaries:
+            raise unknown("temporary", t, kernel.temporaries)
+    loops = list(_loops(kernel.tree, iname))
+    found: list[_Found] = []
+    for loop in loops:
+        copies = {}
+        for t in kernel.temporaries if names is None else names:
+            if _why_no_copy(kernel, t, loop) is None and (names is not None or _is_load(kernel, t, loop)):
+                copies[_fillers(kernel, t)[0].id] = t
+        if names is None:
+            copies = {c: t for c, t in copies.items() if _beside(loop, c, copies) is None}
+        if copies:
+            found.append(_Found(loop, copies))
+    taken = {t for one in found for t in one.copies.values()}
+    for t in names or ():
+        if t not in taken:
+            why = _why_no_copy(kernel, t, loops[0])
+            raise PreconditionError(f"'{t}' is not filled by a copy in the loop over '{iname}': {why}.", subject=t,
+                                    hint="name temporaries that one statement of the loop fills and others there read")
+    if not found:
+        raise PreconditionError(f"No copy in the loop over '{iname}' can be pipelined.", subject=iname,
+                                hint="make one first: add_prefetch, precompute or buffer_array")
+    if len(found) > 1:
+        raise ScheduleError(f"Several loops over '{iname}' have copies.", subject=iname,
+                            hint="name the temporaries of one of them with temporaries=")
+    for c in found[0].copies:
+        other = _beside(found[0].loop, c, found[0].copies)
+        if other is not None:
+            raise ScheduleError(f"The copy '{c}' stands in one loop with '{other}' inside of the loop over '{iname}'.",
+                                subject=iname, hint="distribute_loop puts it into a loop of its own")
+    return found[0]
+
+
+def _loops(tree: Tree, iname: str) -> Iterator[Loop]:
+    match tree:
+        case Loop(x, body):
+            if x == iname:
+                yield tree
+            yield from _loops(body, iname)
+        case Seq(children):
+            for child in children:
+                yield from _loops(child, iname)
+        case _:
+            pass
+
+
+def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
+    """The statements that may be the copy into *temporary*: if several write it, those that load and do not read it."""
+    writers = [s for s in kernel.statements if s.written == temporary]
+    if len(writers) == 1:
+        return writers
+    read = {s.id: {a.array for a in accesses_of(kernel, s) if not a.is_write} for s in writers}
+    return [s for s in writers if temporary not in read[s.id] and not read[s.id].isdisjoint(kernel.array_args)]
+
+
+def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
+    """Why no statement of *loop* fills *temporary* for others of the same loop; ``None`` if one does."""
+    inside = set(leaves(loop))
+    fillers = _fillers(kernel, temporary)
+    accesses = accesses_by_array(kernel).get(temporary, ())
+    outside = [a.statement for a in accesses if a.statement not in inside]
+    if outside:
+        return f"'{outside[0]}' uses it outside of the loop"
+    if len(fillers) != 1:
+        return f"{len(fillers) or 'none'} of the statements that write it load it"
+    [s] = fillers
+    if s.combine is not None or s.reduction is not None:
+        return f"'{s.id}' combines into it"
+    if s.predicates or data_params(kernel, s.domain):
+        return f"whether '{s.id}' runs depends on data"
+    readers = {a.statement for a in accesses if not a.is_write}
+    if s.id in readers:
+        return f"'{s.id}' reads it too"
+    return None if readers else "nothing reads it"
+
+
+def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
+    """Is *temporary* filled from arrays in global memory, and from nothing that *loop* computes?"""
+    [s] = _fillers(kernel, temporary)
+    written = {kernel.statement_by_id[x].written for x in leaves(loop)}
+    read = {a.array for a in accesses_of(kernel, s) if not a.is_write}
+    return any(x in kernel.array_args for x in read) and not any(x in kernel.temporaries for x in read & written)
+
+
+def _beside(loop: Loop, copy: str, copies: Mapping[str, str]) -> str | None:
+    """A statement that is no copy and shares an inner loop with *copy*."""
+    for child in _parts(loop):
+        inside = list(leaves(child))
+        if copy in inside:
+            return next((s for s in inside if s not in copies), None)
+    return None
+
+
+def _parts(loop: Loop) -> tuple[Tree, ...]:
+    return loop.body.children if isinstance(loop.body, Seq) else (loop.body,)
+
+
+def _require_open_storage(kernel: LoopKernel, names: Iterable[str], stages: int) -> None:
+    for t in sorted(names):
+        if kernel.temporaries[t].fixed and stages > 1:
+            raise StorageError(f"The shape and the address space of '{t}' were declared, and are kept as they are.",
+                               subject=t, hint="declare no address space, or pipeline with stages=1")
+
+# }}}
+
+
+# {{{ a load and a store
+
+def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> LoopKernel:
+    """*kernel* where each copy is a load into a temporary of each thread's own, and a store from there.
+
+    Both stand in the places of the copies still, the load right before its store.
+    """
+    statements: list[Statement] = []
+    temporaries = dict(kernel.temporaries)
+    for s in kernel.statements:
+        if s.id not in loads:
+            statements.append(s)
+            continue
+        name = kernel.fresh_name(f"{found.copies[s.id]}_next")
+        own = _own_inames(kernel, s, found.loop)
+        element: p.Variable | p.Subscript = p.Variable(name)
+        if own:
+            element = p.Subscript(element, tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in own))
+        temporaries[name] = TemporaryVariable(name, None, tuple(iname_range(kernel, x)[1] for x in own),
+                                              AddressSpace.PRIVATE)
+        statements += [replace(s, id=loads[s.id], assignee=element), replace(s, expression=element)]
+    result = kernel.copy(statements=tuple(statements), temporaries=temporaries, tree=rewrite(
+        kernel.tree, lambda node: seq(Leaf(loads[node.statement]), node)
+        if isinstance(node, Leaf) and node.statement in loads else node))
+
+    def carried() -> tuple[Dependence, ...]:
+        return tuple(_divided(kernel, result, found, loads))
+    return result.copy(carried=carried)
+
+
+def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
+    """The inames that tell the elements of one thread's part of a tile apart."""
+    around = loops_of(kernel.paths[s.id])
+    own = [x for x in around[around.index(loop.iname) + 1:] if not is_parallel(kernel.tags.get(x))]
+    for x in own:
+        if not iname_range(kernel, x)[1]:
+            raise PreconditionError(f"'{x}' has no constant range, so that what '{s.id}' copies fits in no registers.",
+                                    subject=x, hint="split the iname, or pipeline with registers=False")
+    return own
+
+
+def _divided(before: LoopKernel, after: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Iterator[Dependence]:
+    """What bound a copy binds its load, but for the values of the temporary, which the store brings."""
+    for d in with_waived(before):
+        # what must come behind a copy comes behind its store, and what must come before it before its load
+        source = d.source if d.source not in loads or d.kind == "explicit" \
+            or d.array == found.copies[d.source] else loads[d.source]
+        sink = d.sink if d.sink not in loads or d.array == found.copies[d.sink] else loads[d.sink]
+        yield d if (source, sink) == (d.source, d.sink) else replace(d, source=source, sink=sink)
+    for store, load in loads.items():
+        register = after.statement_by_id[load].written
+        yield Dependence("flow", register, load, store, identity_pairs(after, load, store), of_value=True)
+
+# }}}
+
+
+# {{{ stages
+
+def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: int) -> LoopKernel:
+    """*kernel* with a leading axis of *stages* for the temporaries *names*, subscripted by the iteration."""
+    if stages == 1:
+        return kernel
+    stage = remainder(p.Variable(iname), stages)
+
+    def indexed(expr: Expression) -> Expression:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
+                return p.Subscript(expr.aggregate, (stage, *map(indexed, expr.index_tuple)))
+            case p.Variable(name=name) if name in names:
+                return p.Subscript(expr, (stage,))
+            case _:
+                return map_children(expr, indexed)
+    known = array_shapes(kernel)
+    shapes = {t: tuple(e for e in known[t] if e is not None) for t in names}
+    changed = {t: replace(kernel.temporaries[t], shape=(stages, *shape))
+               for t, shape in shapes.items() if len(shape) == len(known[t])}
+    return kernel.copy(statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
+                       temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()},
+                       carried=unchanged_from(kernel))
+
+
+def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
+    """*kernel* with its copies *ahead* iterations earlier, in their new places."""
+    iname = found.loop.iname
+    later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
+    result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
+    at = {s: i for i, s in enumerate(leaves(result.tree))}
+    return result.copy(statements=tuple(sorted(result.statements, key=lambda s: at[s.id])), carried=result.carried)
+
+
+def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
+    """The tree with the loads before all else in the loop's body and the stores behind; without loads, the copies."""
+    moved = found.copies.keys() | set(loads.values())
+
+    def body(loop: Loop) -> Tree:
+        copies = [c for c in _parts(loop) if moved.issuperset(leaves(c))]
+        others = [c for c in _parts(loop) if not moved.issuperset(leaves(c))]
+        if not loads:
+            return seq(*copies, *others)
+        first, last = ([_only(c, ids) for c in copies if not ids.isdisjoint(leaves(c))]
+                       for ids in (frozenset(loads.values()), frozenset(found.copies)))
+        return seq(*first, *others, *last)
+    place = _place(found, loads)
+    return rewrite(kernel.tree, lambda node: Loop(node.iname, body(node))
+                   if isinstance(node, Loop) and loop_place(node) == place else node)
+
+
+def _place(found: _Found, loads: Mapping[str, str]) -> LoopPlace:
+    iname, first = loop_place(found.loop)
+    return iname, loads.get(first, first)
+
+
+def _only(tree: Tree, ids: frozenset[str]) -> Tree:
+    """*tree*, in which leaves of *ids* stand beside others, with those alone."""
+    match tree:
+        case Loop(iname, body):
+            return Loop(iname, _only(body, ids))
+        case Seq(children):
+            kept = [_only(c, ids) for c in children if not ids.isdisjoint(leaves(c))]
+            return seq(*kept)
+        case _:
+            return tree
+
+# }}}
+
+
+# {{{ the first copies
+
+def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
+    """*kernel* with the first *ahead* iterations of its loop, counted from where it began, in a loop of their own.
+
+    There nothing computes while loads are under way: each copy is made at once.
+    """
+    iname = found.loop.iname
+    first = kernel.fresh_name(f"{iname}_first")
+    inside = next(loop for loop in _loops(kernel.tree, iname) if not found.copies.keys().isdisjoint(leaves(loop)))
+    result = peel(kernel, iname, first=ahead, within=list(leaves(inside)))
+    own = frozenset(s.id for s in result.statements if first in s.inames)
+    back = Reindexing((first,), (first,), {first: add(p.Variable(first), -ahead)})
+    result = reindex(result, back, result.tree, own)
+    registers = {kernel.statement_by_id[load].written for load in loads.values()}
+    here = [s for s in result.statements if s.id in own]
+    stores = {register: s.id for s in here for register in variables(s.expression) & registers}
+    direct = {s.id: stores[s.written] for s in here if s.written in registers}
+    values = {direct[s.id]: s.expression for s in here if s.id in direct}
+    filled = set(found.copies.values())
+    statements = tuple(_in_plain_stage(replace(s, expression=values.get(s.id, s.expression)))
+                       if s.id in own and s.written in filled else s
+                       for s in result.statements if s.id not in direct)
+    written = {s.written for s in statements}
+    before = result
+
+    def carried() -> Iterator[Dependence]:
+        for d in with_waived(before):
+            if d.source not in direct or d.array not in registers:
+                yield replace(d, source=direct.get(d.source, d.source), sink=direct.get(d.sink, d.sink))
+    return result.copy(
+        statements=statements, tree=_only(result.tree, frozenset(s.id for s in statements)),
+        temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written},
+        carried=lambda: tuple(carried()))
+
+
+def _in_plain_stage(s: Statement) -> Statement:
+    """*s*, a copy, with the stage that it fills written as plainly as may be: ``k % 2`` is ``k`` below 2."""
+    match s.assignee:
+        case p.Subscript(aggregate=temporary, index_tuple=(p.Remainder(numerator=number, denominator=stages), *rest)):
+            iteration = add(number)
+            outside = s.domain.where(("<", iteration)), s.domain.where((">=", subtract(iteration, stages)))
+            stage = iteration if all(points.is_empty() for points in outside) else remainder(iteration, stages)
+            return replace(s, assignee=p.Subscript(temporary, (stage, *rest)))
+        case _:
+            return s
+
+# }}}

@@ -1,0 +1,178 @@
+"""Atomic updates: what they free from order, and what they do not."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.analysis.dependences import dependences
+from loopkit.verify.report import Verdict
+from tests.transform.same import assert_same, step
+
+Step = Callable[[lk.LoopKernel], lk.LoopKernel]
+
+
+def over_blocks(iname: str) -> Step:
+    return lambda knl: lk.split_iname(knl, iname, 4, outer_tag="g.0", inner_tag="l.0")
+
+
+def kernel(domains: str, text: str) -> lk.LoopKernel:
+    knl = lk.make_kernel(domains, text, assumptions="n>=1")
+    return lk.add_dtypes(knl, {a: np.int32 for a in ("h", "w", "g") if a in knl.argument_by_name})
+
+
+def test_refused_updates_name_make_atomic() -> None:
+    knl = kernel("{[i]: 0<=i<n}", "h[i//3] = h[i//3] + w[i] {id=add}\nh[i//5] = h[i//5] + 1 {id=one}")
+    with pytest.raises(lk.IllegalTransformError, match=r"make_atomic\(knl, \['add', 'one'\]\)"):
+        over_blocks("i")(knl)
+    over_blocks("i")(step(knl, lk.make_atomic))
+    data = lk.make_kernel("{[i]: 0<=i<n}", "h[b[i]] = h[b[i]] + 1 {id=add}", [lk.GlobalArg("b", np.int32), "..."])
+    with pytest.raises(lk.UndecidedError, match=r"make_atomic\(knl, 'add'\)"):
+        over_blocks("i")(data)
+
+
+def test_a_step_makes_atomic_what_the_option_makes() -> None:
+    text = "h[j] = 0 {{id=zero}}\nh[i//3] = h[i//3] + w[i] {{id=add{0}}}\ny[k] = h[k] {{id=out}}"
+    domains = "{[i,j,k]: 0<=i,j,k<n}"
+    made = step(kernel(domains, text.format("")), lk.make_atomic, "add")
+    written = kernel(domains, text.format(", atomic"))
+    assert made == written
+    pairs = [{(d.source, d.sink, d.kind): d.relation for d in dependences(knl)} for knl in (made, written)]
+    assert pairs[0].keys() == pairs[1].keys()
+    assert all(relation.is_equal(pairs[1][key]) for key, relation in pairs[0].items())
+    assert ("add", "add", "flow") not in pairs[0]
+    assert ("zero", "add", "flow") in pairs[0]
+
+
+@pytest.mark.parametrize(("text", "error", "message"), [
+    ("h[i] = w[i] {id=S}", lk.PreconditionError, "no update of 'h\\[i\\]'"),
+    ("h[i] = h[i] + 1 {id=S, atomic}", lk.PreconditionError, "no update in 'kernel' that is not atomic"),
+    ("h[i] = sum(j, w[j]) {id=S}", lk.PreconditionError, "no update"),
+    ("h[i] = w[i] {id=S, atomic}", lk.ParseError, "does not combine"),
+    ("h[i] = h[i] + 1 {id=S, atomic=3}", lk.ParseError, "expected"),
+])
+def test_what_is_no_update(text: str, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        lk.make_atomic(kernel("{[i,j]: 0<=i,j<n}", text), "S")
+
+
+def test_a_temporary_whose_values_lost_their_order() -> None:
+    knl = kernel("{[i,j]: 0<=i,j<n}", "for i\n<> t = w[i] {id=set}\nt = t + 1 {id=add}\ny[i] = t {id=out}\nend")
+    assert_same(knl, lk.make_atomic(knl, "add"), n=5)
+    apart = lk.distribute_loop(knl, "i", before="out")
+    with pytest.raises(lk.PreconditionError, match="make the updates of 't' atomic before"):
+        lk.make_atomic(apart, "add")
+
+
+def test_an_operand_of_another_dtype() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i//2] = h[i//2] + w[i] {id=add, atomic}",
+                         [lk.GlobalArg("h", np.float32), lk.GlobalArg("w", np.float64), "..."])
+    with pytest.raises(lk.TypeInferenceError, match="cannot be computed in another one"):
+        lk.lower(knl)
+
+
+def test_what_cuda_has_not() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i//2] = max(h[i//2], w[i]) {id=add, atomic}", ["h", "w", "..."])
+    knl = over_blocks("i")(lk.add_dtypes(knl, {"h,w": np.float32}))
+    with pytest.raises(lk.PreconditionError, match="CUDA has no atomic max of float32"):
+        lk.generate_code(knl, target="cuda")
+    # the host has no such update either: its blocks run one after another
+    assert "omp" not in str(lk.generate_code(knl, target="c"))
+    w = np.array([3, 1, 2], np.float32)
+    assert knl(w=w, h=np.zeros(2, np.float32)).h.tolist() == [3, 2]
+
+
+# {{{ buffers
+
+def counting(text: str = "h[x[i]] = h[x[i]] + w[i] {id=count, atomic}") -> lk.LoopKernel:
+    return lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<20}", text, [
+        lk.GlobalArg("h", np.int32, shape=20), lk.GlobalArg("x", np.uint8), lk.GlobalArg("w", np.int32), "..."])
+
+
+def buffered(knl: lk.LoopKernel) -> lk.LoopKernel:
+    knl = lk.split_iname(knl, "i", 12, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, inner_tag="l.0", within="count")
+    return step(knl, lk.buffer_array, "h", "i_inner_outer, i_inner_inner", within="count")
+
+
+def test_a_buffer_for_each_block() -> None:
+    knl = buffered(counting("h[j] = j {id=begin}\nh[x[i]] = h[x[i]] + w[i] {id=count, atomic}\n"
+                            "y[j] = 2*h[j] {id=out}"))
+    knl = lk.add_barrier(knl, "begin", "init_h")
+    code = str(lk.generate_code(knl, target="cuda"))
+    assert "__shared__ int h_buf[20];" in code
+    assert "atomicAdd(&h_buf[" in code
+    assert "atomicAdd(&h[" in code
+    assert [c.verdict for c in lk.verify(knl, full=True).checks if c.name != "bounds"] == [Verdict.PROVEN]*5
+    rng = np.random.default_rng(1)
+    x, w = rng.integers(0, 20, 50).astype(np.uint8), rng.integers(-9, 9, 50).astype(np.int32)
+    found = knl(x=x, w=w, h=np.zeros(20, np.int32))
+    wanted = np.arange(20) + np.bincount(x, w, 20)
+    assert (found.h == wanted).all()
+    assert (found.y == 2*wanted).all()
+
+
+def test_a_buffer_of_a_buffer() -> None:
+    """Each row of threads has one of its own, which goes to the block's, which goes to the array."""
+    knl = lk.split_iname(counting(), "i", 32, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 8, outer_tag="l.1", inner_tag="l.0")
+    knl = step(knl, lk.buffer_array, "h", "i_inner_outer, i_inner_inner")
+    knl = step(knl, lk.buffer_array, "h_buf", "i_inner_inner", within="count", default_tag="l.0")
+    x, w = np.arange(77, dtype=np.uint8) % 20, np.arange(77, dtype=np.int32)
+    assert (knl(x=x, w=w, h=np.ones(20, np.int32)).h == 1 + np.bincount(x, w, 20)).all()
+    assert "__shared__ int h_buf_buf[4][20];" in str(lk.generate_code(knl, target="cuda"))
+
+
+def test_a_copy_for_each_lane_side_by_side() -> None:
+    """Lanes that count the same value do so in banks of their own."""
+    knl = lk.split_iname(counting(), "i", 32, outer_tag="g.0")
+    knl = lk.split_iname(knl, "i_inner", 4, outer_iname="item", inner_iname="lane", inner_tag="l.0")
+    knl = lk.buffer_array(knl, "h", "item", default_tag=None)
+    knl = step(knl, lk.expand, "h_buf", "lane", behind=True)
+    assert "__shared__ int h_buf[20][4];" in str(lk.generate_code(
+        lk.set_temporary_address_space(knl, "h_buf", "local"), target="cuda"))
+    x, w = np.arange(77, dtype=np.uint8) % 20, np.arange(77, dtype=np.int32)
+    assert (knl(x=x, w=w, h=np.ones(20, np.int32)).h == 1 + np.bincount(x, w, 20)).all()
+
+
+def test_a_buffer_where_the_subscript_is_affine_for_each_value() -> None:
+    """What no form is may be anywhere along its axis."""
+    knl = lk.make_kernel("{[i,k]: 0<=i<3 and 0<=k<4}", "h[i*(n//4)] = h[i*(n//4)] + w[k] {id=add, atomic}",
+                         [lk.GlobalArg("h", np.int32, shape=21), lk.GlobalArg("w", np.int32), "..."],
+                         assumptions="4<=n<=40")
+    found = step(knl, lk.buffer_array, "h", "k", default_tag=None)
+    for n in (4, 39):
+        assert_same(knl, found, n=n)
+
+
+def test_partial_sums_in_registers() -> None:
+    knl = kernel("{[i,k]: 0<=i<n and 0<=k<m}", "h[i] = h[i] + a[i,k] {id=add, atomic}")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.int32}), "k", 4, outer_tag="g.0")
+    found = step(knl, lk.buffer_array, "h", "k_inner")
+    assert "int h_buf;" in str(lk.generate_code(found, target="cuda"))
+    for n, m in ((1, 1), (5, 11)):
+        assert_same(knl, found, n=n, m=m)
+
+
+def test_a_reader_in_the_filling() -> None:
+    """What reads the array among its updates would miss those that are still in the buffer."""
+    text = "for i, k\nh[i] = h[i] + w[k] {id=add, atomic}\ny[i,k] = h[i] {id=out}\nend"
+    knl = kernel("{[i,k]: 0<=i<n and 0<=k<m}", text)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.buffer_array(knl, "h", "k", within="add", default_tag=None)
+    assert "out" in (caught.value.witness.source[0], caught.value.witness.sink[0])
+    with pytest.raises(lk.PreconditionError, match="'out' uses 'h' otherwise"):
+        lk.buffer_array(knl, "h", "k")
+
+
+def test_buffers_that_cannot_be() -> None:
+    with pytest.raises(lk.PreconditionError, match="whose extent is not declared"):
+        lk.buffer_array(lk.make_kernel("{[i]: 0<=i<n}", "h[x[i]] = h[x[i]] + 1 {atomic}", ["h", "x", "..."]), "h", "i")
+    with pytest.raises(lk.PreconditionError, match="has no dtype yet"):
+        lk.buffer_array(lk.make_kernel("{[i,k]: 0<=i,k<n}", "h[i] = h[i] + w[k] {atomic}"), "h", "k")
+    with pytest.raises(lk.PreconditionError, match="are for values"):
+        lk.buffer_array(counting(), "h", "i", fetch_bounding_box=True)
+
+# }}}
