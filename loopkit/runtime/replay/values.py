@@ -27,9 +27,11 @@ from loopkit.expr.dtypes import (
     rank_of,
     type_of_node,
 )
+from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import TypeCast
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 
 #: The value of a scalar or an element: its name and its subscripts.
 Read = Callable[[str, tuple[int, ...]], Any]
@@ -167,7 +169,8 @@ def _power(base: Any, exponent: Any) -> Any:
 
 _OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
     p.Sum: operator.add, p.Product: operator.mul, p.Quotient: operator.truediv, p.FloorDiv: operator.floordiv,
-    p.Remainder: operator.mod, p.Power: _power, p.Min: np.fmin, p.Max: np.fmax}
+    p.Remainder: operator.mod, TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
+    p.Power: _power, p.Min: np.fmin, p.Max: np.fmax}
 
 
 def _by_python(f: Callable[..., float]) -> Callable[..., Any]:

@@ -90,6 +90,15 @@ def test_values_are_those_of_the_text(text: str, dtype: type[np.generic]) -> Non
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.parametrize("n", [0, 1, 5, 6])
+def test_the_divisions_of_chunks(n: int) -> None:
+    """What a transformation writes has a value too, not only what the language can say."""
+    knl = lk.chunk_iname(expression("2*x[i]", x=np.float64), "i", 3)
+    x = np.arange(1.0, n + 1)
+    machine = ran(knl, {"x": x, "n": n}, reference_order)
+    assert [machine.cell("y", (i,)) for i in range(n)] == list(2*x)
+
+
 def test_what_the_language_calls_has_a_value() -> None:
     """Every function, at one argument of its kind."""
     for name, function in FUNCTIONS.items():
