@@ -251,10 +251,9 @@ class _Want:
 
     @property
     def rank(self) -> int:
-        """Flow tells most within an iteration, anti between iterations, output least."""
-        order = ("anti", "flow", "output", "cell", "asked") if self.cyclic else \
-            ("flow", "anti", "output", "cell", "asked")
-        return order.index(self.kind)
+        """Flow tells most within an iteration, flow and anti alike between iterations, output less."""
+        order = ("flow", "anti", "output", "cell", "asked")
+        return 0 if self.cyclic and self.kind == "anti" else order.index(self.kind)
 
 
 def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
@@ -351,7 +350,7 @@ def _fewest(wants: Sequence[_Want], n: int, given: frozenset[int]) -> frozenset[
 
 def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:
     """What a barrier serves, the most telling only: a value that is read within the iteration, if there is one,
-    else what the next iteration overwrites or reads."""
+    else what the next iteration overwrites and reads."""
     here = [w for w in served if not w.cyclic] or list(served)
     best = min((w.rank for w in here), default=0)
     return tuple(dict.fromkeys(w.reason for w in here if w.rank == best))

@@ -105,7 +105,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                     }
                     // barrier: the threads' loops end here
                     // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+                    // a_fetch: a_fetch_rule writes, insn.k.update reads
                     // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+                    // b_fetch: b_fetch_rule writes, insn.k.update reads
                 }
                 for (int k_outer = l / 8 - 1; k_outer < (l + 7) / 8; ++k_outer) {
                     for (int l1_ = 0; l1_ < 4; ++l1_) {
@@ -174,7 +176,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                     }
                     // barrier: the threads' loops end here
                     // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+                    // a_fetch: a_fetch_rule writes, insn.k.update reads
                     // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+                    // b_fetch: b_fetch_rule writes, insn.k.update reads
                 }
                 for (int l1_ = 0; l1_ < 4; ++l1_) {
                     for (int l0_ = 0; l0_ < 8; ++l0_) {
@@ -319,7 +323,9 @@ void matmul_vec(const float *restrict a, const float *restrict b, float *restric
                     }
                     // barrier: the threads' loops end here
                     // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+                    // a_fetch: a_fetch_rule writes, insn.k.update reads
                     // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+                    // b_fetch: b_fetch_rule writes, insn.k.update reads
                 }
                 for (int l1_ = 0; l1_ < 4; ++l1_) {
                     for (int l0_ = 0; l0_ < 8; ++l0_) {

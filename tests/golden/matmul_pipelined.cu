@@ -105,7 +105,9 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                             b_dim_0_l1][4*b_dim_1_outer]) = *reinterpret_cast<const float4 *>(b_fetch_vec);
             }
             // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+            // a_fetch: a_fetch_rule writes, insn.k.update reads
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+            // b_fetch: b_fetch_rule writes, insn.k.update reads
             __syncwarp();
         }
         for (int k_outer = l / 8 - 1; k_outer < (l + 7) / 8; ++k_outer) {
@@ -173,7 +175,9 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 }
             }
             // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+            // a_fetch: a_fetch_rule writes, insn.k.update reads
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+            // b_fetch: b_fetch_rule writes, insn.k.update reads
             __syncwarp();
         }
         #pragma unroll
@@ -300,7 +304,9 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
                 }
             }
             // a_fetch: insn.k.update reads, a_fetch_rule overwrites
+            // a_fetch: a_fetch_rule writes, insn.k.update reads
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
+            // b_fetch: b_fetch_rule writes, insn.k.update reads
             __syncwarp();
         }
         if (32*j_outer + 4*j_inner_outer < m && 16*i_outer + 4*i_inner_outer < n) {
