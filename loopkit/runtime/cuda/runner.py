@@ -123,7 +123,7 @@ class CudaRunner:
             return self.call(_something(given))
         originals = [*given.values()]
         key, values, addresses = self._look(form, originals)
-        form.tell = opener().teller([type(values[i]) for i in form.arrays], form.tell)
+        form.tell = opener().teller([values[i] for i in form.arrays], form.tell)
         ready = form.calls.get(key)
         if ready is None:
             ready = self._prepare(form, values)
@@ -176,7 +176,7 @@ class CudaRunner:
                 told, address = probe(x)
             except (RuntimeError, AttributeError, TypeError, KeyError, ValueError) as err:
                 raise _unreadable(known, form.names[i], x, err) from None
-            key.append(told)
+            key += told
             addresses.append(address)
         for i, convert in form.sizes:
             x = values[i]
