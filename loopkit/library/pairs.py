@@ -15,7 +15,7 @@ from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.peel import peel
-from loopkit.transform.prefetch import precompute
+from loopkit.transform.prefetch import add_prefetch, precompute
 from loopkit.transform.tags import tag_inames
 
 
@@ -32,8 +32,9 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     lane's body is summed over those that are kept first. Both then go to *phi* by atomic updates, one for many pairs.
     The blocks with most to do come first, so that in the end none is long.
 
-    Atomic updates come in any order, so that last bits may differ from run to run; those of :func:`nbody_direct` do
-    not.
+    A launch before puts what is known of a body side by side, so that it comes in one vector.
+
+    Atomic updates come in any order, and last bits may differ from run to run; with :func:`nbody_direct` they do not.
 
     :arg softening: keeps a body's own term finite.
     :arg bodies: that a warp keeps.
@@ -44,26 +45,32 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     >>> lk.library.nbody(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
     array([1.45, 1.7 ], dtype=float32)
     """
-    eps, kept, along = float(softening), bodies*warps, WARP*unroll
+    known, eps = checked(dtype), float(softening)
+    vector = "vec" if known.itemsize == 4 else "unr"
+    kept, along = bodies*warps, WARP*unroll
     tile = math.lcm(kept, along)
     # the softening is the first term, so that each square is added by the instruction that multiplies
-    knl = make_kernel(["{[k]: 0<=k<n}", "{[i]: 0<=i<n}", f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
-        phi[k] = 0  {{id=clear}}
+    knl = make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
+                       f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
+        for k
+            phi[k] = 0  {{id=clear}}
+            <> body[k, c] = if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k])))
+        end
         for i
             <> xi = x[i]
             <> yi = y[i]
             <> zi = z[i]
             <> qi = q[i]
             for j
-                <> root = rsqrt({eps!r} + (x[j] - xi)**2 + (y[j] - yi)**2 + (z[j] - zi)**2)  {{id=root}}
-                phi[i] = phi[i] + q[j]*root  {{id=at_i, atomic}}
+                <> root = rsqrt({eps!r} + (body[j, 0] - xi)**2 + (body[j, 1] - yi)**2 + (body[j, 2] - zi)**2)
+                phi[i] = phi[i] + body[j, 3]*root  {{id=at_i, atomic}}
                 if j >= {tile}*(i//{tile}) + {tile}
                     phi[j] = phi[j] + qi*root  {{id=at_j, atomic}}
                 end
             end
         end
         """, name="nbody")
-    knl = add_dtypes(knl, {"x,y,z,q,phi": checked(dtype)})
+    knl = tag_inames(add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": vector})
     knl = split_iname(knl, "k", WARP*warps, outer_tag="g.0", inner_tag="l.0")
     # a block keeps a piece of the bodies, a warp some of them
     knl = split_iname(knl, "i", kept, outer_tag="g.0")
@@ -74,6 +81,9 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     knl = split_iname(knl, "j_inner", WARP, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
                       inner_tag="l.0")
     knl = prioritize_loops(knl, "j_outer, j_item, i_item")
+    # in one vector, which stands right before what uses it
+    knl = add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
+                       fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
     # one update for many pairs
     knl = buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
     knl = buffer_array(knl, "phi", "j_outer, j_item, i_item", within="at_i", default_tag="unr")

@@ -249,6 +249,7 @@ def test_one_root_serves_two_bodies() -> None:
     assert "if (" not in loop
     assert loop.count("rsqrt") == loop.count("atomicAdd") == 1
     assert loop.count("+= ") == 2
+    assert loop.count("float4") == 2
     assert "atomicAdd" not in lk.generate_code(L.nbody_direct()).source         # one order, the same bits
 
 
