@@ -16,6 +16,7 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.peel import peel
 from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
@@ -33,7 +34,6 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     The blocks with most to do come first, so that in the end none is long.
 
     A launch before puts what is known of a body side by side, so that it comes in one vector.
-
     Atomic updates come in any order, and last bits may differ from run to run; with :func:`nbody_direct` they do not.
 
     :arg softening: keeps a body's own term finite.
@@ -47,7 +47,8 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     """
     known, eps = checked(dtype), float(softening)
     vector = "vec" if known.itemsize == 4 else "unr"
-    kept, along = bodies*warps, WARP*unroll
+    kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
+    along = WARP*require_positive(unroll, "unroll")
     tile = math.lcm(kept, along)
     # the softening is the first term, so that each square is added by the instruction that multiplies
     knl = make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
@@ -125,7 +126,7 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     eps = float(softening)
     across = max(threads//lanes, 1)
     together = across*bodies
-    at = f"{tile*parts}*t + {tile}*p + j"
+    at = f"{tile*require_positive(parts, 'parts')}*t + {tile}*p + j"
     knl = make_kernel(
         [f"{{[i, p]: 0<=i<{together}*floor((n + {together - 1})/{together}) and 0<=p<{parts}}}",
          f"[p] -> {{[t, j]: 0<=t and {tile*parts}*t + {tile}*p < n and 0<=j<{tile}}}",

@@ -242,6 +242,13 @@ def test_bodies_of_any_number(make: Callable[[], lk.LoopKernel]) -> None:
         np.testing.assert_allclose(result, _nbody(data), rtol=0, atol=2e-5*abs(_nbody(data)).max())
 
 
+@pytest.mark.parametrize("make", [
+    lambda: L.nbody(bodies=0), lambda: L.nbody(warps=0), lambda: L.nbody(unroll=-1), lambda: L.nbody_direct(parts=0)])
+def test_bodies_that_cannot_be(make: Callable[[], lk.LoopKernel]) -> None:
+    with pytest.raises(lk.PreconditionError, match="must be a positive integer"):
+        make()
+
+
 def test_one_root_serves_two_bodies() -> None:
     """In the loop over those behind the tile nothing is asked, and what the pairs add comes together in registers."""
     source = lk.generate_code(L.nbody()).source
