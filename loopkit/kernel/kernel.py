@@ -19,6 +19,7 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Path, Tree, paths
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
 
@@ -187,7 +188,8 @@ class LoopKernel:
     @property
     def domains_text(self) -> str:
         """The distinct instance sets of the statements, one a line, in isl's notation."""
-        return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
+        with bounded(f"printing kernel '{self.name}'"):
+            return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
 
     # }}}
 

@@ -197,6 +197,7 @@ def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Stateme
             image = s.domain.apply(move, inames)
             points = image if points is None else points.union(image)
     assert points is not None
+    points = points.with_quotients()
     written = request.moves_only is None or request.moves_only in kernel.written_names
     one_reference = sum(len(m) for m in moves.values()) == 1
     return points if written or one_reference else box_hull(points, box.dims)
