@@ -1,7 +1,7 @@
 """isl's questions can grow without bound: a budget of operations, and an error instead of a hang.
 
 isl counts allocations and pivots. A pivot of a large tableau takes a thousand times as long as an allocation, so that
-the budget is what takes a minute or two at worst. Everything that users call asks isl within one; its context is not
+the budget is what takes a few minutes at worst. Everything that users call asks isl within one; its context is not
 limited in between, as it is the one that their own sets live in.
 """
 from __future__ import annotations
@@ -14,8 +14,8 @@ import islpy as isl
 
 from loopkit.errors import UndecidedError
 
-#: Operations of isl that one step may take; the largest cases of the tests need a fifth.
-BUDGET = 5_000_000
+#: Operations of isl that one step may take; the largest cases of the tests need a third.
+BUDGET = 10_000_000
 
 
 class _Running(threading.local):

@@ -46,13 +46,14 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
 
     :arg name: of the transformation.
     """
-    told = [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
-    first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
-             for ways in _families(kernel, name, refusal.witness))
-    more = (f"it would be legal after {way.text}" for way in islice(filter(None, first), MOST_TOLD - len(told)))
+    told: list[str] = []
     try:
         with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal"):
-            told.extend(more)
+            told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
+            first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
+                     for ways in _families(kernel, name, refusal.witness))
+            for way in islice(filter(None, first), MOST_TOLD - len(told)):
+                told.append(f"it would be legal after {way.text}")
     except UndecidedError:
         return (*told, *known)              # nothing was found within the budget, which is no reason to say so
     return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
