@@ -59,9 +59,9 @@ def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np
         match e:
             case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in knl.array_args \
                     or name in knl.temporaries:
-                dtype = np.dtype(_dtype(knl, name))
+                dtype = _dtype(knl, name)
                 # an array that is written may hold another value when it is read again
-                if dtype.kind in "iu" and dtype.itemsize <= _SHORT and name not in knl.written_names:
+                if dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT and name not in knl.written_names:
                     reads[e] = np.iinfo(dtype)
                 return e in reads
             case bool():
@@ -86,7 +86,7 @@ def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np
     return reads if plain and all(i.min <= n <= i.max for i in reads.values() for n in numbers) else None
 
 
-def _dtype(knl: LoopKernel, name: str) -> object:
+def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:
     return knl.array_args[name].dtype if name in knl.array_args else knl.temporaries[name].dtype
 
 
