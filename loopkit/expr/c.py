@@ -40,8 +40,10 @@ from loopkit.expr.dtypes import (
     UINT32,
     Lookup,
     Type,
+    Weak,
     arithmetic,
     as_float,
+    as_size,
     comparison,
     division,
     join,
@@ -106,7 +108,7 @@ class CText(CBase):
             case p.Min() | p.Max():
                 return self._extremum("min" if isinstance(expr, p.Min) else "max", expr.children, own)
             case p.Comparison():
-                return self._comparison(expr)
+                return self.compared(expr)
             case p.LogicalAnd():
                 return self._logical(" && ", AND, expr.children)
             case p.LogicalOr():
@@ -131,7 +133,8 @@ class CText(CBase):
         if dtype.kind == "c" or is_half(dtype):
             self._need(dtype)
         text = self.subscripts(name, indices)
-        return Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
+        piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
+        return self._convert(piece, resolve(as_size(given))) if self.sizes else piece
 
     def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type]
                ) -> list[np.dtype]:
@@ -312,7 +315,11 @@ class CText(CBase):
                             c_dtype=computed)
         return piece
 
-    def _comparison(self, expr: p.Comparison) -> Piece:
+    def compared(self, expr: p.Comparison) -> Piece:
+        """A comparison; one of sizes and inames is that of integers, which analyses take it for."""
+        sizes = all(isinstance(self._type(e), Weak) and rank_of(self._type(e)) == 1 for e in (expr.left, expr.right))
+        if sizes != self.sizes:
+            return replace(self, sizes=sizes).compared(expr)
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
         dtype = resolve(given)

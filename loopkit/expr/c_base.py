@@ -20,6 +20,7 @@ from loopkit.expr.dtypes import (
     Lookup,
     Type,
     Weak,
+    as_size,
     literal_type,
     rank_of,
     real_dtype,
@@ -56,6 +57,7 @@ class CBase:
     :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
     :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
+    :ivar sizes: value arguments are sizes, whatever their dtypes (:func:`dtypes.as_size`): in subscripts and bounds.
     """
 
     dialect: Dialect
@@ -64,6 +66,7 @@ class CBase:
     nonnegative: Callable[[Expression], bool] = constants_only
     used: set[str] = field(default_factory=set)
     axes: Mapping[str, str] = field(default_factory=dict)
+    sizes: bool = False
     _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
 
     # {{{ types
@@ -75,13 +78,18 @@ class CBase:
         if isinstance(expr, p.Variable) and expr.name in self.axes:
             found: Type | None = Weak(1, INT32)
         else:
-            found = type_of_node(expr, self.lookup, self._type)
+            found = type_of_node(expr, self._named, self._type)
         if found is None:
             name = expr.name if isinstance(expr, p.Variable) else str(expr)
             raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
                                      hint="declare it with add_dtypes")
         self._types[id(expr)] = (expr, found)          # keeps the id alive
         return found
+
+    def _named(self, name: str) -> Type | None:
+        """The type of a name."""
+        found = self.lookup(name)
+        return as_size(found) if self.sizes and found is not None else found
 
     def _own(self, given: Type, want: np.dtype) -> np.dtype:
         """The dtype in which a value of type *given* is computed where *want* is wanted."""

@@ -143,7 +143,7 @@ class Emitter:
         target = self.text(node.target, signs)
         dtype = self.dtype_of(node.target)
         if node.combine is None:
-            value = self.text(node.value, signs, dtype)
+            value = self.value(node.value, signs, dtype)
             if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
                 yield f"{self.dialect.streamed_store}(&{target}, {value});"
             else:
@@ -151,11 +151,11 @@ class Emitter:
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            plain = f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+            plain = f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         else:
-            plain = f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+            plain = f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
         if node.atomic and self.atomic is not None:
-            yield from self.atomic(node, Update(target, self.text(node.value, signs, dtype), plain, dtype))
+            yield from self.atomic(node, Update(target, self.value(node.value, signs, dtype), plain, dtype))
         else:
             yield plain
 
@@ -179,8 +179,12 @@ class Emitter:
         return self.dialect.type_name(self.index_dtype)
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
-        """*expr* as text, converted to *want*."""
-        return self._printer(signs).text(expr, want)
+        """*expr*, of inames and sizes, as text, converted to *want*."""
+        return replace(self._printer(signs), sizes=True).text(expr, want)
+
+    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+        """*expr* as text of a value of *dtype*."""
+        return self._printer(signs).text(expr, dtype)
 
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
