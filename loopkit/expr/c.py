@@ -40,10 +40,8 @@ from loopkit.expr.dtypes import (
     UINT32,
     Lookup,
     Type,
-    Weak,
     arithmetic,
     as_float,
-    as_size,
     comparison,
     division,
     join,
@@ -134,7 +132,9 @@ class CText(CBase):
             self._need(dtype)
         text = self.subscripts(name, indices)
         piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
-        return self._convert(piece, resolve(as_size(given))) if self.sizes else piece
+        wanted = self._named(name)
+        assert wanted is not None
+        return self._convert(piece, resolve(wanted))
 
     def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type]
                ) -> list[np.dtype]:
@@ -317,9 +317,12 @@ class CText(CBase):
 
     def compared(self, expr: p.Comparison) -> Piece:
         """A comparison; one of sizes and inames is that of integers, which analyses take it for."""
-        sizes = all(isinstance(self._type(e), Weak) and rank_of(self._type(e)) == 1 for e in (expr.left, expr.right))
-        if sizes != self.sizes:
-            return replace(self, sizes=sizes).compared(expr)
+        as_sizes = self if self.sizes else replace(self, sizes=True)
+        if as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right):
+            if not self.sizes:
+                return as_sizes.compared(expr)
+        elif self.sizes:
+            return replace(self, sizes=False).compared(expr)
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
         dtype = resolve(given)

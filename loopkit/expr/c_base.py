@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -26,6 +27,7 @@ from loopkit.expr.dtypes import (
     real_dtype,
     resolve,
     type_of_node,
+    weak,
 )
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 
@@ -57,7 +59,9 @@ class CBase:
     :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
     :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
-    :ivar sizes: value arguments are sizes, whatever their dtypes (:func:`dtypes.as_size`): in subscripts and bounds.
+    :ivar sizes: value arguments and *bounds* are sizes, whatever their dtypes (:func:`dtypes.as_size`), as they are in
+        subscripts and bounds.
+    :ivar bounds: the temporaries that bound loops.
     """
 
     dialect: Dialect
@@ -67,6 +71,7 @@ class CBase:
     used: set[str] = field(default_factory=set)
     axes: Mapping[str, str] = field(default_factory=dict)
     sizes: bool = False
+    bounds: AbstractSet[str] = frozenset()
     _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
 
     # {{{ types
@@ -89,7 +94,14 @@ class CBase:
     def _named(self, name: str) -> Type | None:
         """The type of a name."""
         found = self.lookup(name)
-        return as_size(found) if self.sizes and found is not None else found
+        if not self.sizes or found is None:
+            return found
+        return as_size(weak(found) if name in self.bounds and isinstance(found, np.dtype) else found)
+
+    def of_sizes(self, expr: Expression) -> bool:
+        """Is *expr* an integer that nothing but sizes, inames and literals make up?"""
+        found = self._type(expr)
+        return isinstance(found, Weak) and found.rank == 1
 
     def _own(self, given: Type, want: np.dtype) -> np.dtype:
         """The dtype in which a value of type *given* is computed where *want* is wanted."""

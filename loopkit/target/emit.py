@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
@@ -140,8 +142,8 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        target = self.text(node.target, signs)
         dtype = self.dtype_of(node.target)
+        target = self.value(node.target, signs, dtype)
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
             if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
@@ -192,7 +194,13 @@ class Emitter:
     def _printer(self, signs: Signs) -> CText:
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes)
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
+
+    @cached_property
+    def bounds(self) -> frozenset[str]:
+        """The temporaries that bound loops."""
+        knl = self.lowered.kernel
+        return frozenset(x for s in knl.statements for x in data_params(knl, s.domain))
 
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""

@@ -32,12 +32,15 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     :arg dtype_dict: numpy dtypes (or what :class:`numpy.dtype` takes) by name; several names may share one
         key, as ``"a,b"``.
     :raises UnknownNameError: a name that is no argument or temporary.
-    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have.
+    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have; no mapping.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
+    if not isinstance(dtype_dict, Mapping):
+        raise PreconditionError(f"add_dtypes takes dtypes by name, not {dtype_dict!r}.", subject="dtype_dict",
+                                hint='add_dtypes(knl, {"x": np.float32})')
     wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)

@@ -54,3 +54,25 @@ def test_unsigned_sizes_are_not_negative() -> None:
             "{[i]: 0<=i<n-m}", "y[i] = x[i + m]", [
                 lk.GlobalArg("x", np.float32, shape="n"), lk.ValueArg("m", np.uint8), "..."])):
         assert lk.verify(unsigned).verdict is lk.Verdict.PROVEN
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "uint32", "uint64", "int64"])
+def test_bounds_from_memory(dtype: str) -> None:
+    """``hi - 2`` is below zero where ``hi`` is 0, in a loop, its parts and what guards them."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "{[j]: hi-2<=j<hi}"], """
+        for i
+            <> hi = length[i]
+            y[i] = sum(j, x[j+2])
+            z[i] = hi - 2
+        end""")
+    length, x = np.array([1, 0, 3, 7], dtype), np.arange(9.)**2
+    for k in (knl, lk.split_iname(knl, "j", 4), lk.split_iname(knl, "i", 2, outer_tag="g.0", inner_tag="l.0")):
+        out = lk.compile(k, target="c")(length=length, x=x)
+        assert list(out.y) == [sum(x[h:h + 2]) for h in map(int, length)]
+        np.testing.assert_array_equal(out.z, length - length.dtype.type(2))       # where it is data
+
+
+def test_a_bound_is_an_integer() -> None:
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "{[j]: 0<=j<hi}"], "for i\n <> hi = length[i]\n y[i] = sum(j, x[j])\nend")
+    with pytest.raises(lk.TypeInferenceError, match="'hi', which bounds a loop, is a real number"):
+        lk.generate_code(lk.add_dtypes(knl, {"length,x": np.float32}))
