@@ -18,9 +18,9 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import Dependence, flow_of_values, identity_pairs, with_waived
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
 from loopkit.lowering.scans import write_out_scan
@@ -37,6 +37,8 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
             raise PreconditionError(f"The reduction iname of '{node.final}' cannot have the tag 'l.auto'.",
                                     subject=node.name, hint="tag it l.0")
+        if lanes:
+            _require_one_cell(knl, node, lanes[0])
         if node.sweep is not None:
             knl = write_out_scan(knl, node)
             continue
@@ -49,9 +51,21 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
     return knl
 
 
+def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:
+    """:raises PreconditionError: the accumulator was expanded."""
+    cell = knl.statement_by_id[node.init]
+    if inames := [x for x in cell.inames if any(x in variables(e) for e in cell.subscripts)]:
+        raise PreconditionError(
+            f"The accumulator '{node.accumulator}' of the reduction of '{node.final}' was expanded over "
+            f"{', '.join(inames)}, so that threads cannot share the reduction: '{lane}' has the tag "
+            f"'{knl.tags[lane]}'.", subject=node.accumulator,
+            hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has an accumulator of its own anyway")
+
+
 def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKernel:
     node = knl.reductions[name]
     init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
+    _require_shared_loops(knl, node, lanes)
     box = {x: iname_range(knl, x) for x in lanes}
     length = 1
     for _, extent in box.values():
@@ -71,6 +85,19 @@ def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKer
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={k: r for k, r in knl.reductions.items() if k != name})
     return new.copy(carried=_dependences(knl, new, threads, written))
+
+
+def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:
+    """:raises PreconditionError: parts of *node* stand in different loops, so that no thread runs all of them."""
+    around = {part: sorted({*knl.statement_by_id[part].inames} - {*node.inames})
+              for part in (node.final, node.init, node.update)}
+    for part, inames in around.items():
+        if inames != around[node.final]:
+            one, other = (", ".join(x) or "none" for x in (inames, around[node.final]))
+            raise PreconditionError(
+                f"Threads cannot share the reduction of '{node.final}', as '{lanes[0]}' has it with the tag "
+                f"'{knl.tags[lanes[0]]}': the inames around '{part}' are {one}, and around '{node.final}' {other}.",
+                subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
 
 
 def _tree(knl: LoopKernel, threads: OverThreads, why: str) -> Written:

@@ -70,7 +70,7 @@ class Emitter:
             case For():
                 yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
             case If():
-                yield from self._if(node, signs, "")
+                yield from self._if(node, signs)
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
@@ -92,19 +92,11 @@ class Emitter:
             emitter = replace(self, addresses=self.addresses.spelling(spelled))
         yield from self.region(node, list(emitter.lines(node.body, signs)))
 
-    def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
+    def _if(self, node: If, signs: Signs) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""
-        yield f"{before}if ({self.condition(node.condition, signs)}) {{{comment}"
+        yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
         yield from indented(self.lines(node.then, signs.where(node.condition)))
-        match node.otherwise:
-            case None:
-                yield "}"
-            case Block(children=(If() as other,)):
-                yield from self._if(other, signs, "} else ")
-            case otherwise:
-                yield "} else {"
-                yield from indented(self.lines(otherwise, signs))
-                yield "}"
+        yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, signs)))
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         """The lines of a loop as it stands."""
@@ -272,6 +264,21 @@ def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
         found = (inside, nesting.depth, kind, -i)
         best = found if best is None or found < best else best
     return None if best is None else -best[3]
+
+
+def or_else(lines: Sequence[str]) -> Iterator[str]:
+    """The end of an ``if`` with the *lines* of its other branch: none, or within braces, which one ``if`` does without.
+    """
+    own = [line for line in lines if line and not line.startswith(" ")]
+    if own and own[0].startswith("if (") and own[-1] == "}" \
+            and all(line.startswith("} else ") for line in own[1:-1]):
+        yield f"}} else {lines[0]}"
+        yield from lines[1:]
+        return
+    if own:
+        yield "} else {"
+        yield from indented(lines)
+    yield "}"
 
 
 def indented(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
