@@ -207,6 +207,14 @@ def require_kernel(value: object, what: str) -> LoopKernel:
     return value
 
 
+#: How many names an error lists.
+_FEW = 8
+
+
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name*, which may be no text at all, with the known names that look like it."""
-    return UnknownNameError(kind, str(name), difflib.get_close_matches(str(name), list(known), n=2), where=where)
+    """The error for an unknown *name*, which may be no text at all, with the names that look like it, or all."""
+    names = list(dict.fromkeys(known))
+    close = difflib.get_close_matches(str(name), names, n=2)
+    few = not close and 0 < len(names) <= _FEW
+    return UnknownNameError(kind, str(name), close, where=where,
+                            hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
 from loopkit.ast.signs import Signs
 from loopkit.expr.c import CText, Dialect
@@ -132,10 +134,10 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        target = self.text(node.target, signs)
         dtype = self.dtype_of(node.target)
+        target = self.value(node.target, signs, dtype)
         if node.combine is None:
-            value = self.text(node.value, signs, dtype)
+            value = self.value(node.value, signs, dtype)
             if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
                 yield f"{self.dialect.streamed_store}(&{target}, {value});"
             else:
@@ -143,11 +145,11 @@ class Emitter:
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            plain = f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+            plain = f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         else:
-            plain = f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+            plain = f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
         if node.atomic and self.atomic is not None:
-            yield from self.atomic(node, Update(target, self.text(node.value, signs, dtype), plain, dtype))
+            yield from self.atomic(node, Update(target, self.value(node.value, signs, dtype), plain, dtype))
         else:
             yield plain
 
@@ -171,8 +173,12 @@ class Emitter:
         return self.dialect.type_name(self.index_dtype)
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
-        """*expr* as text, converted to *want*."""
-        return self._printer(signs).text(expr, want)
+        """*expr*, of inames and sizes, as text, converted to *want*."""
+        return replace(self._printer(signs), sizes=True).text(expr, want)
+
+    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+        """*expr* as text of a value of *dtype*."""
+        return self._printer(signs).text(expr, dtype)
 
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
@@ -180,7 +186,13 @@ class Emitter:
     def _printer(self, signs: Signs) -> CText:
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes)
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
+
+    @cached_property
+    def bounds(self) -> frozenset[str]:
+        """The temporaries that bound loops."""
+        knl = self.lowered.kernel
+        return frozenset(x for s in knl.statements for x in data_params(knl, s.domain))
 
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""

@@ -139,7 +139,7 @@ class _Writer:
 
     def _printer(self, known: Set) -> CText:
         return CText(HOST, lambda name: self.types.get(name) or weak(self.index), lambda name, _indices: name,
-                     lambda e: is_at_least(e, 0, known), self.used)
+                     lambda e: is_at_least(e, 0, known), self.used, sizes=True)
 
 
 def _positive(extent: Expression, known: Set) -> bool:
