@@ -40,11 +40,9 @@ def test_the_whole_text_of_a_small_kernel() -> None:
             if (128*i_outer + 128 <= n) {  // the whole tile lies inside
                 // insn
                 y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
-            } else {
-                if (128*i_outer + i_inner < n) {
-                    // insn
-                    y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
-                }
+            } else if (128*i_outer + i_inner < n) {
+                // insn
+                y[128*i_outer + i_inner] = 2.0f*x[128*i_outer + i_inner];
             }
         }
         """) + "\n"
