@@ -15,6 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, names_in
+from loopkit.poly.extents import is_at_least
 from loopkit.poly.sets import InstanceSet, param_name
 
 # {{{ what goes in: the order, by names of leaves
@@ -105,7 +106,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
         _iterators(max(map(len, loops.values()), default=0)))
     back = {_id(name): name for domain in domains.values() for name in domain.params if "." in name}
-    return _Conversion(loops, fresh_name).node(build.node_from_schedule(schedule), back)
+    return _Conversion(loops, fresh_name, context).node(build.node_from_schedule(schedule), back)
 
 
 _ITERATOR = "_loop"
@@ -254,10 +255,12 @@ class _Conversion:
     """isl's nodes as ours.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
+    :ivar context: what is known about the parameters.
     """
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
+    context: isl.Set
 
     @cached_property
     def inames(self) -> frozenset[str]:
@@ -294,8 +297,22 @@ class _Conversion:
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
-        return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner), step,
+        return ForNode(variable, _named(node.for_get_init(), names), self._stop(node, iterator, inner), step,
                        self.node(node.for_get_body(), inner))
+
+    def _stop(self, node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
+        """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
+        condition = _named(node.for_get_cond(), names)
+        assert isinstance(condition, p.Comparison)
+        assert condition.left == p.Variable(names[iterator])
+        if condition.operator == "<":
+            return condition.right
+        assert condition.operator == "<="
+        match condition.right:
+            case p.FloorDiv(numerator=a, denominator=int() as b) if is_at_least(number := add(a, b), 0, self.context):
+                return TruncatedQuotient(arithmetic(number), b)     # rounded down, it could be of a negative number
+            case _:
+                return plus(condition.right, 1)
 
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, str]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
@@ -326,17 +343,6 @@ def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:
 
 def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
     return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
-
-
-def _stop(node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
-    """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
-    condition = _named(node.for_get_cond(), names)
-    assert isinstance(condition, p.Comparison)
-    assert condition.left == p.Variable(names[iterator])
-    if condition.operator == "<":
-        return condition.right
-    assert condition.operator == "<="
-    return plus(condition.right, 1)
 
 
 def plus(expr: Expression, constant: int) -> Expression:
