@@ -7,7 +7,7 @@ gets the values that it got. And a new step of a reduction that such a reader se
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import NoReturn
@@ -80,11 +80,20 @@ def _differing(old: Expression, new: Expression, points: InstanceSet, names: fro
         holds = where_holds(points, new.condition, names)
         return points if holds is None or _differing(old, new.then, points, names) is not None \
             else points.subtract(holds)
+    if isinstance(new, p.If) and isinstance(old, p.If) and new.condition == old.condition:
+        holds = where_holds(points, old.condition, names)
+        if holds is not None:               # each branch is that of some of the points
+            return _joined([_differing(old.then, new.then, holds, names),
+                            _differing(old.else_, new.else_, points.subtract(holds), names)])
     ours, theirs = _parts(old), _parts(new)
     if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
         return points
-    wrong = [w for a, b in zip(ours, theirs, strict=True) if (w := _differing(a, b, points, names)) is not None]
-    return reduce(InstanceSet.union, wrong) if wrong else None
+    return _joined([_differing(a, b, points, names) for a, b in zip(ours, theirs, strict=True)])
+
+
+def _joined(parts: Sequence[InstanceSet | None]) -> InstanceSet | None:
+    found = [x for x in parts if x is not None]
+    return reduce(InstanceSet.union, found) if found else None
 
 
 def _parts(expr: Expression) -> tuple[Expression, ...]:

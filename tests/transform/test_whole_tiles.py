@@ -75,8 +75,8 @@ def test_a_tile_of_filled_values() -> None:
     tiled = lk.pipeline(lk.precompute(tiled, "x_filled", "k_inner"), "k_outer")
     update = str(lk.generate_code(tiled, target="cuda")).split("// insn.k.update")[1].split(";")[0]
     assert "?" not in update
-    for n, l in ((1, 1), (13, 7), (16, 8)):
-        assert_same(knl, tiled, n=n, l=l)
+    for sizes in ({"n": 1, "l": 1}, {"n": 13, "l": 7}, {"n": 16, "l": 8}):
+        assert_same(knl, tiled, **sizes)
 
 # }}}
 
