@@ -88,15 +88,19 @@ def edges_are_small(knl: LoopKernel, launch: Launch) -> bool:
 
     A version of all of it, for the sake of loads and stores, is twice the text for the same work.
     """
-    same = other = 0
-    for bound in launch.statements.values():
-        ranges = [bound.statement.domain.constant_range(x) for x in bound.domain.inames if _is_unrolled(knl, x)]
-        length = prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
-        if any(True for _ in _conditions_here(knl, launch, bound, bound.domain.inames)):
-            other += length
-        else:
-            same += length
-    return other > 0 and same > max(LONG, other)
+    lengths = {s: _length(knl, bound) for s, bound in launch.statements.items()}
+    every = sum(lengths.values())
+    if every <= LONG:
+        return False
+    other = sum(lengths[s] for s, bound in launch.statements.items()
+                if next(_conditions_here(knl, launch, bound, bound.domain.inames), None) is not None)
+    return other > 0 and every - other > max(LONG, other)
+
+
+def _length(knl: LoopKernel, bound: BoundStatement) -> int:
+    """How often a statement stands in the text of a thread."""
+    ranges = [bound.statement.domain.constant_range(x) for x in bound.domain.inames if _is_unrolled(knl, x)]
+    return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
 def whole_here(knl: LoopKernel, launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
