@@ -47,10 +47,10 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
     :raises IllegalTransformError: with the instances, the sizes and the element.
     """
     flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
-    for name in sorted(moved):
-        own, new = before.statement_by_id[name], after.statement_by_id[name]
-        _require_same_value(before, after, own, new, step)
-        for a in accesses_of(after, new):
+    for new in after.statements:
+        own = before.statement_by_id[new.id]
+        _require_same_value(before, after, own, new, step)      # of others too: they may share rules
+        for a in accesses_of(after, new) if new.id in moved else ():
             _require_inside(before, after, a, own, flows.get(a.array, {}), step)
     for t, found in flows.items():
         _require_same_flow(before, after, joined_relations(_flow(before, t)), found, t, step)
@@ -193,7 +193,7 @@ def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int
         case bool():
             return None
         case int() | float():
-            value: int | None = int(expr) if expr == int(expr) else None
+            value: int | None = int(expr) if isinstance(expr, int) or expr.is_integer() else None
         case p.If():
             holds = where_holds(points, expr.condition, names)
             if holds is None:

@@ -1,6 +1,7 @@
 """fill_tiles: what comes out is what came out, and what would not is refused."""
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -126,6 +127,18 @@ def test_bad_arguments() -> None:
         lk.fill_tiles(lk.make_kernel(BOX, MATVEC), {"i": 4})
     with pytest.raises(lk.PreconditionError, match="writes the array 'y'"):
         lk.fill_tiles(kernel(), {"i": 4}, within="id:insn")
+
+
+def test_parts_of_a_peeled_reduction() -> None:
+    with pytest.raises(lk.PreconditionError, match="peeled"):
+        lk.fill_tiles(lk.peel(kernel(), "k", first=1), {"i": 4})
+
+
+def test_who_shares_a_rule_computes_the_same() -> None:
+    knl = kernel("f(r) := x[r]\n y[i] = sum(k, a[i, k]*f(k)) {id=y}\n z[i] = f(i + l) {id=z}")
+    for lengths in ({"i": 4}, {"k": 4}):
+        with pytest.raises(lk.IllegalTransformError) if "k" in lengths else nullcontext():
+            assert_same(knl, lk.fill_tiles(knl, lengths), n=5, l=3)
 
 
 def test_after_the_order_of_values_changed() -> None:
