@@ -14,7 +14,7 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, names_in
+from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.sets import InstanceSet, param_name
 
@@ -293,7 +293,7 @@ class _Conversion:
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
         step = int(node.for_get_inc().get_val().to_python())
         # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
-        if any(not _is_iterator(value, iterator) and (step > 1 or iterator in names_in(from_ast_expr(value)))
+        if any(not _is_iterator(value, iterator) and (step > 1 or _mentions(value, iterator))
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
@@ -308,11 +308,7 @@ class _Conversion:
         if condition.operator == "<":
             return condition.right
         assert condition.operator == "<="
-        match condition.right:
-            case p.FloorDiv(numerator=a, denominator=int() as b) if is_at_least(number := add(a, b), 0, self.context):
-                return TruncatedQuotient(arithmetic(number), b)     # rounded down, it could be of a negative number
-            case _:
-                return plus(condition.right, 1)
+        return plus(condition.right, 1, self.context)
 
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, str]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
@@ -345,15 +341,20 @@ def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
     return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
 
 
-def plus(expr: Expression, constant: int) -> Expression:
+def _mentions(expr: isl.AstExpr, iterator: str) -> bool:
+    if _expr_kind(expr) == isl.ast_expr_type.op:
+        return any(_mentions(expr.get_op_arg(i), iterator) for i in range(expr.get_op_n_arg()))
+    return _is_iterator(expr, iterator)
+
+
+def plus(expr: Expression, constant: int, context: isl.Set) -> Expression:
     """``expr + constant``, brought inside ``min`` and ``max``."""
     match expr:
-        case p.Min(children=children):
-            return p.Min(tuple(plus(c, constant) for c in children))
-        case p.Max(children=children):
-            return p.Max(tuple(plus(c, constant) for c in children))
-        case TruncatedQuotient(numerator=a, denominator=int() as b) if constant == 1:
-            return TruncatedQuotient(arithmetic(add(a, b)), b)      # a is not negative: (l - 1)/16 + 1 = (l + 15)/16
+        case p.Min(children=children) | p.Max(children=children):
+            return type(expr)(tuple(plus(c, constant, context) for c in children))
+        case p.FloorDiv(numerator=a, denominator=int() as b) if constant == 1 and (
+                isinstance(expr, TruncatedQuotient) or is_at_least(add(a, b), 0, context)):
+            return TruncatedQuotient(arithmetic(add(a, b)), b)      # not of a negative: (l - 1)/16 + 1 = (l + 15)/16
         case _:
             return add(expr, constant)
 
