@@ -78,25 +78,27 @@ from loopkit.transform.scan import realize_scan
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.two_level_scan import make_two_level_scan
+from loopkit.transform.whole_tiles import fill_tiles
 from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
 from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
-    "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
-    "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
-    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
-    "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "library", "lower", "make_atomic",
-    "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute", "prioritize_loops", "privatize",
-    "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse",
-    "set_options", "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "stream_stores",
-    "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
+    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode",
+    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
+    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
+    "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError",
+    "Witness", "accumulate_in", "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames",
+    "assume", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "extract_subst", "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange",
+    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
+    "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift",
+    "skew", "split_iname", "split_levels", "stream_stores", "tag_inames", "tile", "unroll", "unroll_and_jam",
+    "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

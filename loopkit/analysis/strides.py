@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import expand_rules
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference
@@ -18,7 +19,8 @@ def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> 
     counts too: vectors have such.
     """
     arrays = {p.Variable(name) for name in knl.array_args}
-    rows = {e.index_tuple[-1] for e in subexpressions(loaded) if isinstance(e, p.Subscript) and e.aggregate in arrays}
+    rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
+            if isinstance(e, p.Subscript) and e.aggregate in arrays}
     found = {_fastest(subscript, inames) for subscript in rows} - {None}
     return tuple(sorted(inames, key=found.__contains__)) if len(found) == 1 else tuple(inames)
 

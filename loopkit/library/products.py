@@ -16,9 +16,10 @@ from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
 from loopkit.transform.pipelining import pipeline
-from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.prefetch import precompute
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
+from loopkit.transform.whole_tiles import fill_tiles
 
 #: Threads of a warp along the rows and the columns of its tile. Eight by four read fewer pieces of shared memory
 #: than sixteen by two do.
@@ -35,6 +36,9 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     tile of its own in registers, so that what it loads from shared memory serves several products too. Strips are
     loaded in vectors of 16 bytes and read from shared memory in such, so that nearly all of a thread's instructions
     are products. The next strips are on their way to registers while a thread computes on these.
+
+    Tiles at an edge compute as whole ones do, with zeros beyond the edge, and store what lies inside. A condition at
+    each product would take three times as long as the product.
 
     :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once.
     :arg warp: rows and columns of a warp's part of it, of which each of the 32 threads has an equal share; default:
@@ -72,9 +76,12 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
         min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
     knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", """
         a_columns(column, row) := a[row, column]
-        c[i, j] = sum(k, a_columns(k, i)*b[k, j])
+        b_rows(row, column) := b[row, column]
+        c[i, j] = sum(k, a_columns(k, i)*b_rows(k, j))
         """, name="matmul", options=Options(min_blocks=min_blocks))
     knl = add_dtypes(knl, {"a,b,c": known})
+    # a tile at the edge has the text of a whole one: there, loads and stores have conditions, and products none
+    knl = fill_tiles(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; blocks that follow each other are in the rows of one group
     knl = _levels(knl, "i", {"i_group": None, "i_block": require_positive(group, "group"),
                              "i_warp": _parts(rows, warp[0], "rows")}, warp[0], LANES[0], known)
@@ -113,7 +120,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     _require_strips(size, size, steps)
     knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", """
         a_columns(column, row) := a[e, row, column]
-        c[e, i, j] = sum(k, a_columns(k, i)*b[e, k, j])
+        b_rows(row, column) := b[e, row, column]
+        c[e, i, j] = sum(k, a_columns(k, i)*b_rows(k, j))
         """, name="batched_matmul")
     knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
     warp = warp or ((64, 32) if known.itemsize <= 8 else (32, 16))
@@ -163,8 +171,8 @@ def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: n
     # the strip of a is stored with its columns as rows, so that a piece of a column lies in one place
     knl = precompute(knl, "a_columns", ["k_inner", "i_warp", "i_reg", "i_lane", "i_item"], temporary_name="a_tile",
                      precompute_inames=["a_k", "a_i"], default_tag=None)
-    knl = add_prefetch(knl, "b", ["k_inner", "j_warp", "j_reg", "j_lane", "j_item"], temporary_name="b_tile",
-                       dim_arg_names=["b_k", "b_j"], default_tag=None)
+    knl = precompute(knl, "b_rows", ["k_inner", "j_warp", "j_reg", "j_lane", "j_item"], temporary_name="b_tile",
+                     precompute_inames=["b_k", "b_j"], default_tag=None)
     # both come in vectors along the rows of a and b, as far as they divide the strip
     shared = ["a_i", "b_k"]
     items = items_a_thread(dtype)

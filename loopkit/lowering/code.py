@@ -23,6 +23,7 @@ from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_b
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
+from loopkit.lowering.full_tiles import whole_here
 from loopkit.lowering.storage import Storage, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -54,12 +55,14 @@ class Level:
 
 @dataclass(frozen=True)
 class Coder:
-    """Builds the program of one launch; *split* gives for a loop where its tile is whole (see full_tiles)."""
+    """Builds the program of one launch; *split* gives for a loop where its tile is whole (see full_tiles); *in_place*:
+    parts that have no loops but a tile's get a version for whole tiles where they stand."""
 
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
     split: Mapping[LoopPlace, Set]
+    in_place: bool = False
 
     # {{{ the two levels
 
@@ -94,22 +97,26 @@ class Coder:
         if isinstance(tree, Leaf):
             bound = self.launch.statements[tree.statement]
             if bound.auto:
-                return _Opaque((tree.statement,), lambda domain: spread_over_threads(
-                    self.kernel, self.launch, bound, level.inside(domain).context,
-                    lambda context: self._guarded_statement(bound, context)))
+                return _Opaque((tree.statement,), lambda domain: self._in_versions(
+                    (tree.statement,), level.inside(domain), lambda inside: spread_over_threads(
+                        self.kernel, self.launch, bound, inside.context,
+                        lambda context: self._guarded_statement(bound, context))))
             return None
         if isinstance(tree, Loop):
             spread = self._spread_in(tree)
+            own = tuple(leaves(tree))
             if spread is not None:
-                return _Opaque((spread.statement.id,), lambda domain: spread_over_threads(
-                    self.kernel, self.launch, spread, level.inside(domain).context,
-                    lambda context: self._vector_of(spread, tree.iname, context)))
+                return _Opaque(own, lambda domain: self._in_versions(
+                    own, level.inside(domain), lambda inside: spread_over_threads(
+                        self.kernel, self.launch, spread, inside.context,
+                        lambda context: self._vector_of(spread, tree.iname, context))))
             unrolled = self._unrolled_nest(tree)
             if unrolled:
-                return _Opaque(tuple(leaves(tree)), lambda domain: self._unrolled(tree, unrolled, level.inside(domain)))
+                return _Opaque(own, lambda domain: self._in_versions(
+                    own, level.inside(domain), lambda inside: self._unrolled(tree, unrolled, inside)))
             data = self._bounds_from_memory(tree, level)
             if data:
-                return _Opaque(tuple(leaves(tree)), lambda domain: self._build(
+                return _Opaque(own, lambda domain: self._build(
                     tree, replace(level.inside(domain), known=level.inside(domain).known | set(data)),
                     self._region_leaf))
         return None
@@ -217,6 +224,15 @@ class Coder:
     # }}}
 
     # {{{ special parts
+
+    def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
+        """What *build* makes of a part without loops but a tile's, with a version for whole tiles where it may."""
+        condition = whole_here(self.kernel, self.launch, statements, level.known) if self.in_place else None
+        if condition is None or condition.intersect(level.context).is_empty():
+            return build(level)
+        test = codegen.condition_expression(condition, level.context)
+        whole = build(replace(level, context=level.context.intersect(condition)))
+        return whole if test is None else If(test, _as_block(whole), _as_block(build(level)), "a whole tile")
 
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
         """The inames of the unrolled loops at the top of *tree*."""

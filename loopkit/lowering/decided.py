@@ -15,6 +15,7 @@ from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.mappers import map_children, subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import add
 from loopkit.poly.corners import worst_corner
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
@@ -43,17 +44,25 @@ def decided(expr: Expression, points: InstanceSet, names: frozenset[str], types:
     for branch, meant, never in ((then, expr.then, fails), (other, expr.else_, holds)):
         if never.is_empty() and dtype is not None and type_of(meant, types.get) == dtype:
             return branch
-    return p.If(expr.condition, then, other)
+    return p.If(_plain(expr.condition), then, other)
+
+
+def _plain(condition: Expression) -> Expression:
+    """An affine *condition* with the terms of its sides collected, as those of subscripts are."""
+    if isinstance(condition, p.Comparison):
+        return p.Comparison(add(condition.left), condition.operator, add(condition.right))
+    return map_children(condition, _plain)
 
 
 def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str, tuple[int, int]],
-            free_of: tuple[str, ...], blocks: frozenset[str]) -> Iterator[Set]:
+            free_of: tuple[str, ...], blocks: frozenset[str], *, may_cut: bool) -> Iterator[Set]:
     """The conditions on sizes and *blocks* under which a condition of *s* has one answer in all of a tile.
 
     Of the two answers the one that most tiles have: that leaves the blocks along each axis without end. A condition
-    that couples two axes cuts through the grid, and is no border.
+    that couples two axes cuts through the grid, and is no border of it.
 
     :arg box: what varies inside a tile, with its range.
+    :arg may_cut: such conditions count too.
     """
     expression = expanded_expression(knl, s)
     conditions = dict.fromkeys(e.condition for e in subexpressions(expression) if isinstance(e, p.If))
@@ -63,7 +72,8 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
             continue
         for side in (holds, domain.subtract(holds)):
             found = worst_corner(side.set, side.inames, box, involving=(), free_of=free_of)
-            if found is not None and not couples(found, blocks) and all(is_endless(found, x) for x in blocks):
+            if found is not None and (may_cut or not couples(found, blocks)) \
+                    and all(is_endless(found, x) for x in blocks):
                 yield found
                 break
 

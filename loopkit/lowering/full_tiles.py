@@ -5,10 +5,11 @@ inner loops of constant range) to what names the tile, at the worst corner of th
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
+from math import prod
 
 import pymbolic.primitives as p
 
@@ -64,7 +65,7 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
     return WholeBlock(whole, frozenset(absent))
 
 
-def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool) -> Iterator[Set]:
+def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
     """Where a statement fills its tile, and its borders are elsewhere; *known*: its domain was looked at before."""
     unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
     box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
@@ -73,7 +74,58 @@ def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known
         yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         blocks = frozenset(launch.coordinates).difference(launch.ranges)
-        yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks)
+        yield from borders(knl, bound.statement, bound.domain, box, free_of, blocks, may_cut=False)
+
+
+# {{{ a version of a part in its place
+
+#: Statements of a thread, with unrolled loops written out, that are not worth a second version for the sake of a few.
+LONG = 256
+
+
+def edges_are_small(knl: LoopKernel, launch: Launch) -> bool:
+    """Is a thread's text long, and most of it the same for whole tiles and others?
+
+    A version of all of it, for the sake of loads and stores, is twice the text for the same work.
+    """
+    lengths = {s: _length(knl, bound) for s, bound in launch.statements.items()}
+    every = sum(lengths.values())
+    if every <= LONG:
+        return False
+    other = sum(lengths[s] for s, bound in launch.statements.items()
+                if next(_conditions_here(knl, launch, bound, bound.domain.inames), None) is not None)
+    return other > 0 and every - other > max(LONG, other)
+
+
+def _length(knl: LoopKernel, bound: BoundStatement) -> int:
+    """How often a statement stands in the text of a thread."""
+    ranges = [bound.statement.domain.constant_range(x) for x in bound.domain.inames if _is_unrolled(knl, x)]
+    return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
+
+
+def whole_here(knl: LoopKernel, launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
+    """Where what *statements* do in one iteration of the loops around them is a whole tile; ``None``: anywhere.
+
+    :arg known: the names that a condition may have.
+    """
+    result: Set | None = None
+    for s in statements:
+        for condition in _conditions_here(knl, launch, launch.statements[s], known):
+            result = condition if result is None else result.intersect(condition)
+    return result
+
+
+def _conditions_here(knl: LoopKernel, launch: Launch, bound: BoundStatement, known: Collection[str]) -> Iterator[Set]:
+    """As :func:`_conditions`, in terms of blocks and of the *known* loops around the tile."""
+    box = _box(launch, bound, {x for x in bound.domain.inames if _is_unrolled(knl, x)})
+    inside = tuple(x for x in bound.domain.inames if x not in box and x not in known)
+    filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
+    yield from () if filled is None else (filled,)
+    if has_branches(expanded_expression(knl, bound.statement)):
+        around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
+        yield from borders(knl, bound.statement, bound.domain, box, inside, around.difference(inside), may_cut=True)
+
+# }}}
 
 
 def _is_thin(launch: Launch, bound: BoundStatement) -> bool:

@@ -16,7 +16,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
-from loopkit.lowering.full_tiles import full_block, full_iterations
+from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
 from loopkit.lowering.storage import Storage
 from loopkit.lowering.vectors import vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
@@ -44,10 +44,12 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
 
 
 def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level) -> Block:
-    """A version for whole tiles beside the generic one, where that drops guards."""
+    """A version for whole tiles beside the generic one, where that drops guards: of all, or of parts with guards."""
     generic = Coder(knl, launch, storages, {})
     if not knl.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
+    if edges_are_small(knl, launch):
+        return replace(generic, in_place=True).skeleton(level)
     found = full_block(knl, launch)
     inside, test, present = level, None, launch
     if found is not None and not found.condition.intersect(level.context).is_empty():

@@ -16,6 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
+from loopkit.poly.extents import is_at_least
 from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
@@ -105,7 +106,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
     loops = _loops_of_leaves(tree)
     ast, back = _ast(tree, domains, context), {_id(x): x for d in domains.values() for x in d.params if "." in x}
-    convert = _Conversion(loops, fresh_name)
+    convert = _Conversion(loops, fresh_name, context)
     if not any(_has_lattice(d.set) for d in domains.values()) or not _lacks_loops(ast):
         return convert.node(ast, back)
     wide = {name: domain.named(domain.set.remove_divs()) for name, domain in domains.items()}
@@ -304,10 +305,12 @@ class _Conversion:
     """isl's nodes as ours.
 
     :ivar loops: the inames of the loops around each leaf, outermost first.
+    :ivar context: what is known about the parameters.
     """
 
     loops: Mapping[str, tuple[str, ...]]
     fresh_name: Callable[[str], str]
+    context: isl.Set
 
     @cached_property
     def inames(self) -> frozenset[str]:
@@ -344,8 +347,18 @@ class _Conversion:
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
-        return ForNode(variable, _named(node.for_get_init(), names), _stop(node, iterator, inner), step,
+        return ForNode(variable, _named(node.for_get_init(), names), self._stop(node, iterator, inner), step,
                        self.node(node.for_get_body(), inner))
+
+    def _stop(self, node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
+        """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
+        condition = _named(node.for_get_cond(), names)
+        assert isinstance(condition, p.Comparison)
+        assert condition.left == p.Variable(names[iterator])
+        if condition.operator == "<":
+            return condition.right
+        assert condition.operator == "<="
+        return plus(condition.right, 1, self.context)
 
     def _value(self, expr: isl.AstExpr, level: int, names: Mapping[str, str]) -> Expression:
         """The value of a leaf's iname: that of its loop, in whatever form isl found it, unless the loop is shifted."""
@@ -384,26 +397,14 @@ def _mentions(expr: isl.AstExpr, iterator: str) -> bool:
     return _is_iterator(expr, iterator)
 
 
-def _stop(node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:
-    """The exclusive upper bound of a loop whose condition is ``iterator < e`` or ``iterator <= e``."""
-    condition = _named(node.for_get_cond(), names)
-    assert isinstance(condition, p.Comparison)
-    assert condition.left == p.Variable(names[iterator])
-    if condition.operator == "<":
-        return condition.right
-    assert condition.operator == "<="
-    return plus(condition.right, 1)
-
-
-def plus(expr: Expression, constant: int) -> Expression:
+def plus(expr: Expression, constant: int, context: isl.Set) -> Expression:
     """``expr + constant``, brought inside ``min`` and ``max``."""
     match expr:
-        case p.Min(children=children):
-            return p.Min(tuple(plus(c, constant) for c in children))
-        case p.Max(children=children):
-            return p.Max(tuple(plus(c, constant) for c in children))
-        case TruncatedQuotient(numerator=a, denominator=int() as b) if constant == 1:
-            return TruncatedQuotient(arithmetic(add(a, b)), b)      # a is not negative: (l - 1)/16 + 1 = (l + 15)/16
+        case p.Min(children=children) | p.Max(children=children):
+            return type(expr)(tuple(plus(c, constant, context) for c in children))
+        case p.FloorDiv(numerator=a, denominator=int() as b) if constant == 1 and (
+                isinstance(expr, TruncatedQuotient) or is_at_least(add(a, b), 0, context)):
+            return TruncatedQuotient(arithmetic(add(a, b)), b)      # not of a negative: (l - 1)/16 + 1 = (l + 15)/16
         case _:
             return add(expr, constant)
 

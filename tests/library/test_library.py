@@ -350,3 +350,12 @@ def test_the_tile_of_a_transposition_is_a_parameter() -> None:
     knl = lk.library.transpose(np.float64, tile=32, threads=(32, 8))
     assert "double a_fetch[32][33];" in lk.generate_code(knl).source
     np.testing.assert_array_equal(knl(a=a).b, a.T)
+
+
+def test_products_of_a_matmul_stand_once_and_have_no_condition() -> None:
+    text = str(lk.generate_code(L.matmul(), target="cuda"))
+    sums = text.split("acc_k[i_reg][i_item][j_reg][j_item] +=")
+    assert len(sums) == 2
+    assert sums[0].splitlines()[-2].strip() == "// insn.k.update"
+    assert "if (" not in sums[0].rsplit("for (int k_inner", maxsplit=1)[1]
+    assert "?" not in sums[1].split(";", maxsplit=1)[0]

@@ -1,0 +1,213 @@
+"""The proof that statements may run at more instances than they did: what they did before gives what it gave.
+
+As :mod:`loopkit.analysis.staging_proof`, it compares two kernels. Statements of the second run at more points and fill
+temporaries there. Four things must hold. At a point that was there before a statement computes the same value. What is
+read at the new points was read before, or is a value of a temporary that was written. A reader that was there before
+gets the values that it got. And a new step of a reduction that such a reader sees combines the neutral element.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+from math import prod
+from typing import NoReturn
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import (
+    Access,
+    accesses_by_array,
+    accesses_of,
+    analysis_domain,
+    expanded_expression,
+    integer_names,
+)
+from loopkit.analysis.dependences import Dependence, dependences, joined_relations
+from loopkit.errors import IllegalTransformError, Witness
+from loopkit.expr.dtypes import FLOAT64
+from loopkit.expr.mappers import children, head_of
+from loopkit.expr.nodes import REDUCTIONS
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.poly.elements import outside
+from loopkit.poly.enumerated import where_holds
+from loopkit.poly.relations import element_at, smallest_pair
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+
+#: Whole numbers up to this are the same in every dtype of numbers, and so are their sums and products up to it.
+_EXACT = 128
+
+
+def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
+                     step: str) -> None:
+    """Refuse *after*, whose statements *moved* run at more points, if anything of *before* may come out otherwise.
+
+    :arg temporaries: those that the statements touch.
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    """
+    flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
+    for new in after.statements:
+        own = before.statement_by_id[new.id]
+        _require_same_value(before, after, own, new, step)      # of others too: they may share rules
+        for a in accesses_of(after, new) if new.id in moved else ():
+            _require_inside(before, after, a, own, flows.get(a.array, {}), step)
+    for t, found in flows.items():
+        _require_same_flow(before, after, joined_relations(_flow(before, t)), found, t, step)
+
+
+def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
+    return (d for d in dependences(knl) if d.array == array and d.of_value)
+
+
+# {{{ each point that was there
+
+def _require_same_value(before: LoopKernel, after: LoopKernel, own: Statement, new: Statement, step: str) -> None:
+    """What *new* computes at the points of *own* is what that does."""
+    points = analysis_domain(before, own)
+    wrong = _differing(expanded_expression(before, own), expanded_expression(after, new), points,
+                       integer_names(after, new))
+    if wrong is not None and not wrong.is_empty():
+        _refuse(step, new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
+
+
+def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> InstanceSet | None:
+    """The *points* at which *new* may not be *old*, which it is but for branches of its own; ``None``: there are none.
+    """
+    if new is old or new == old:
+        return None
+    if isinstance(new, p.If) and not isinstance(old, p.If):
+        holds = where_holds(points, new.condition, names)
+        return points if holds is None or _differing(old, new.then, points, names) is not None \
+            else points.subtract(holds)
+    if isinstance(new, p.If) and isinstance(old, p.If) and new.condition == old.condition:
+        holds = where_holds(points, old.condition, names)
+        if holds is not None:               # each branch is that of some of the points
+            return _joined([_differing(old.then, new.then, holds, names),
+                            _differing(old.else_, new.else_, points.subtract(holds), names)])
+    ours, theirs = _parts(old), _parts(new)
+    if type(old) is not type(new) or head_of(old) != head_of(new) or len(ours) != len(theirs) or not ours:
+        return points
+    return _joined([_differing(a, b, points, names) for a, b in zip(ours, theirs, strict=True)])
+
+
+def _joined(parts: Sequence[InstanceSet | None]) -> InstanceSet | None:
+    found = [x for x in parts if x is not None]
+    return reduce(InstanceSet.union, found) if found else None
+
+
+def _parts(expr: Expression) -> tuple[Expression, ...]:
+    return (expr.aggregate, *expr.index_tuple) if isinstance(expr, p.Subscript) else children(expr)
+
+# }}}
+
+
+# {{{ what is read at the new points
+
+def _require_inside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, flow: Mapping[Pair, Map],
+                    step: str) -> None:
+    """Access *a* of the statement that was *own* touches what has a value, and cells that there are."""
+    new = after.statement_by_id[a.statement]
+    if a.array in after.temporaries:
+        shape = after.temporaries[a.array].shape
+        bad = None if shape is None else outside(a.relation, shape, after.assumptions)
+        if bad is not None:
+            _refuse(step, new, bad, a.array, "missing", f"'{new.id}' would touch a cell outside of '{a.array}'", a)
+        if a.is_write:
+            return
+        missing = a.domain.subtract(analysis_domain(before, own)).set
+        for (_, sink), relation in flow.items():
+            missing = missing.subtract(relation.range()) if sink == new.id else missing
+    else:
+        read = [b.relation.range() for b in accesses_by_array(before)[a.array] if not b.is_write]
+        known: Set = reduce(Set.union, read)
+        missing = a.domain.set.subtract(a.relation.intersect_range(known).domain())
+    if not missing.is_empty():
+        _refuse(step, new, missing, a.array, "missing",
+                f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+
+
+def _refuse(step: str, s: Statement, points: Set, array: str, kind: str, what: str, a: Access | None = None
+            ) -> NoReturn:
+    point = lexmin_point(points, s.inames)
+    assert point is not None
+    params, values = point
+    element = None if a is None else element_at(a.subscript_relation, params, tuple(values.values()))
+    raise IllegalTransformError(f"{step}: {what}.", Witness(params, (s.id, {}), (s.id, values), array, element, kind))
+
+# }}}
+
+
+# {{{ readers that were there
+
+Pair = tuple[str, str]
+
+
+def _require_same_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
+                       array: str, step: str) -> None:
+    """Readers of *before* get the values that they got; steps of a reduction that are new are neutral."""
+    for pair in dict.fromkeys((*known, *found)):
+        source, sink = (before.statement_by_id[s] for s in pair)
+        any_pair: Map = found[pair] if pair in found else known[pair]
+        none = any_pair.subtract(any_pair)
+        now = found[pair].intersect_range(analysis_domain(before, sink).set) if pair in found else none
+        lost = known[pair].subtract(now) if pair in known else none
+        more = now.subtract(known[pair]) if pair in known else now
+        node = next((r for r in before.reductions.values() if source.id in r.updates and r.accumulator == array), None)
+        if node is not None:
+            new = more.subtract_domain(analysis_domain(before, source).set)
+            more = more.intersect_domain(analysis_domain(before, source).set)
+            if not new.is_empty() and not _is_neutral(after, node, after.statement_by_id[source.id].domain.named(
+                    new.domain())):
+                _refuse_flow(step, source, sink, new, array, f"beyond the edge '{source.id}' would combine what is not "
+                             f"the neutral element of its {node.operation}")
+        for wrong in (more, lost):
+            if not wrong.is_empty():
+                _refuse_flow(step, source, sink, wrong, array, f"'{sink.id}' would get another value of '{array}'")
+
+
+def _refuse_flow(step: str, source: Statement, sink: Statement, pairs: Map, array: str, what: str) -> NoReturn:
+    params, at_source, at_sink = smallest_pair(pairs, source.inames, sink.inames)
+    raise IllegalTransformError(
+        f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"),
+        [f"leave '{x}' out" for x in source.inames if x not in sink.inames])
+
+
+def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:
+    """Is the operand of *node* its neutral element at all of *points*, whatever the data?"""
+    operation = REDUCTIONS.get(node.operation) if node.operation not in knl.operations else None
+    if operation is None:                   # of a user's own nobody knows that what it starts from changes nothing
+        return False
+    for update in node.updates:
+        s = knl.statement_by_id[update]
+        if s.inames == points.inames:
+            value = _number(expanded_expression(knl, s), points, integer_names(knl, s))
+            if value is None or value != operation.neutral_of(FLOAT64):
+                return False
+    return True
+
+
+def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
+    """The whole number that *expr* is at all of *points*, in any dtype and order of evaluation, if it is one."""
+    match expr:
+        case bool():
+            return None
+        case int() | float():
+            value: int | None = int(expr) if isinstance(expr, int) or expr.is_integer() else None
+        case p.If():
+            holds = where_holds(points, expr.condition, names)
+            if holds is None:
+                return None
+            fails = points.subtract(holds)
+            parts = {_number(branch, where, names) for branch, where in ((expr.then, holds), (expr.else_, fails))
+                     if not where.is_empty()}
+            value = parts.pop() if len(parts) == 1 else None
+        case p.Sum(children=terms) | p.Product(children=terms):
+            numbers = [_number(c, points, names) for c in terms]
+            whole = [n for n in numbers if n is not None]
+            value = None if len(whole) < len(numbers) else sum(whole) if isinstance(expr, p.Sum) else prod(whole)
+        case _:
+            return None
+    return value if value is not None and abs(value) <= _EXACT else None
+
+# }}}

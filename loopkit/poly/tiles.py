@@ -1,0 +1,48 @@
+"""Domains filled up to whole tiles, and what tells the points that were there from those that came."""
+from __future__ import annotations
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.poly.affine import NotAffineError, add, floor_div, from_pw_aff, multiply, subtract
+from loopkit.poly.codegen import condition_expression
+from loopkit.poly.domains import restricted
+from loopkit.poly.relations import cells, same_element
+from loopkit.poly.sets import InstanceSet, Set, params_of
+
+
+def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
+    """*domain* with all of each tile of *length* along *iname* in which it has a point; tiles count from 0."""
+    others = [x for x in domain.inames if x != iname]
+    tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
+    whole = domain.apply(same_element(tile, tile), domain.inames)
+    plain = _between_ends(domain, iname, length, others)
+    if plain is not None and plain.is_equal(whole):
+        return domain if plain.is_equal(domain) else plain
+    return whole
+
+
+def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str]) -> InstanceSet | None:
+    """Tiles from the first point to the last along *iname*, whose ends depend on parameters alone."""
+    values = domain.onto((iname,))
+    low = values.constant_range(iname)[0]
+    if low is None or values.is_empty():
+        return None
+    try:
+        top = from_pw_aff(values.set.dim_max(0).coalesce())
+        end = multiply(length, floor_div(add(top, length), length))
+        if isinstance(top, int):
+            end = top // length * length + length
+        return restricted(domain, others).onto(domain.inames).where(
+            (">=", add(p.Variable(iname), -(low // length * length))), ("<", subtract(p.Variable(iname), end)))
+    except NotAffineError:
+        return None
+
+
+def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
+    """What tells *points* from others *around* them, in terms of their inames; ``None``: there are no others.
+
+    Sizes for which there are no points at all are left out.
+    """
+    context = params_of(around).intersect(assumptions)
+    return condition_expression(params_of(points.named(points.set.gist_params(points.set.params()))), context)

@@ -1,0 +1,244 @@
+"""fill_tiles: tiles at the edge compute as whole ones do, beyond the edge what nobody stores."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from math import isfinite
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, data_params, expanded_expression
+from loopkit.analysis.dependences import (
+    Dependence,
+    joined_relations,
+    order_of_values,
+    reduction_dependences,
+    with_waived,
+)
+from loopkit.analysis.extension_proof import require_extended
+from loopkit.errors import PreconditionError, ScheduleError
+from loopkit.expr.dtypes import type_of
+from loopkit.expr.mappers import called, map_children, subexpressions, variables
+from loopkit.expr.text import to_text
+from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.sets import InstanceSet
+from loopkit.poly.tiles import condition_of, filled_up
+from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
+
+
+@transform
+def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float = 0,
+               within: str | Collection[str] | None = None) -> LoopKernel:
+    """Let what fills temporaries run on to the end of the last tile along each iname of *lengths*.
+
+    A tile at the edge then has the text of a whole one: only loads and the final stores have conditions, which cost
+    a tiled product little, where one around each of its multiplications costs a lot. What is computed beyond the edge
+    goes into cells of temporaries that nobody reads. Steps of a reduction beyond its end do count; they are proven to
+    combine its neutral element.
+
+    Arrays are read there as if they went on with *value*: through a substitution rule, ``a_filled`` for ``a``, which
+    :func:`precompute` makes a whole tile of. Fill tiles before splitting inames by these lengths, or by parts of them.
+
+    :arg lengths: the length of a tile along each iname; tiles count from 0.
+    :arg value: neutral for the reductions over these inames where elements meet: 0 for a sum of products.
+    :arg within: the statements that run on; default: all that write temporaries and have one of the inames.
+    :raises UnknownNameError: there is no such iname.
+    :raises PreconditionError: no statement can run on, or one of them may not: whether it runs depends on data, it
+        reads what is not affine or what the kernel writes, or it may divide by zero there.
+    :raises ScheduleError: earlier steps changed the order in which values come into the temporaries.
+    :raises IllegalTransformError: beyond the edge something else would be computed for a reader, as where a reduction
+        combines a value that is not neutral; with its witness.
+
+    >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "y[i] = sum(k, a[i, k]*x[k])")
+    >>> knl = lk.fill_tiles(lk.add_dtypes(knl, {"a,x": np.float32}), {"i": 64, "k": 16})
+    >>> print(knl.substitutions["a_filled"].expr)
+    a[a_axis_0, a_axis_1] if a_axis_0 < n and a_axis_1 < l else 0
+    >>> print(knl.statements[0].id, knl.statements[0].domain.text)
+    insn.k.init [n] -> { [i] : i >= 0 and 64*floor((-1 + n)/64) >= -63 + i }
+    >>> print(knl.statements_text)
+    for i
+      y[i] = sum(k, a_filled(i, k)*x_filled(k))  {id=insn, if=i < n}
+    end
+    """
+    sizes = {x: require_positive(length, f"the length of a tile along '{x}'") for x, length in lengths.items()}
+    for x in sizes:
+        require_iname(kernel, x)
+    chosen = _chosen(kernel, sizes, matching_statements(kernel, within))
+    step = f"fill_tiles({dict(sizes)})"
+    fill = _number(value)
+    domains = _filled_domains(chosen, sizes)
+    moved = frozenset(s.id for s in chosen if domains[s.id] is not s.domain)
+    if not moved:
+        return kernel
+    for s in chosen:
+        _require_able(kernel, s, step)
+    grown = kernel.copy(statements=tuple(replace(s, domain=domains.get(s.id, s.domain)) for s in kernel.statements))
+    names = frozenset(a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
+                      if a.array in kernel.temporaries)
+    _require_order(kernel, names, step)
+    filled = _with_filled_reads(kernel, grown, moved, fill)
+    result = filled.copy(carried=lambda: _dependences(kernel, filled, names))
+    require_extended(kernel, result, moved, names, step)
+    return result
+
+
+# {{{ what runs on
+
+def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
+    """The statements that run on; :raises PreconditionError: there are none, or one writes an array."""
+    chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
+              and (s.id in named if named is not None else s.written in kernel.temporaries)]
+    if not chosen:
+        raise PreconditionError(f"No statement with one of {', '.join(sizes)} writes a temporary.",
+                                subject=next(iter(sizes), ""), hint="what goes into an array ends where the array does")
+    stored = next((s for s in chosen if s.written not in kernel.temporaries), None)
+    if stored is not None:
+        raise PreconditionError(f"'{stored.id}' writes the array '{stored.written}', of which nothing beyond the edge "
+                                "may be written.", subject=stored.id, hint="leave it out of within=")
+    return chosen
+
+
+def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
+    """:raises PreconditionError: it is not known where *s* runs or reads, or that nothing else comes of it."""
+    node = next((r for r in kernel.reductions.values() if s.id in r.parts), None)
+    if s.predicates or data_params(kernel, s.domain):
+        why = "whether it runs depends on data"
+    elif s.atomic or (node is not None and (node.sweep is not None or node.others)):
+        why = "it is an atomic update" if s.atomic else "it is part of a scan, or of a reduction that was peeled"
+    elif any(not a.affine or not a.certain for a in accesses_of(kernel, s)):
+        why = "what it reads or writes is not affine"
+    elif any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
+             for e in subexpressions(expanded_expression(kernel, s))):
+        why = "it may divide by zero there"
+    elif written := {a.array for a in accesses_of(kernel, s)} & kernel.array_args.keys() & kernel.written_names:
+        why = f"it reads '{min(written)}', which the kernel writes"
+    else:
+        return
+    raise PreconditionError(f"{step}: '{s.id}' cannot run on beyond the edge: {why}.", subject=s.id,
+                            hint="name the statements that can with within=")
+
+
+def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> dict[str, InstanceSet]:
+    """The domain of each statement up to whole tiles; its own object where that is all of them."""
+    found: dict[int, InstanceSet] = {}
+    for s in chosen:
+        if id(s.domain) not in found:
+            domain = s.domain
+            for x, length in sizes.items():
+                domain = filled_up(domain, x, length) if x in s.inames else domain
+            found[id(s.domain)] = s.domain if domain.is_equal(s.domain) else domain
+    return {s.id: found[id(s.domain)] for s in chosen}
+
+# }}}
+
+
+# {{{ what is read there
+
+def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
+    """*grown* where the statements *moved* read arrays through rules that give *fill* for what nobody reads now."""
+    rules: dict[str, SubstitutionRule] = {}
+    taken: list[str] = []
+    for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
+        if array in kernel.array_args:
+            rule = _rule(kernel, grown, array, moved, fill, taken)
+            if rule is not None:
+                rules[array] = rule
+                taken += [rule.name, *rule.arguments]
+
+    def filled(expr: Expression) -> Expression:
+        if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in rules:
+            return p.Call(p.Variable(rules[expr.aggregate.name].name), tuple(map(filled, expr.index_tuple)))
+        return map_children(expr, filled)
+    used = _rules_used(kernel, moved)
+    return grown.copy(
+        statements=tuple(replace(s, expression=filled(s.expression)) if s.id in moved else s for s in grown.statements),
+        substitutions={**{k: replace(r, expr=filled(r.expr)) if k in used else r for k, r in
+                          kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
+
+
+def _rules_used(kernel: LoopKernel, statements: frozenset[str]) -> frozenset[str]:
+    """The substitution rules that *statements* use, themselves or through others."""
+    found = set[str]()
+    waiting = [kernel.statement_by_id[s].expression for s in statements]
+    while waiting:
+        expr = waiting.pop()
+        new = ((called(expr) | variables(expr)) & kernel.substitutions.keys()) - found
+        found |= new
+        waiting += [kernel.substitutions[x].expr for x in new]
+    return frozenset(found)
+
+
+def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[str], fill: complex,
+          taken: Sequence[str]) -> SubstitutionRule | None:
+    """The element of *array*, or *fill* for an element that nothing reads now; ``None`` if all are."""
+    rank = len(accesses_by_array(kernel)[array][0].subscripts)
+    if not rank:
+        return None
+    name = kernel.fresh_name(f"{array}_filled", *taken)
+    axes = tuple(kernel.fresh_name(f"{array}_axis_{d}", *taken, name) for d in range(rank))
+    now, then = (_elements([a for a in accesses_by_array(k)[array] if k is kernel or a.statement in moved], axes)
+                 for k in (kernel, grown))
+    if then.is_subset(now):
+        return None
+    condition = condition_of(now, now.union(then), kernel.assumptions)
+    assert condition is not None
+    if isinstance(condition, p.LogicalAnd):
+        condition = p.LogicalAnd(tuple(sorted(condition.children, key=to_text)))
+    element = p.Subscript(p.Variable(array), tuple(map(p.Variable, axes)))
+    expr = p.If(condition, element, fill)
+    dtype = kernel.array_args[array].dtype
+    if dtype is None or type_of(expr, {array: dtype}.get) != dtype:
+        raise PreconditionError(
+            f"The dtype of '{array}' is not known yet." if dtype is None else
+            f"{fill!r} is no value of '{array}', whose elements are {dtype}.", subject=array,
+            hint=f"declare it first: add_dtypes(knl, {{'{array}': ...}})" if dtype is None else "give another value=")
+    return SubstitutionRule(name, axes, expr)
+
+
+def _elements(accesses: Sequence[Access], axes: tuple[str, ...]) -> InstanceSet:
+    """What *accesses* to one array touch, with the inames *axes*."""
+    parts = [a.domain.apply(a.relation, axes) for a in accesses]
+    return reduce(InstanceSet.union, parts)
+
+
+def _number(value: object) -> complex:
+    """:raises PreconditionError: *value* is no finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not isfinite(value):
+        raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
+    return value.item() if isinstance(value, np.generic) else value
+
+# }}}
+
+
+# {{{ the order of values
+
+def _require_order(kernel: LoopKernel, names: frozenset[str], step: str) -> None:
+    """:raises ScheduleError: the values of *names* come in another order than that of the tree as it stands."""
+    for name in sorted(names):
+        found = joined_relations(_order(kernel, name))
+        known = joined_relations(d for d in with_waived(kernel) if d.array == name)
+        if found.keys() != known.keys() or not all(found[pair].is_equal(known[pair]) for pair in found):
+            raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
+                                subject=name, hint="fill tiles before those steps")
+
+
+def _dependences(kernel: LoopKernel, filled: LoopKernel, names: frozenset[str]) -> tuple[Dependence, ...]:
+    """Those of *kernel*, but for those of the temporaries *names*, of which there are more values now."""
+    kept = [d for d in with_waived(kernel) if d.array not in names]
+    return (*kept, *(d for name in sorted(names) for d in _order(filled, name)))
+
+
+def _order(kernel: LoopKernel, name: str) -> Iterator[Dependence]:
+    """The dependences of the values of *name* in the order of *kernel* as it stands."""
+    nodes = [r for r in kernel.reductions.values() if r.accumulator == name]
+    for node in nodes:
+        yield from reduction_dependences(kernel, node)
+    if not nodes:
+        yield from order_of_values(kernel, name)
+
+# }}}
