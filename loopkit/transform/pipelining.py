@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.copies import require_copies
 from loopkit.analysis.dependences import Dependence, identity_pairs, unchanged_from, with_waived
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
@@ -29,7 +30,8 @@ from loopkit.transform.step import name_list, require_iname, require_positive, r
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool = True, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+             registers: bool = True, asynchronous: bool = False, assume: str | None = None, unsafe: bool = False
+             ) -> LoopKernel:
     """Let the copies for the next iterations of the loop over *iname* be made while this one computes.
 
     A copy is a statement of the loop that fills a temporary which is read in the same iteration, as ``add_prefetch``,
@@ -42,16 +44,23 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     under way while the iteration computes. ``stages=1`` then keeps one tile: the copy is one iteration ahead, its
     store between two barriers. With two stages, one barrier an iteration is enough.
 
-    The threads that share a copy by ``l.auto`` are settled by this step, as each must store what it loaded: the box is
+    With *asynchronous*, a copy is one statement at the beginning of an iteration, which goes to shared memory by itself
+    while the thread computes (``cp.async``, from sm_80 on): it needs no registers, and *stages* - 1 tiles are under way
+    at once. Waits for it come with the barriers, from the same dependences: each leaves as many copies under way as it
+    may. What is copied is an array's elements as they are, 4, 8 or 16 bytes each or vectors of these; it may be
+    transposed, but not converted. The host copies at once.
+
+    With *registers*, the threads that share a copy by ``l.auto`` are settled by this step, as each must store what it loaded: the box is
     split over the ``l`` axes that the loop has, and the rest is unrolled.
 
     :arg stages: how many tiles there are at once.
     :arg temporaries: which take part; default: all that are filled from arrays and from no temporary of the loop, by a
         copy that stands in no inner loop with other statements.
     :arg registers: hold a tile in registers between its load and its store.
+    :arg asynchronous: copy to shared memory without registers; *registers* says nothing then.
     :raises UnknownNameError: there is no such iname or temporary.
     :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy,
-        or one stage is asked for without registers.
+        one stage is asked for without registers, or a copy cannot be asynchronous.
     :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared and are kept.
     :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
@@ -82,6 +91,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
+    registers = registers and not _require_flag(asynchronous, "asynchronous")
     count = _require_stages(kernel, iname, stages, registers=registers)
     step = f"pipeline({iname}, stages={count})"
     found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
@@ -90,6 +100,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     _require_open_storage(kernel, names, count)
     kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()} if registers else {}
+    if asynchronous:
+        kernel = _asynchronous(kernel, found.copies)
     if registers:
         computing = frozenset(leaves(found.loop)) - found.copies.keys()
         kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
@@ -104,12 +116,28 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
-    if not isinstance(registers, bool):
-        raise PreconditionError(f"pipeline: registers= is True or False, not {registers!r}.", subject="registers")
+    _require_flag(registers, "registers")
     if count == 1 and not registers:
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     return count
+
+
+def _require_flag(value: object, name: str) -> bool:
+    if not isinstance(value, bool):
+        raise PreconditionError(f"pipeline: {name}= is True or False, not {value!r}.", subject=name)
+    return value
+
+
+def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
+    """*kernel* whose *copies* go to shared memory by themselves.
+
+    :raises PreconditionError: one of them computes, or converts, as far as types are known.
+    """
+    result = kernel.copy(statements=tuple(replace(s, asynchronous=True) if s.id in copies else s
+                                          for s in kernel.statements), carried=unchanged_from(kernel))
+    require_copies(result)
+    return result
 
 
 # {{{ what takes part
