@@ -23,6 +23,8 @@ def require_copies(knl: LoopKernel) -> None:
         match expanded_expression(knl, s):
             case p.Subscript(aggregate=p.Variable(name=name)):
                 argument = knl.array_args.get(name)
+            case _:
+                pass
         if s.combine is not None or s.written not in knl.temporaries or argument is None or s.predicates:
             raise PreconditionError(f"'{s.id}' cannot be asynchronous: it is no copy of an array's element.",
                                     subject=s.id, hint="copy it through registers, or compute where it is read")

@@ -335,7 +335,7 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
     waiting = list(wants)
     for g in sorted(chosen):
         served = [w for w in waiting if w.has(g) and (w.in_warp or g in of_block)]
-        copies = any(w.of_copy and w.has(g) for w in wants)
+        copies = g in of_block and any(w.of_copy and w.has(g) for w in wants)
         result[g] = Barrier(_reasons(served), warp=g not in of_block, pending=0 if copies else None)
         waiting = [w for w in waiting if w not in served]
     return result

@@ -381,7 +381,8 @@ def _once(body: Tree) -> Tree:
     match body:
         case Seq((*others, Barrier(between_iterations=True, pending=None, commits=False))):
             return seq(*others)
-    return body
+        case _:
+            return body
 
 
 def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:

@@ -102,6 +102,11 @@ class _Place:
     names: tuple[str, ...]
     points: Set
 
+    @property
+    def for_all(self) -> bool:
+        """Does what a thread waits for here hold for all threads of the block behind it?"""
+        return not (self.node.warp or self.node.alone)
+
 
 @dataclass(frozen=True)
 class Waits:
@@ -145,14 +150,15 @@ class Waits:
         return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
 
     def left(self, u: Unfinished, pending: Sequence[int | None]) -> Map | None:
-        """Those pairs of *u*, by :meth:`names`, that no wait comes between which surely covers the copy; ``None``: none.
+        """Those pairs of *u*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.
 
         :arg pending: of each of the places, in place of its own.
         """
-        kept = frozenset(x for place in self.places or () for x in place.names)
+        assert self.places is not None
+        kept = frozenset(x for place in self.places for x in place.names)
         pairs = self.by_names(u, kept)
-        for i, n in enumerate(pending):
-            if n is not None and not pairs.is_empty():
+        for i, (place, n) in enumerate(zip(self.places, pending, strict=True)):
+            if n is not None and place.for_all and not pairs.is_empty():
                 covered = self._covered(u.source, u.sink, i, n)
                 pairs = pairs if covered is None else pairs.subtract(covered)
         return None if pairs.is_empty() else pairs
@@ -283,7 +289,8 @@ def _group_by_group(knl: LoopKernel, launch: Launch, tree: Tree, pairs: Sequence
         x, y = waits.names(u.source, {*around, str(a[first].iname)}), waits.names(u.sink, {*around, *later})
         same = _both(x, y, tuple(around))
         relation = in_one_iteration(waits.by_names(u, {*around, *later, str(a[first].iname)}), same)
-        if not in_one_iteration(Map.from_domain_and_range(relation.domain(), relation.range()), same).is_subset(relation):
+        everything = in_one_iteration(Map.from_domain_and_range(relation.domain(), relation.range()), same)
+        if not everything.is_subset(relation):
             found[a[:first + 1]] = None
     yield from found
 
@@ -334,22 +341,25 @@ def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tre
 
 def _with_pending(tree: Tree, waits: Waits, pairs: Sequence[Unfinished]) -> Tree:
     """*tree* whose waits leave as much under way as they may, those in inner loops first."""
-    assert waits.places is not None
-    pending = [p.node.pending for p in waits.places]
+    places = waits.places
+    assert places is not None
+    pending = [place.node.pending for place in places]
 
-    def enough() -> bool:
-        return all(waits.left(u, pending) is None for u in pairs)
-    if enough():
-        for i in sorted(range(len(pending)), key=lambda i: -len(waits.places[i].names if waits.places else ())):
-            own = pending[i]
-            while own is not None and own < MOST_PENDING:
-                pending[i] = own + 1
-                if not enough():
-                    pending[i] = own
-                    break
-                own = pending[i]
-    numbers = iter(pending)
-    return _numbered(tree, numbers)
+    def enough(place: int, number: int | None) -> bool:
+        """Would it do to leave so many groups under way there, or not to wait?"""
+        asked = [*pending[:place], number, *pending[place + 1:]]
+        return all(waits.left(u, asked) is None for u in pairs)
+    for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
+        own = pending[i]
+        if own is None or not enough(i, own):
+            continue
+        if enough(i, None):
+            pending[i] = None
+            continue
+        while own < MOST_PENDING and enough(i, own + 1):
+            own += 1
+        pending[i] = own
+    return _numbered(tree, iter(pending))
 
 
 def _numbered(tree: Tree, pending: Iterator[int | None]) -> Tree:

@@ -68,16 +68,9 @@ def moved_vectors(loop: For) -> tuple[Vector, Vector] | None:
             stored = [v for v in loop.vectors if v.stored]
             if len(loaded) == len(stored) == 1 and loaded[0].length == stored[0].length:
                 return loaded[0], stored[0]
-    return None
-
-
-def is_copied(loop: For) -> bool:
-    """Is the one statement of *loop* an asynchronous copy?"""
-    match loop.body.children:
-        case (Assign(asynchronous=True),):
-            return True
         case _:
-            return False
+            pass
+    return None
 
 
 def vector_copies(loop: For, vectors: tuple[Vector, Vector], first: tuple[str, str], each: tuple[str, str], index: str,

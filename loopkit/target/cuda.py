@@ -174,8 +174,9 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync, used), {**index_types(launch.kernel, index), **lanes.types},
-                      used, layout.vectors, lanes.shuffle, cuda_update)
+                      lambda sync: _sync_lines(lowered, sync, used),
+                      {**index_types(launch.kernel, index), **lanes.types}, used, layout.vectors, lanes.shuffle,
+                      cuda_update)
     blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
               lowered.kernel.options.min_blocks)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)

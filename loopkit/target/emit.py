@@ -149,8 +149,9 @@ class Emitter:
             yield f"// {assign.statement}"
         self.used.add("copy_async")
         source, target = vectors
-        first = (self.text(source.at(node.iname, node.start), signs), self.text(target.at(node.iname, node.start), signs))
-        each = self.text(source.element, inside), self.text(target.element, inside)
+        first, each = ((self.text(ends[0], known), self.text(ends[1], known)) for ends, known in (
+            ((source.at(node.iname, node.start), target.at(node.iname, node.start)), signs),
+            ((source.element, target.element), inside)))
         yield from vector_copies(node, vectors, first, each, self.index, self.dtype_of(target.element))
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:

@@ -43,10 +43,10 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished) -> Map | None:
 def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished) -> Map | None:
     """Where groups cannot be counted: those pairs of *u* between which no wait for all of them is sure to come."""
     way = conflicts.relative_way(u.source, u.sink)
-    waits = frozenset(i for i, b in enumerate(conflicts.ways.barriers) if b.barrier.pending == 0)
+    waits = frozenset(i for i, b in enumerate(conflicts.ways.barriers) if b.barrier.pending == 0 and not b.barrier.warp)
     found: Map | None = None
-    for level, (block, warp) in way.between.items():
+    for level, (block, _) in way.between.items():
         pairs = differing_first_at(u.pairs, way.loops, level)
-        if not (block | warp) & waits and not pairs.is_empty():
+        if not block & waits and not pairs.is_empty():
             found = pairs if found is None else found.union(pairs)
     return found

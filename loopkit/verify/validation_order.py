@@ -344,7 +344,8 @@ class OrderCheck:
         """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
         for place in self.places:
             pending = _sync(place).pending
-            if pending is None or pairs.is_empty():
+            # what one thread waited for, others know behind a barrier of the block only
+            if pending is None or pairs.is_empty() or place not in self._block_barriers:
                 continue
             z = self._at(place)
             waited = (self._ended if _sync(place).commits else self._behind)(x, place, pending + 1)

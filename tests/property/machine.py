@@ -3,8 +3,8 @@
 The loop program becomes one Python generator function a launch, which stops at each barrier. Every access is checked:
 within its array, written before its value is used (temporaries), and no race: of two accesses to one cell, one of them
 a write, by two blocks of a launch or by two threads of a block, a barrier must stand between (threads of a block, or
-of a warp where it is a barrier of warps). What an asynchronous copy reads and writes is under way until its thread waits
-for its group; nobody may touch the one, or write the other, before.
+of a warp where it is a barrier of warps). Nobody may touch what an asynchronous copy writes, or write what it reads,
+before its thread waited for its group.
 """
 from __future__ import annotations
 

@@ -85,6 +85,7 @@ def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
     if node.pending is not None:
         yield "wait deleted", replace(node, pending=None)
         yield "wait weakened", replace(node, pending=node.pending + 1)
+        yield "wait of a warp", replace(node, warp=True)
     if node.commits:
         yield "group not ended", replace(node, commits=False)
 

@@ -55,6 +55,7 @@ FOUND_AS = {
     "group not ended": {"copy"},
     "wait deleted": {"copy"},
     "wait weakened": {"copy"},
+    "wait of a warp": {"barrier", "copy"},
     "copy at once": {"value"}}
 
 
