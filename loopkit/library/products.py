@@ -92,8 +92,8 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     A block has one product, whose result is one tile of :func:`matmul`.
 
     :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more often
-        at barriers, more take registers.
+    :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more
+        often at barriers, more take registers.
     :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
         of more than eight bytes 16.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
