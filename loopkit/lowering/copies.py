@@ -248,7 +248,7 @@ def _then(first: Map | None, second: Map) -> Map | None:
 
 def _union(relations: Sequence[Map | None]) -> Map | None:
     some = [r for r in relations if r is not None]
-    return reduce(Map.union, some).coalesce() if some else None
+    return reduce(Map.union, some) if some else None
 
 # }}}
 

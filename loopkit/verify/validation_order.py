@@ -367,7 +367,7 @@ class OrderCheck:
             for other in self.places:
                 if _sync(other).commits:
                     found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
-            self._separated[key] = found.intersect_range(z.points).coalesce()
+            self._separated[key] = found.intersect_range(z.points)
         return self._separated[key]
 
     # }}}
