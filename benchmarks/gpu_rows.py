@@ -309,7 +309,7 @@ def _batched(dtype: str) -> Row:
         lambda s: {"a": (*s, s[1]), "b": (*s, s[1])}, lambda s: {"c": (*s, s[1])}, lambda xp, p: p.a @ p.b,
         lambda s: 3.0*width*s[0]*s[1]**2, lambda s: 2.0*s[0]*s[1]**3, {"cuBLAS": peers.torch_bmm},
         [Goal("peer", 1.0, 1.3, ("cuBLAS",))],
-        {"loopkit": of(), "stages=0": of(stages=0), "steps=16": of(steps=16), "warps of 32x64": of(warp=(32, 64)),
+        {"loopkit": of(), "stages=0": of(stages=0), "steps=8": of(steps=8), "warps of 32x64": of(warp=(32, 64)),
          "of 32x32": of(warp=(32, 32)), "of 32x16": of(warp=(32, 16))},
         dtype=dtype, tolerance=1e-12 if width == 8 else 2e-6)
 

@@ -167,6 +167,11 @@ def matmul_pipelined() -> lk.LoopKernel:
     return lk.pipeline(matmul_vec(), "k_outer")
 
 
+def matmul_asynchronous() -> lk.LoopKernel:
+    """Two strips of each matrix are on their way to shared memory, in vectors, while a block computes on a third."""
+    return lk.pipeline(matmul_vec(), "k_outer", 3, asynchronous=True)
+
+
 def matmul_ilp() -> lk.LoopKernel:
     knl = lk.split_iname(matmul(), "i", 16, outer_tag="g.1")
     knl = lk.split_iname(knl, "j", 64, outer_tag="g.0")
@@ -550,6 +555,7 @@ CASES = [
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_asynchronous", matmul_asynchronous, _matmul_data, _matmul, _MATRICES),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
     Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
          lambda a: {"h": 1 + np.bincount(a["b"], a["w"].astype(np.float64), 50)}, [(1,), (256,), (3001,)]),

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import pymbolic.primitives as p
@@ -19,6 +20,7 @@ class Assign:
     :ivar statement: id of the statement it comes from.
     :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
     :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
+    :ivar asynchronous: it copies to shared memory by itself, and is done at a later time that something waits for.
     """
 
     target: p.Variable | p.Subscript
@@ -27,6 +29,7 @@ class Assign:
     statement: str
     instance: tuple[tuple[str, Expression], ...] = ()
     atomic: bool = False
+    asynchronous: bool = False
 
 
 @dataclass(frozen=True)
@@ -122,10 +125,48 @@ class Define:
 
 @dataclass(frozen=True)
 class Sync:
-    """All threads of the block, or of each *warp*, wait for each other; *serves* are the dependences that need it."""
+    """All threads of the block, or of each *warp*, wait for each other; *serves* are the dependences that need it.
+
+    :ivar commits: before, the asynchronous copies that a thread began since the last such place become a group.
+    :ivar pending: then each waits until all its groups but so many of the newest are done; ``None``: for none.
+    :ivar alone: threads do not wait for each other.
+    """
 
     serves: tuple[str, ...]
     warp: bool = False
+    commits: bool = False
+    pending: int | None = None
+    alone: bool = False
+
+    @property
+    def title(self) -> str:
+        return place_title(self)
+
+
+class _Place(Protocol):
+    """What a barrier of a tree and one of a program have in common."""
+
+    @property
+    def warp(self) -> bool: ...
+
+    @property
+    def commits(self) -> bool: ...
+
+    @property
+    def pending(self) -> int | None: ...
+
+    @property
+    def alone(self) -> bool: ...
+
+
+def place_title(place: _Place) -> str:
+    """What threads do at a barrier, in a few words."""
+    parts = ["copies begun are a group"] if place.commits else []
+    if place.pending is not None:
+        parts.append(f"all groups but {place.pending} are done" if place.pending else "all groups are done")
+    if not place.alone:
+        parts.append("warp barrier" if place.warp else "barrier")
+    return ", ".join(parts)
 
 
 @dataclass(frozen=True)

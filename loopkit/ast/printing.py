@@ -74,7 +74,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Assign():
             operator = "=" if node.combine is None else f"{node.combine}="
-            options = f"id={node.statement}{', atomic' if node.atomic else ''}"
+            options = f"id={node.statement}{', atomic' if node.atomic else ''}{', async' if node.asynchronous else ''}"
             yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():
             step = "" if node.step == 1 else f" step {node.step}"
@@ -91,7 +91,7 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Define():
             yield f"{pad}let {node.name} = {to_text(node.value)}"
         case Sync():
-            yield f"{pad}{'warp barrier' if node.warp else 'barrier'}"
+            yield f"{pad}{node.title}"
             for reason in node.serves:
                 yield f"{pad}  # {reason}"
         case Call():

@@ -45,6 +45,7 @@ class Dialect:
         rounded.
     :ivar half_functions: names of functions of halves that the language has.
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
+    :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     """
@@ -67,6 +68,7 @@ class Dialect:
     half_operators: bool = False
     half_functions: Mapping[str, str] = field(default_factory=dict)
     half_helpers: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
     streamed_store: str = ""
@@ -94,6 +96,7 @@ class Dialect:
         parts = ["\n".join(self.includes)] if self.includes else []
         parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]
+        parts += [text for name, text in self.copies.items() if name in used]
         complexes = [name for name in ("complex64", "complex128") if name in used]
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]

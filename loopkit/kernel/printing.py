@@ -376,6 +376,8 @@ class _Printer:
             yield f"tags={':'.join(sorted(s.tags))}"
         if s.atomic:
             yield "atomic"
+        if s.asynchronous:
+            yield "async"
 
     def _shown(self, expr: Expression) -> Expression:
         return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})

@@ -26,6 +26,8 @@ class Statement:
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
     :ivar atomic: it is an update, with *combine*, whose read and write of the assignee are one for all others: updates
         of one array by one operation may come in any order, and at once.
+    :ivar asynchronous: it copies an element of an array in global memory to shared memory, and is done at a later time
+        that something waits for.
     """
 
     id: str
@@ -39,6 +41,7 @@ class Statement:
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
     atomic: bool = False
+    asynchronous: bool = False
 
     @property
     def inames(self) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ class InstructionOptions:
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
     atomic: bool = False
+    asynchronous: bool = False
 
 
 NO_OPTIONS = InstructionOptions()

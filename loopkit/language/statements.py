@@ -231,7 +231,8 @@ class StatementMaker:
         if node is not None:
             options = node.options
             statement = replace(statement, tags=options.tags, depends_on=self.ids.earlier(options.dep, node),
-                                no_sync_with=self.ids.others(options.nosync, node))
+                                no_sync_with=self.ids.others(options.nosync, node),
+                                asynchronous=options.asynchronous)
         body: Tree = Leaf(statement.id)
         if node is None or node.reductions or self.rules_written_out:
             statement, body = self._hoisted(

@@ -12,7 +12,7 @@ The grammar; a line ends at its newline, but for one within brackets or behind a
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
     option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" names | "tags" "=" names
-               | "if" "=" condition | "atomic"
+               | "if" "=" condition | "atomic" | "async"
     globs, names = one or several, with ":" between them
 """
 from __future__ import annotations
@@ -287,7 +287,7 @@ class _Reader:
             if key not in _OPTION_READERS:
                 raise parser.error("one of " + ", ".join(_OPTION_READERS))
             parser.at += 1
-            if key != "atomic":
+            if key not in ("atomic", "async"):
                 parser.take("=")
             if key in found:
                 raise parser.error("each option once", at=at, message=f"The option '{key}' is given twice.")
@@ -299,7 +299,7 @@ class _Reader:
             id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
             inames=found.get("inames", ()),                                                   # type: ignore[arg-type]
             tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
-            atomic="atomic" in found)
+            atomic="atomic" in found, asynchronous="async" in found)
 
     def read_id(self) -> str:
         return self.parser.name("a statement id")
@@ -342,7 +342,7 @@ class _Reader:
 _OPTION_READERS: dict[str, Callable[[_Reader], object]] = {
     "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_names,
     "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns,
-    "atomic": _Reader.read_flag}
+    "atomic": _Reader.read_flag, "async": _Reader.read_flag}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

@@ -92,14 +92,15 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     return pipeline(knl, "k_outer", stages) if stages else knl
 
 
-def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int = 8,
+def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int = 2) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
     A block has one product, whose result is one tile of :func:`matmul`.
 
     :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once.
+    :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more
+        often at barriers, more take registers.
     :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
         of more than eight bytes 16.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
@@ -117,6 +118,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     """
     known = checked(dtype)
     size = require_positive(size, "size")
+    steps = steps or (16 if known.itemsize <= 8 else 8)
     _require_strips(size, size, steps)
     knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", """
         a_columns(column, row) := a[e, row, column]

@@ -17,6 +17,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.copies import unfinished, with_groups
 from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
@@ -40,6 +41,7 @@ class Hazard:
     :ivar in_warp: the two threads are always of one warp.
     :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
+    :ivar of_copy: the source copies asynchronously; the two may be on one thread.
     """
 
     array: str
@@ -49,6 +51,7 @@ class Hazard:
     kind: str
     in_warp: bool
     of_value: bool = True
+    of_copy: bool = False
 
     @property
     def reason(self) -> str:
@@ -62,16 +65,18 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
 
     :raises IllegalTransformError: two threads touch an element in no order, or ``nosync=`` hides a race.
     """
-    if launch.threads == 1:
-        return launch
     ways = paths(launch.tree)
     wants: dict[Path, list[_Want]] = {}
-    for hazard in _hazards(knl, launch, storages, ways):
+    copies = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, in_warp=False, of_copy=True)
+              for u in unfinished(knl, launch, storages)]
+    for hazard in (*copies, *(_hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
         for where, want in _wants(knl, hazard, ways):
             wants.setdefault(where, []).append(want)
-    for where, want in _asked_for(knl, launch, ways):
+    for where, want in _asked_for(knl, launch, ways) if launch.threads > 1 else ():
         wants.setdefault(where, []).append(want)
-    return replace(launch, tree=_with_barriers(launch.tree, (), wants)) if wants else launch
+    if not wants:
+        return launch
+    return replace(launch, tree=with_groups(knl, launch, storages, _with_barriers(launch.tree, (), wants)))
 
 
 # {{{ hazards
@@ -244,6 +249,7 @@ class _Want:
     kind: str
     reason: str
     in_warp: bool
+    of_copy: bool = False
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
@@ -270,11 +276,12 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
         level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
         if carried[loop]:
             yield a[:level + 1], _Want(_position(a, level + 1), _position(b, level + 1) - 1, True, kind, h.reason,
-                                       h.in_warp)
+                                       h.in_warp, h.of_copy)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
             raise _at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
-        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp)
+        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp,
+                                h.of_copy)
 
 
 def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
@@ -315,20 +322,21 @@ def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) ->
     for i, child in enumerate(children):
         result.append(below(child, i))
         if i in gaps:
-            reasons, warp = gaps[i]
-            result.append(Barrier(reasons, between_iterations=i == len(children) - 1, warp=warp))
+            result.append(replace(gaps[i], between_iterations=i == len(children) - 1))
     return seq(*result)
 
 
-def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, tuple[tuple[str, ...], bool]]:
-    """As few gaps as serve all *wants*: what each serves, and whether a barrier of each warp will do there."""
+def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
+    """As few gaps as serve all *wants*: what each serves, whether a barrier of each warp will do there, and whether it
+    waits for copies."""
     of_block = _fewest([w for w in wants if not w.in_warp], n, frozenset())
     chosen = of_block | _fewest([w for w in wants if w.in_warp], n, of_block)
-    result: dict[int, tuple[tuple[str, ...], bool]] = {}
+    result: dict[int, Barrier] = {}
     waiting = list(wants)
     for g in sorted(chosen):
         served = [w for w in waiting if w.has(g) and (w.in_warp or g in of_block)]
-        result[g] = _reasons(served), g not in of_block
+        copies = g in of_block and any(w.of_copy and w.has(g) for w in wants)
+        result[g] = Barrier(_reasons(served), warp=g not in of_block, pending=0 if copies else None)
         waiting = [w for w in waiting if w not in served]
     return result
 

@@ -24,7 +24,7 @@ from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import whole_here
-from loopkit.lowering.storage import Storage, is_atomic
+from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
@@ -86,7 +86,7 @@ class Coder:
 
     def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Barrier):
-            return _Opaque((), lambda _domain: Sync(tree.serves, tree.warp))
+            return _Opaque((), lambda _domain: Sync(tree.serves, tree.warp, tree.commits, tree.pending, tree.alone))
         if isinstance(tree, Leaf) or not has_barrier(tree):
             shuffle = tree.shuffle if isinstance(tree, Leaf) else None
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
@@ -314,7 +314,8 @@ class Coder:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
-        node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages))
+        node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages),
+                            is_asynchronous(s, self.storages))
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node
@@ -393,9 +394,11 @@ def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> Instan
 
 def _once(body: Tree) -> Tree:
     """The body of a loop of one iteration: nothing comes after it that its last barrier would wait for."""
-    if isinstance(body, Seq) and isinstance(body.children[-1], Barrier) and body.children[-1].between_iterations:
-        return seq(*body.children[:-1])
-    return body
+    match body:
+        case Seq((*others, Barrier(between_iterations=True, pending=None, commits=False))):
+            return seq(*others)
+        case _:
+            return body
 
 
 def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from loopkit.analysis.copies import require_copies
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
@@ -102,6 +103,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     require_barriers_in_place(knl)
     shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
     knl = infer_types(knl)
+    require_copies(knl)
     if stop == "types":
         return knl
     knl = write_out_reductions(without_idle_auto(without_dead_statements(knl)))

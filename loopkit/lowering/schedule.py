@@ -266,4 +266,4 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
         case Leaf(statement):
             return [f"{pad}{statement}{'' if tree.shuffle is None else '  # by a shuffle'}"]
         case _:
-            return [f"{pad}{tree.title}  # {'; '.join(tree.serves)}"]
+            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]

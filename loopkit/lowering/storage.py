@@ -80,6 +80,12 @@ def is_atomic(s: Statement, storages: Mapping[str, Storage]) -> bool:
     return s.atomic and (storage is None or storage.space is not AddressSpace.PRIVATE)
 
 
+def is_asynchronous(s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Does *s* copy to shared memory by itself? What a thread has in its registers it copies at once."""
+    storage = storages.get(s.written)
+    return s.asynchronous and storage is not None and storage.space is AddressSpace.LOCAL and not storage.lanes
+
+
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:
     """The storage of every temporary that is used.
 

@@ -126,6 +126,8 @@ class _Finder:
                     own[c.name] = substitute(c.value, own)
                 assign = _with_names(assign, own)
                 found = tuple(self._vectors(loop, assign, names, taken))
+                if assign.asynchronous and len({v.length for v in found}) + 1 != len(found):
+                    return replace(loop, body=Block((assign,)))     # element by element: no registers are between
                 return replace(loop, body=Block((assign,)), vectors=found) if found else loop
             case _:
                 return loop

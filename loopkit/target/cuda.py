@@ -18,6 +18,7 @@ from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import cuda_update
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.code import Launch as CodeLaunch
+from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
 from loopkit.target.host_text import host_text
@@ -117,6 +118,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
         _require_within(lowered, launch, shared, target.limits)
+        require_hardware(lowered, launch, target.architecture)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
                                                              target.limits)])))
         launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
@@ -172,8 +174,9 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync), {**index_types(launch.kernel, index), **lanes.types},
-                      used, layout.vectors, lanes.shuffle, cuda_update)
+                      lambda sync: _sync_lines(lowered, sync, used),
+                      {**index_types(launch.kernel, index), **lanes.types}, used, layout.vectors, lanes.shuffle,
+                      cuda_update)
     blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
               lowered.kernel.options.min_blocks)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
@@ -200,7 +203,7 @@ def outer_signs(launch: Launch) -> Signs:
     return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
-def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:
+def _sync_lines(lowered: Lowered, sync: Sync, used: set[str]) -> list[str]:
     comments = [f"// {reason}" for reason in sync.serves] if lowered.kernel.options.annotate else []
-    return [*comments, "__syncwarp();" if sync.warp else "__syncthreads();"]
+    return [*comments, *sync_lines(sync, used)]
 

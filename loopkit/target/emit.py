@@ -19,6 +19,7 @@ from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
+from loopkit.target.copies import moved_vectors, one_copy, vector_copies
 from loopkit.target.vectors import in_registers, moves, registers
 
 
@@ -114,6 +115,9 @@ class Emitter:
     def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:
         """A loop with the vector loads before and the vector stores behind it."""
         inside = signs.from_start(node.iname, node.start)
+        if self.dialect.copies and (copied := moved_vectors(node)) is not None:
+            yield from self._copied(node, copied, signs, inside)
+            return
         dtypes = {v.name: self.dtype_of(v.element) for v in node.vectors}
         for v in node.vectors:
             yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
@@ -131,11 +135,28 @@ class Emitter:
             if v.stored:
                 yield from moved(v, load=False)
 
+    def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:
+        """A loop of asynchronous copies, vector by vector."""
+        (assign,) = node.body.children
+        assert isinstance(assign, Assign)
+        if self.lowered.kernel.options.annotate:
+            yield f"// {assign.statement}"
+        self.used.add("copy_async")
+        source, target = vectors
+        first, each = ((self.text(ends[0], known), self.text(ends[1], known)) for ends, known in (
+            ((source.at(node.iname, node.start), target.at(node.iname, node.start)), signs),
+            ((source.element, target.element), inside)))
+        yield from vector_copies(node, vectors, first, each, self.index, self.dtype_of(target.element))
+
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, signs, dtype)
+        if node.asynchronous and self.dialect.copies:
+            self.used.add("copy_async")
+            yield one_copy(target, self.value(node.value, signs, dtype), dtype.itemsize)
+            return
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
             if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):

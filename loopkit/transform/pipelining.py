@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
+from loopkit.analysis.copies import require_copies
 from loopkit.analysis.dependences import Dependence, identity_pairs, unchanged_from, with_waived
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
@@ -29,29 +30,29 @@ from loopkit.transform.step import name_list, require_iname, require_positive, r
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool = True, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+             registers: bool = True, asynchronous: bool = False, assume: str | None = None, unsafe: bool = False
+             ) -> LoopKernel:
     """Let the copies for the next iterations of the loop over *iname* be made while this one computes.
 
     A copy is a statement of the loop that fills a temporary which is read in the same iteration, as ``add_prefetch``,
-    ``precompute`` and ``buffer_array`` make them. It runs *stages* - 1 iterations ahead; the first of its instances
-    run before the loop, in one over ``k_first`` for an iname ``k``. Each temporary gets a leading axis of *stages*,
-    subscripted by ``k % stages``, so that no iteration overwrites what another one still reads.
+    ``precompute`` and ``buffer_array`` make them. It runs *stages* - 1 iterations ahead, the first instances before the
+    loop, in one over ``k_first`` for an iname ``k``. Each temporary gets a leading axis of *stages*, subscripted by
+    ``k % stages``, so that no iteration overwrites what another one still reads.
 
     With *registers*, a copy becomes two statements: at the beginning of an iteration each thread loads its elements
-    into a temporary of its own (``a_next`` for ``a``), and at the end it stores them. So loads from global memory are
-    under way while the iteration computes. ``stages=1`` then keeps one tile: the copy is one iteration ahead, its
-    store between two barriers. With two stages, one barrier an iteration is enough.
+    into a temporary of its own (``a_next`` for ``a``), and at the end it stores them. With one stage the store stands
+    between two barriers, with two stages one barrier is enough. Boxes that threads share by ``l.auto`` are dealt out
+    over the ``l`` axes of the loop here, and unrolled beyond, as each thread must store what it loaded.
 
-    The threads that share a copy by ``l.auto`` are settled by this step, as each must store what it loaded: the box is
-    split over the ``l`` axes that the loop has, and the rest is unrolled.
+    With *asynchronous*, each copy goes to shared memory by itself (``cp.async``, from sm_80 on), and *stages* - 1 tiles
+    are under way. Waits stand at barriers and leave as many copies as they may.
 
     :arg stages: how many tiles there are at once.
-    :arg temporaries: which take part; default: all that are filled from arrays and from no temporary of the loop, by a
-        copy that stands in no inner loop with other statements.
-    :arg registers: hold a tile in registers between its load and its store.
+    :arg temporaries: default: all filled from arrays alone, by a copy that shares no inner loop with other statements.
+    :arg registers: hold a tile in registers between its load and its store; not with *asynchronous*.
+    :arg asynchronous: of elements as they are, of 4, 8 or 16 bytes; they may be transposed, but not converted.
     :raises UnknownNameError: there is no such iname or temporary.
-    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, one of *temporaries* is filled by no copy,
-        or one stage is asked for without registers.
+    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, or not like that.
     :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared and are kept.
     :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
@@ -82,34 +83,47 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
       end
     end
     """
-    count = _require_stages(kernel, iname, stages, registers=registers)
+    count = _require_stages(kernel, iname, stages, registers=registers, asynchronous=asynchronous)
     step = f"pipeline({iname}, stages={count})"
     found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
     names = frozenset(found.copies.values())
-    require_cells(kernel, names, "pipeline temporaries that are no bounds")
     _require_open_storage(kernel, names, count)
     kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
-    loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()} if registers else {}
-    if registers:
+    loads: dict[str, str] = {}
+    if asynchronous:
+        kernel = _asynchronous(kernel, found.copies)
+    elif registers:
+        loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()}
         computing = frozenset(leaves(found.loop)) - found.copies.keys()
         kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
         kernel = _through_registers(kernel, found, loads)
-    ahead = max(count - 1, 1)
-    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead)
+    result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
     return _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
 
 
-def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool) -> int:
+def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
     """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined, or not like that."""
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
-    if not isinstance(registers, bool):
-        raise PreconditionError(f"pipeline: registers= is True or False, not {registers!r}.", subject="registers")
-    if count == 1 and not registers:
+    for name, value in (("registers", registers), ("asynchronous", asynchronous)):
+        if not isinstance(value, bool):
+            raise PreconditionError(f"pipeline: {name}= is True or False, not {value!r}.", subject=name)
+    if count == 1 and (asynchronous or not registers):
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")
     return count
+
+
+def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
+    """*kernel* whose *copies* go to shared memory by themselves.
+
+    :raises PreconditionError: one of them computes, or converts, as far as types are known.
+    """
+    result = kernel.copy(statements=tuple(replace(s, asynchronous=True) if s.id in copies else s
+                                          for s in kernel.statements), carried=unchanged_from(kernel))
+    require_copies(result)
+    return result
 
 
 # {{{ what takes part
@@ -225,7 +239,8 @@ def _parts(loop: Loop) -> tuple[Tree, ...]:
     return loop.body.children if isinstance(loop.body, Seq) else (loop.body,)
 
 
-def _require_open_storage(kernel: LoopKernel, names: Iterable[str], stages: int) -> None:
+def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int) -> None:
+    require_cells(kernel, names, "pipeline temporaries that are no bounds")
     for t in sorted(names):
         if kernel.temporaries[t].fixed and stages > 1:
             raise StorageError(f"The shape and the address space of '{t}' were declared, and are kept as they are.",

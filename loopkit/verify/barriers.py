@@ -8,14 +8,16 @@ from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.binding import BLOCK, Launch
 from loopkit.verify.conflicts import Conflicts
+from loopkit.verify.copies import early_accesses
 from loopkit.verify.order import TOGETHER
 from loopkit.verify.races import missing_barriers
 from loopkit.verify.report import Check, Finding, refuted
 
 
 def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
-    """Is there a barrier wherever one is needed, does every thread of the block reach each, and what are they for?"""
-    findings = [f for conflicts in launches for f in missing_barriers(conflicts)]
+    """Is there a barrier wherever one is needed, and a wait for copies; does every thread of the block reach each, and
+    what are they for?"""
+    findings = [f for conflicts in launches for f in (*missing_barriers(conflicts), *early_accesses(conflicts))]
     notes: list[str] = []
     count = idle = 0
     for conflicts in launches:

@@ -115,12 +115,12 @@ class Conflicts:
                      for c in self._levels(array, a, b))
 
     def _levels(self, array: str, a: Access, b: Access) -> Iterator[Candidate]:
-        way = self._relative_way(a.statement, b.statement)
+        way = self.relative_way(a.statement, b.statement)
         pattern = self._pattern(array, a, b)
         for level, (block, warp) in way.between.items():
             yield Candidate(array, a, b, way.loops, level, block, warp, pattern)
 
-    def _relative_way(self, first: str, second: str) -> _Relative:
+    def relative_way(self, first: str, second: str) -> Relative:
         """The levels at which the first may run before the second, or at once, and what barriers run between."""
         key = ("way", first, second)
         if key not in self.memo:
@@ -134,8 +134,8 @@ class Conflicts:
                                  and not (first == second and level == len(where.loops)))
                 warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.warp)
                 between[level] = sure - warp, warp
-            self.memo[key] = _Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
-        found: _Relative = self.memo[key]
+            self.memo[key] = Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
+        found: Relative = self.memo[key]
         return found
 
     def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
@@ -331,7 +331,7 @@ def _clash(a: Access, b: Access) -> bool:
 
 
 @dataclass(frozen=True)
-class _Relative:
+class Relative:
     """How two statements stand to each other in the tree.
 
     :ivar loops: those they share, as dimensions of the first and of the second.

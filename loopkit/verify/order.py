@@ -88,7 +88,8 @@ def ways_of(tree: Tree) -> Ways:
                 statements[statement] = (*way, Step(1, None))
                 barriers.append((TOGETHER, (*way, Step(2, None)), body))
             case Barrier():
-                barriers.append((node, way, body))
+                if not node.alone:
+                    barriers.append((node, way, body))
             case Loop(iname, inner):
                 walk(inner, (*way, Step(0, iname)), inner)
             case Seq(children):

@@ -10,6 +10,7 @@ from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
 from loopkit.verify.conflicts import Candidate, Conflicts, kind_of
+from loopkit.verify.copies import early_accesses
 from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verify.smallest import smallest_witness
 
@@ -21,7 +22,8 @@ def races(launches: Iterable[Conflicts]) -> Check:
     for conflicts in launches:
         if conflicts.launch.extents:
             looked_at.update(dict.fromkeys(conflicts.shared))
-        for found in (missing_barriers(conflicts), _at_once(conflicts), _across_blocks(conflicts)):
+        for found in (missing_barriers(conflicts), _at_once(conflicts), _across_blocks(conflicts),
+                      early_accesses(conflicts)):
             findings.update(dict.fromkeys(found))
     summary = (f"{', '.join(looked_at)}: written and seen by several threads" if looked_at
                else "nothing that several threads see is written")

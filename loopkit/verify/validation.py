@@ -28,6 +28,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block meet each barrier;
+    - what an asynchronous copy writes is touched, and what it reads is written, behind a wait for the copy's group;
     - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
       what they assume;
     - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads

@@ -19,7 +19,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
-from loopkit.lowering.storage import Storage, is_atomic
+from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
@@ -272,6 +272,8 @@ class InstanceCheck:
             yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
         if node.atomic != is_atomic(s, self.storages):
             yield self._finding("value", s.id, f"'{s.id}' is {'' if node.atomic else 'not '}atomic")
+        if node.asynchronous != is_asynchronous(s, self.storages):
+            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.asynchronous else 'not '}asynchronous")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
                 continue

@@ -71,7 +71,10 @@ class _Coordinates:
 
 @dataclass(frozen=True, eq=False)
 class OrderCheck:
-    """The checks of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are."""
+    """The checks of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are.
+
+    :ivar places: where threads wait for each other, or groups of asynchronous copies end or are waited for.
+    """
 
     kernel: LoopKernel
     launch: Launch
@@ -79,13 +82,13 @@ class OrderCheck:
     function: Function
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
-    barriers: Sequence[Execution]
+    places: Sequence[Execution]
     warp: int
     _separated: dict[object, Map] = field(default_factory=dict)
     _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
 
     def findings(self) -> Iterator[Finding]:
-        for barrier in self.barriers:
+        for barrier in self.places:
             if barrier.divergent:
                 yield Finding("divergent", self.launch.name, "",
                               "a barrier stands under a condition that may differ between the threads of a block")
@@ -147,6 +150,9 @@ class OrderCheck:
             asked.append("order")
         if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
             asked.append("barrier")
+        assert isinstance(first.node, Assign)
+        if first.node.asynchronous:
+            asked.append("copy")
         rough = self._rough(first, second, pairs) if asked else None
         if rough is None:
             return None
@@ -173,8 +179,13 @@ class OrderCheck:
         quickly found if it is there.
         """
         loops, before = program_meeting(x.execution, y.execution)
-        left = out_of_time_order(rough, x.shared(y, loops), before) if kind == "order" \
-            else self._bare_of(rough, x, y, self._block_barriers)
+        match kind:
+            case "order":
+                left = out_of_time_order(rough, x.shared(y, loops), before)
+            case "copy":
+                left = self._under_way(rough, x, y)
+            case _:
+                left = self._bare_of(rough, x, y, self._block_barriers)
         if left is None or left.is_empty():
             return
         for low in (0, 5, 40):
@@ -196,6 +207,8 @@ class OrderCheck:
         if kind == "order":
             shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
+        if kind == "copy":
+            return self._early(first, second, run)
         for i, _ in self._same("l"):
             for apart in apart_along(run, i):
                 bare = self._bare(first, second, apart)
@@ -220,7 +233,8 @@ class OrderCheck:
         assert isinstance(second.node, Assign)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
-                "barrier": "runs on another thread with no barrier between"}[kind]
+                "barrier": "runs on another thread with no barrier between",
+                "copy": "copies asynchronously, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
         return Finding(kind, self.launch.name, second.node.statement,
@@ -251,8 +265,12 @@ class OrderCheck:
         return None if bare.is_empty() else bare
 
     @cached_property
+    def barriers(self) -> Sequence[Execution]:
+        return [b for b in self.places if not _sync(b).alone]
+
+    @cached_property
     def _block_barriers(self) -> Sequence[Execution]:
-        return [b for b in self.barriers if isinstance(b.node, Sync) and not b.node.warp]
+        return [b for b in self.barriers if not _sync(b).warp]
 
     def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
         """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
@@ -273,7 +291,7 @@ class OrderCheck:
         key = execution, tuple(also)
         if key not in self._coordinates:
             found = {*self._block, *also}
-            for barrier in self.barriers:
+            for barrier in self.places:
                 found.update(program_meeting(execution, barrier)[0])
             self._coordinates[key] = _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
         return self._coordinates[key]
@@ -286,13 +304,22 @@ class OrderCheck:
         """Pairs of executions, by *x* and by *y*, between which *barrier* is met."""
         key = (x, y, barrier)
         if key not in self._separated:
-            z = _Coordinates(barrier, (*self._block, *barrier.loops))
-            halves = []
-            for a, b in ((x, z), (z, y)):
-                loops, before = program_meeting(a.execution, b.execution)
-                halves.append(in_time_order(a.equal(b, self._block), a.shared(b, loops), before))
-            self._separated[key] = halves[0].intersect_range(z.points).apply_range(halves[1])
+            z = self._at(barrier)
+            self._separated[key] = self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
         return self._separated[key]
+
+    def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
+        """Pairs in one block, by *x* and by *y*, of which the first runs before the second."""
+        key = (x, y)
+        if key not in self._separated:
+            loops, before = program_meeting(x.execution, y.execution)
+            self._separated[key] = in_time_order(x.equal(y, self._block), x.shared(y, loops), before)
+        return self._separated[key]
+
+    def _at(self, place: Execution) -> _Coordinates:
+        if place not in self._coordinates:
+            self._coordinates[place] = _Coordinates(place, (*self._block, *place.loops))
+        return self._coordinates[place]
 
     def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
         """Those of *pairs* whose threads are in two warps."""
@@ -302,6 +329,53 @@ class OrderCheck:
         return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
 
     # }}}
+
+    # {{{ asynchronous copies
+
+    def _early(self, first: Execution, second: Execution, pairs: Map) -> Map | None:
+        """Some of the *pairs* of one block of which the second may run while the first, a copy, is under way."""
+        x, y = self._uniform(first), self._uniform(second)
+        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
+                          [second.coordinates.index(c) for c in y.names])
+        left = self._under_way(known, x, y)
+        return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
+
+    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates) -> Map | None:
+        """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
+        for place in self.places:
+            pending = _sync(place).pending
+            # what one thread waited for, others know behind a barrier of the block only
+            if pending is None or pairs.is_empty() or place not in self._block_barriers:
+                continue
+            z = self._at(place)
+            waited = (self._ended if _sync(place).commits else self._behind)(x, place, pending + 1)
+            pairs = pairs.subtract(waited.intersect_range(z.points).apply_range(self._first(z, y)))
+        return None if pairs.is_empty() else pairs
+
+    def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
+        """Executions of *x* and of *place*, which ends at least the group of that *count* since."""
+        if count == 1:
+            return self._first(x, self._at(place)).intersect_range(self._at(place).points)
+        return self._behind(x, place, count - 1)
+
+    def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
+        """Executions of *x* and of *place*, between which at least *count* groups end."""
+        key = (x, place, count)
+        if key not in self._separated:
+            z = self._at(place)
+            found = Map.empty(self._first(x, z).get_space())
+            for other in self.places:
+                if _sync(other).commits:
+                    found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
+            self._separated[key] = found.intersect_range(z.points)
+        return self._separated[key]
+
+    # }}}
+
+
+def _sync(place: Execution) -> Sync:
+    assert isinstance(place.node, Sync)
+    return place.node
 
 
 def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:

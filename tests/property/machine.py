@@ -3,7 +3,8 @@
 The loop program becomes one Python generator function a launch, which stops at each barrier. Every access is checked:
 within its array, written before its value is used (temporaries), and no race: of two accesses to one cell, one of them
 a write, by two blocks of a launch or by two threads of a block, a barrier must stand between (threads of a block, or
-of a warp where it is a barrier of warps).
+of a warp where it is a barrier of warps). Nobody may touch what an asynchronous copy writes, or write what it reads,
+before its thread waited for its group.
 """
 from __future__ import annotations
 
@@ -137,10 +138,13 @@ class Memory:
     writes: dict[tuple[int, ...], Access] = field(default_factory=dict)
     reads: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
     updates: dict[tuple[int, ...], dict[Any, Access]] = field(default_factory=dict)
+    arriving: set[tuple[int, ...]] = field(default_factory=set)
+    leaving: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def update(self, index: tuple[int, ...], operation: str, value: Any) -> None:
         """Combine *value* with a cell at one go: others that do so by the same *operation* need no order."""
         self._check(index)
+        self._require_here(index, written=True)
         here = self.place
         if index in self.writes:
             self._require_ordered(index, self.writes[index], "written")
@@ -158,6 +162,7 @@ class Memory:
 
     def __getitem__(self, index: tuple[int, ...]) -> Any:
         self._check(index)
+        self._require_here(index)
         here = self.place
         last = self.writes.get(index)
         if last is not None:
@@ -173,6 +178,7 @@ class Memory:
 
     def __setitem__(self, index: tuple[int, ...], value: Any) -> None:
         self._check(index)
+        self._require_here(index, written=True)
         here = self.place
         if index in self.writes:
             self._require_ordered(index, self.writes[index], "written")
@@ -182,6 +188,10 @@ class Memory:
             self._require_ordered(index, update, "updated")
         self.writes[index] = here.access()
         self.values[index] = stored(value, integer=self.integer, temporary=self.temporary)
+
+    def _require_here(self, index: tuple[int, ...], *, written: bool = False) -> None:
+        if index in self.arriving or (written and self.leaving.get(index)):
+            raise MachineError(f"{self.place.statement} touches {self.name}{list(index)}, of which a copy is under way")
 
     def _check(self, index: tuple[int, ...]) -> None:
         if len(index) != len(self.shape) or not all(0 <= i < e for i, e in zip(index, self.shape, strict=True)):
@@ -200,6 +210,36 @@ def stored(value: Any, *, integer: bool, temporary: bool) -> Any:
     if temporary and isinstance(value, Unwritten):
         return value
     return int(value) if integer else float(value)
+
+
+@dataclass
+class Copies:
+    """The asynchronous copies of one thread: groups, the oldest first, and those since the last group."""
+
+    groups: list[list[Callable[[], None]]] = field(default_factory=list)
+    begun: list[Callable[[], None]] = field(default_factory=list)
+
+    def begin(self, target: Memory, at: tuple[int, ...], source: Memory, index: tuple[int, ...]) -> None:
+        """Nobody may be using the target still, which has no value until the copy is done."""
+        value = source[index]
+        target[at] = value
+        target.arriving.add(at)
+        source.leaving[index] = source.leaving.get(index, 0) + 1
+
+        def done() -> None:
+            target.arriving.discard(at)
+            target[at] = value                          # as late as that
+            source.leaving[index] -= 1
+        self.begun.append(done)
+
+    def commit(self) -> None:
+        self.groups.append(self.begun)
+        self.begun = []
+
+    def wait(self, pending: int) -> None:
+        while len(self.groups) > pending:
+            for done in self.groups.pop(0):
+                done()
 
 
 @dataclass
@@ -248,7 +288,7 @@ class _Text:
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
-        lines = ["def run(__memory, __place, __own, __g, __l):"]
+        lines = ["def run(__memory, __place, __own, __g, __l):", "    __copies = __Copies()"]
         lines += [f"    {_axis(a)} = {'__g' if a in GRID else '__l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
         lines += [f"    {a.name} = __own({a.name!r})" for a in own if a.across_regions]
         lines += [f"    {a} = __memory[{a!r}]" for a in sorted(self.arrays - {a.name for a in own})]
@@ -268,7 +308,7 @@ class _Text:
         match node:
             case Assign():
                 return [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
-            case For() if node.vectors:
+            case For() if node.vectors and not _copies(node):
                 return self._in_vectors(node, depth)
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
@@ -281,8 +321,13 @@ class _Text:
             case Define():
                 return [f"{pad}{node.name} = {self.text(node.value)}"]
             case Sync():
+                lines = [f"{pad}__place.statement = 'a copy'"]
+                lines += [f"{pad}__copies.commit()"] if node.commits else []
+                lines += [f"{pad}__copies.wait({node.pending})"] if node.pending is not None else []
+                if node.alone:
+                    return lines
                 self.syncs.append(node)
-                return [f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
+                return [*lines, f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
             case Region():
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
                          if not (a.shared or a.lanes or a.across_regions)]
@@ -338,6 +383,12 @@ class _Text:
     def _assign(self, node: Assign) -> str:
         value = self.text(node.value)
         target = self.text(node.target)
+        if node.asynchronous:
+            ends = []
+            for e in (node.target, node.value):
+                assert isinstance(e, p.Subscript)
+                ends.append(f"{e.aggregate}, ({''.join(self.text(i) + ', ' for i in e.index_tuple)})")
+            return f"__copies.begin({', '.join(ends)})"
         if node.combine is None:
             return f"{target} = {value}"
         if node.atomic:
@@ -397,6 +448,15 @@ class _Text:
                 raise MachineError(f"no program has a {type(e).__name__}: {e}")
 
 
+def _copies(loop: For) -> bool:
+    """Is a loop one of asynchronous copies? Its vectors are these copies, more at a time."""
+    match loop.body.children:
+        case (Assign(asynchronous=True),):
+            return True
+        case _:
+            return False
+
+
 def _float_function(name: str, *arguments: Any) -> float:
     """What numpy's function *name* says of numbers; ``rsqrt`` it does not have."""
     given = [np.float64(float(a)) for a in arguments]      # of what nobody wrote, it is an error to make a number
@@ -442,7 +502,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
                              "__float_function": _float_function,
-                             "__spare": Unwritten("what a spare lane holds is read")}
+                             "__Copies": Copies, "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)

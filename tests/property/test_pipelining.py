@@ -40,8 +40,9 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
         knl = lk.add_prefetch(knl, "w", ["j_inner"], default_tag=draw(tags))
     chosen = draw(st.sampled_from((None, None, ["x_fetch"])))
     stages = draw(st.sampled_from((1, 2, 2, 3, 5)))
-    return plain, lk.pipeline(knl, "j_outer", stages, temporaries=chosen,
-                              registers=stages == 1 or draw(st.booleans()))
+    how = draw(st.sampled_from(("registers", "directly", "asynchronous"))) if stages > 1 else "registers"
+    return plain, lk.pipeline(knl, "j_outer", stages, temporaries=chosen, registers=how == "registers",
+                              asynchronous=how == "asynchronous")
 
 
 @settings(max_examples=24, database=None, deadline=None, suppress_health_check=list(HealthCheck),

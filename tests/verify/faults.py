@@ -71,9 +71,23 @@ def _of_block(block: Block) -> Found:
                 yield kind, f"{node.shuffle} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
         if isinstance(node, Sync):
             served = "; ".join(node.serves)
-            yield "barrier deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
+            yield "group deleted" if node.alone else "barrier deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
+            if node.alone:
+                continue
             for where, before, after in _moved(nodes[:i], nodes[i + 1:]):
                 yield "barrier moved", f"{where}: {served}", Block((*before, node, *after))
+            for kind, wrong in _waiting_wrongly(node):
+                yield kind, f"{node.title} as {wrong.title or 'nothing'}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
+
+
+def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
+    """No wait for asynchronous copies, one that leaves a group more under way, and no new group."""
+    if node.pending is not None:
+        yield "wait deleted", replace(node, pending=None)
+        yield "wait weakened", replace(node, pending=node.pending + 1)
+        yield "wait of a warp", replace(node, warp=True)
+    if node.commits:
+        yield "group not ended", replace(node, commits=False)
 
 
 def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Node]]:
@@ -145,6 +159,8 @@ def _of_node(node: Node) -> Found:
                 yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
             if node.atomic:
                 yield "update not atomic", node.statement, replace(node, atomic=False)
+            if node.asynchronous:
+                yield "copy at once", node.statement, replace(node, asynchronous=False)
         case Define() | Sync():
             pass
 

@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, Program
+from loopkit.ast.nodes import Assign, Program, Sync
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import piecewise_relation
@@ -49,8 +49,14 @@ FOUND_AS = {
     "shuffle spoils": {"lane"},
     "shuffle as a region": {"lane", "barrier"},
     "shuffle divergent": {"divergent"},
-    "barrier deleted": {"barrier"},
-    "barrier moved": {"barrier"}}
+    "barrier deleted": {"barrier", "copy"},
+    "barrier moved": {"barrier", "copy"},
+    "group deleted": {"copy"},
+    "group not ended": {"copy"},
+    "wait deleted": {"copy"},
+    "wait weakened": {"copy"},
+    "wait of a warp": {"barrier", "copy"},
+    "copy at once": {"value"}}
 
 
 def chosen(low: Lowered) -> Iterator[Fault]:
@@ -58,7 +64,7 @@ def chosen(low: Lowered) -> Iterator[Fault]:
     for fault in faults(low.program):
         kinds[fault.kind].append(fault)
     for kind, some in kinds.items():
-        step = 1 if ALL or kind.startswith("barrier") else -(-len(some) // MOST)
+        step = 1 if ALL or kind.startswith(("barrier", "wait", "group")) else -(-len(some) // MOST)
         yield from some[::step]
 
 
@@ -85,15 +91,16 @@ def test_every_fault_is_caught(name: str) -> None:
 
 def same_runs(low: Lowered, program: Program) -> bool:
     """Does *program*, which differs from that of *low* in its guards and bounds only, run each statement where that
-    does, with the same arrays and at least the same barriers?"""
+    does, with the same arrays, at least the same barriers and waits?"""
     for before, after in zip(low.program.functions, program.functions, strict=True):
         if before.arrays != after.arrays or dict(before.extents) != dict(after.extents):
             return False
         old, new = runs(low.kernel, low.program, before.name), runs(low.kernel, program, after.name)
-        if old.keys() != new.keys() or not all(old[s].is_equal(new[s]) for s in old if s != "barrier"):
+        if old.keys() != new.keys():
             return False
-        if "barrier" in old and not old["barrier"].is_subset(new["barrier"]):
-            return False
+        for key, points in old.items():
+            if not (points.is_equal if " = " in key else points.is_subset)(new[key]):
+                return False
     return True
 
 
@@ -107,7 +114,9 @@ def runs(knl: lk.LoopKernel, program: Program, name: str) -> dict[str, Set]:
             key = f"{e.node.target} = {e.node.value}"
             values = [*map(p.Variable, grid.coordinates), *e.instance]
         else:
-            key, values = "barrier", list(map(p.Variable, grid.coordinates))
+            assert isinstance(e.node, Sync)
+            key = e.node.title
+            values = list(map(p.Variable, grid.coordinates))
         points = piecewise_relation(e.coordinates, values).intersect_domain(e.points).range()
         if not points.is_empty():
             found[key] = found[key].union(points) if key in found else points
