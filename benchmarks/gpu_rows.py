@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
@@ -29,6 +29,11 @@ class Problem:
             if name in values:
                 return values[name]
         raise AttributeError(name)
+
+    def copied(self, machine: Machine) -> Problem:
+        """The same numbers in other places."""
+        return replace(self, **{part: {x: machine.copied(a) for x, a in getattr(self, part).items()}
+                                for part in ("inputs", "outputs")})
 
 
 @dataclass(frozen=True)
