@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import gpu_cub
 import gpu_peers as peers
 import numpy as np
 from gpu_machine import Machine, Run
@@ -357,8 +358,9 @@ def _histogram(name: str, dtype: str, *, equal: bool = False) -> Row:
         f"histogram_{name}", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 256)),
         [(5000, 32)], lambda s: {"x": lambda machine: machine.integers(values(s), dtype)}, lambda s: {"counts": s[1:]},
         histogram, lambda s: of_width(s[:1], np.dtype(dtype).itemsize), lambda s: of_width(s[:1], 1),
-        {"CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount, "torch": peers.torch_histogram},
-        [Goal("peer", 0.75, 1.0, ("CUB",))],
+        {"CUB": gpu_cub.histogram, "CuPy's CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount,
+         "torch": peers.torch_histogram},
+        [Goal("peer", 0.75, 1.0, ("CUB", "CuPy's CUB"))],
         {"loopkit": of(), "copies=1": of(copies=1), "copies=8": of(copies=8), "items=1": of(items=1),
          "items=4": of(items=4), "threads=256": of(threads=256), "threads=1024": of(threads=1024, blocks=264)},
         dtype="int32", tolerance=0.0)
@@ -457,8 +459,8 @@ def rows() -> tuple[Row, ...]:
         _csr("skewed", (1 << 21, 1 << 21), _sparse, pieces=True),
         Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
             lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
-            lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
-            [Goal("peer", 0.75, 1.0, ("CuPy",))],
+            lambda s: of_width(s, 1), {"CUB": gpu_cub.scan, "CuPy": peers.cupy_scan, "torch": peers.torch_scan},
+            [Goal("peer", 0.75, 1.0, ("CUB", "CuPy"))],
             {"loopkit": loopkit(lib.scan), "tiles=16": loopkit(lib.scan, tiles=16),
              "tiles=64": loopkit(lib.scan, tiles=64), "threads=128": loopkit(lib.scan, threads=128),
              "threads=512": loopkit(lib.scan, threads=512)}, low=0.0, tolerance=1e-4),
