@@ -34,9 +34,9 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int = 64, threads: tup
     along, across = threads
     knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose")
     knl = add_dtypes(knl, {"a,b": checked(dtype)})
-    # a block has a tile
-    knl = split_iname(knl, "i", tile, outer_tag="g.1")
-    knl = split_iname(knl, "j", tile, outer_tag="g.0")
+    # a block has a tile; blocks that follow each other write pieces of the same rows, so that the memory gets long ones
+    knl = split_iname(knl, "i", tile, outer_tag="g.0")
+    knl = split_iname(knl, "j", tile, outer_tag="g.1")
     # which it reads by rows of a
     knl = add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None)
     knl = split_iname(knl, "a_dim_1", along, inner_tag="l.0", outer_tag="unr")
