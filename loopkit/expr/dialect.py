@@ -47,6 +47,8 @@ class Dialect:
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar streamed_store: the function that stores what caches give up first.
+    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text.
     """
 
     name: str
@@ -70,6 +72,8 @@ class Dialect:
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
     streamed_store: str = ""
+    kept_load: str = ""
+    kept_text: str = ""
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
@@ -98,6 +102,7 @@ class Dialect:
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
+        parts += [self.kept_text] if self.kept_load in used else []
         parts += [self._helper(name) for name in _in_order(used - self.half_helpers.keys())]
         return "".join(part.strip("\n") + "\n" for part in parts)
 

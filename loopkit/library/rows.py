@@ -11,7 +11,7 @@ from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
-from loopkit.transform.data import add_dtypes, fix_parameters, set_options
+from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
@@ -150,6 +150,8 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
     knl = contract(contract(knl, "kept", "t"), "term", "t")
+    # a cache that gives up results before rows writes them soon, and one after another
+    knl = keep_loads(knl, "x")
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
     # few elements and what is computed from them need few registers: a thread with two more would cost its

@@ -125,9 +125,10 @@ class Emitter:
             yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
 
         def moved(v: Vector, *, load: bool) -> Iterator[str]:
-            first, each = self.text(v.at(node.iname, node.start), signs), self.text(v.element, inside)
-            return moves(v, node, dtypes[v.name], first, each, self.index,
-                         load=load, streamed=self._streamed(v.element))
+            first = self._printer(signs, places=True).text(v.at(node.iname, node.start))
+            each = self._printer(inside, places=True).text(v.element)
+            return moves(v, node, dtypes[v.name], first, each, self.index, load=load,
+                         streamed=self._streamed(v.element), kept=self._kept(v.array))
         for v in node.vectors:
             if v.loaded:
                 yield from moved(v, load=True)
@@ -144,7 +145,7 @@ class Emitter:
         dtype = self.dtype_of(node.target)
         if node.combine is None:
             value = self.text(node.value, signs, dtype)
-            if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
+            if self._streamed(node.target) and _is_number(dtype):
                 yield f"{self.dialect.streamed_store}(&{target}, {value});"
             else:
                 yield f"{target} = {value};"
@@ -166,6 +167,15 @@ class Emitter:
         argument = self.lowered.kernel.array_args.get(array.name)
         return bool(self.dialect.streamed_store) and argument is not None and argument.streamed
 
+    def _kept(self, name: str) -> str:
+        """The function that loads from the array *name* what caches give up last; ``""`` for a load as it is."""
+        kernel = self.lowered.kernel
+        argument = kernel.array_args.get(name)
+        if argument is None or not argument.kept or name in kernel.written_names or not self.dialect.kept_load:
+            return ""
+        self.used.add(self.dialect.kept_load)
+        return self.dialect.kept_load
+
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Has the language ``+=`` and ``*=`` of *dtype*?"""
         return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
@@ -185,9 +195,12 @@ class Emitter:
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
 
-    def _printer(self, signs: Signs) -> CText:
+    def _printer(self, signs: Signs, *, places: bool = False) -> CText:
+        """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            kept = "" if places or not _is_number(resolve(self._type_of(name))) else self._kept(name)
+            return f"{kept}(&{text})" if kept else text
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes)
 
     def _type_of(self, name: str) -> Type:
@@ -200,6 +213,11 @@ class Emitter:
         return resolve(self._type_of(variable.name))
 
     # }}}
+
+
+def _is_number(dtype: np.dtype) -> bool:
+    """Has CUDA functions that load and store one of *dtype*?"""
+    return dtype.kind in "iuf" and not is_half(dtype)
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
