@@ -346,6 +346,7 @@ def test_blocks_that_follow_each_other_write_the_same_rows() -> None:
 
 def test_the_tile_of_a_transposition_is_a_parameter() -> None:
     a = np.arange(70*45, dtype=np.float64).reshape(70, 45)
-    knl = lk.library.transpose(np.float64, tile=32, threads=(32, 8))
-    assert "double a_fetch[32][33];" in lk.generate_code(knl).source
-    np.testing.assert_array_equal(knl(a=a).b, a.T)
+    for tile, shared in ((32, "double a_fetch[32][33];"), ((64, 16), "double a_fetch[64][17];")):
+        knl = lk.library.transpose(np.float64, tile=tile, threads=(16, 8))
+        assert shared in lk.generate_code(knl).source
+        np.testing.assert_array_equal(knl(a=a).b, a.T)
