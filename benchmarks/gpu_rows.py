@@ -390,7 +390,7 @@ def rows() -> tuple[Row, ...]:
             lambda s: {"a": s}, lambda s: {"b": s[::-1]}, lambda xp, p: p.a.T, lambda s: of_width(s)*2, lambda s: 0.0,
             {"torch": peers.torch_transpose, "Triton": peers.triton_peer("transpose")}, [Goal("copy", 0.95, 0.98)],
             {"loopkit": loopkit(lib.transpose), "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
-             "64x8": loopkit(lib.transpose, threads=(64, 8)), "128x64": loopkit(lib.transpose, tile=(128, 64))}),
+             "tile=64": loopkit(lib.transpose, tile=64), "64x8": loopkit(lib.transpose, threads=(64, 8))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
             "loopkit": loopkit(lib.stencil_2d), "rows=8": loopkit(lib.stencil_2d, rows=8),
             "rows=32": loopkit(lib.stencil_2d, rows=32), "64x4": loopkit(lib.stencil_2d, threads=(64, 4)),

@@ -95,15 +95,18 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each has two loads of 16 bytes; a power of two, a warp where a row has as many vectors.
+    """So many threads that each has about two loads of 16 bytes: the nearest power of two, or a warp where a row has as
+    many vectors.
 
     The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
     others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first.
     """
     wanted = -(-columns // (2*items_a_thread(dtype)))
+    above = 1 << (wanted - 1).bit_length()
+    nearest = above//2 if 4*wanted < 3*above else above
     vectors = columns // vector_of_rows(columns, dtype)
     most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
-    return min(max(1 << (wanted - 1).bit_length(), min(1 << (vectors - 1).bit_length(), WARP)), most)
+    return min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
 
 
 def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKernel:
@@ -150,8 +153,9 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
     knl = contract(contract(knl, "kept", "t"), "term", "t")
-    # a cache that gives up results before rows writes them soon, and one after another
-    knl = keep_loads(knl, "x")
+    if items > 1:
+        # a cache that gives up results before rows writes them soon; loads one by one would wait for each other
+        knl = keep_loads(knl, "x")
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
     # few elements and what is computed from them need few registers: a thread with two more would cost its

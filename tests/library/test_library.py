@@ -269,7 +269,8 @@ def test_a_length_of_rows_may_be_any() -> None:
 
 
 @pytest.mark.parametrize(("columns", "block"), [
-    (16, (4, 32, 1)), (64, (16, 8, 1)), (256, (32, 4, 1)), (512, (64, 1, 1)), (4097, (512, 1, 1))])
+    (16, (4, 32, 1)), (64, (16, 8, 1)), (256, (32, 4, 1)), (300, (32, 4, 1)), (512, (64, 1, 1)), (2049, (256, 1, 1)),
+    (4097, (512, 1, 1))])
 def test_short_rows_share_a_block(columns: int, block: tuple[int, int, int]) -> None:
     """A multiprocessor takes 32 blocks: blocks of one warp would leave half of it idle."""
     code = lk.generate_code(lk.library.layer_norm(columns=columns))
@@ -284,7 +285,7 @@ def test_a_row_of_another_length_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "columns", "back"), [
-    (F32, 257, "- i % 32"), (F32, 300, "- 4*(3*i % 8)"), (np.float64, 1001, "- 9*i % 16"), (F32, 1001, None),
+    (F32, 4097, "- i % 32"), (F32, 2050, "- 2*(i % 16)"), (np.float64, 1001, "- 9*i % 16"), (F32, 1001, None),
     (F32, 1024, None)])
 def test_threads_begin_where_a_line_of_the_cache_does(dtype: Any, columns: int, back: str | None) -> None:
     """Where rows do not, and no thread needs a load more for it."""
@@ -337,6 +338,12 @@ def test_a_strip_of_one_step_is_no_strip() -> None:
     for tile in ((1, 64, 8), (64, 1, 8), (64, 64, 0)):
         with pytest.raises(lk.PreconditionError, match="less than two rows or columns"):
             lk.library.matmul(tile=tile)
+
+
+def test_vectors_of_rows_are_the_last_that_caches_give_up() -> None:
+    for columns, kept in ((1000, True), (2050, True), (4097, False)):
+        source = lk.generate_code(lk.library.softmax(columns=columns)).source
+        assert ("load_kept(reinterpret_cast<const " in source) == kept
 
 
 def test_blocks_that_follow_each_other_write_the_same_rows() -> None:
