@@ -14,7 +14,7 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr, names_in
+from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.sets import InstanceSet, param_name
 
 # {{{ what goes in: the order, by names of leaves
@@ -290,7 +290,7 @@ class _Conversion:
         variable = self.loops[_identifier(calls[0].get_op_arg(0))][level]
         step = int(node.for_get_inc().get_val().to_python())
         # without a stride a leaf runs where its iname is the iterator, though isl may print that as another form
-        if any(not _is_iterator(value, iterator) and (step > 1 or iterator in names_in(from_ast_expr(value)))
+        if any(not _is_iterator(value, iterator) and (step > 1 or _mentions(value, iterator))
                for value in (call.get_op_arg(1 + level) for call in calls)):
             variable = self.fresh_name(f"{variable}_base")
         inner = {**names, iterator: variable}
@@ -326,6 +326,12 @@ def _calls(node: isl.AstNode) -> Iterator[isl.AstExpr]:
 
 def _is_iterator(expr: isl.AstExpr, iterator: str) -> bool:
     return _expr_kind(expr) == isl.ast_expr_type.id and _identifier(expr) == iterator
+
+
+def _mentions(expr: isl.AstExpr, iterator: str) -> bool:
+    if _expr_kind(expr) == isl.ast_expr_type.op:
+        return any(_mentions(expr.get_op_arg(i), iterator) for i in range(expr.get_op_n_arg()))
+    return _is_iterator(expr, iterator)
 
 
 def _stop(node: isl.AstNode, iterator: str, names: Mapping[str, str]) -> Expression:

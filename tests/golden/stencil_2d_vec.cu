@@ -36,21 +36,19 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
         }
         *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner]) =
                 *reinterpret_cast<const float4 *>(out_vec);
-    } else {
-        if (32*j_outer_outer + 4*j_outer_inner + 2 <= m && 4*i_outer + i_inner + 2 <= n &&
-                1 <= 4*i_outer + i_inner) {
-            #pragma unroll
-            for (int j_inner = 0; j_inner < 4; ++j_inner) {
-                if (32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
-                        1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
-                    // insn
-                    out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
-                            a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1] +
-                            a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1] +
-                            a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] +
-                            a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] -
-                            4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner];
-                }
+    } else if (32*j_outer_outer + 4*j_outer_inner + 2 <= m && 4*i_outer + i_inner + 2 <= n &&
+            1 <= 4*i_outer + i_inner) {
+        #pragma unroll
+        for (int j_inner = 0; j_inner < 4; ++j_inner) {
+            if (32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
+                    1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
+                // insn
+                out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
+                        a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner - 1] +
+                        a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner + 1] +
+                        a[(4*i_outer + i_inner - 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] +
+                        a[(4*i_outer + i_inner + 1)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] -
+                        4.0f*a[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner];
             }
         }
     }
