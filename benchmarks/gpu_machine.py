@@ -45,6 +45,9 @@ class Machine(Protocol):
     def own(self, array: Any) -> Any:
         """*array*, of whatever library, as one of this machine's."""
 
+    def copied(self, array: Any) -> Any:
+        """Another array of the same numbers."""
+
     def wide(self, array: Any) -> Any:
         """*array* in float64; integers stay."""
 
@@ -90,6 +93,9 @@ class Host:
 
     def own(self, array: Any) -> Any:
         return np.asarray(array)
+
+    def copied(self, array: Any) -> Any:
+        return array.copy()
 
     def wide(self, array: Any) -> Any:
         return array.astype(np.float64) if array.dtype.kind == "f" else array
@@ -155,6 +161,9 @@ class Gpu:
 
     def own(self, array: Any) -> Any:
         return self.xp.as_tensor(array, device="cuda")
+
+    def copied(self, array: Any) -> Any:
+        return array.clone()
 
     def wide(self, array: Any) -> Any:
         return array.double() if array.is_floating_point() else array

@@ -3,10 +3,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import gpu_cub
 import gpu_peers as peers
 import numpy as np
 from gpu_machine import Machine, Run
@@ -29,6 +30,11 @@ class Problem:
             if name in values:
                 return values[name]
         raise AttributeError(name)
+
+    def copied(self, machine: Machine) -> Problem:
+        """The same numbers in other places."""
+        return replace(self, **{part: {x: machine.copied(a) for x, a in getattr(self, part).items()}
+                                for part in ("inputs", "outputs")})
 
 
 @dataclass(frozen=True)
@@ -352,8 +358,9 @@ def _histogram(name: str, dtype: str, *, equal: bool = False) -> Row:
         f"histogram_{name}", [(1 << 28, 256)], ((1 << 28) - 4099, 250), lambda r: (*_lines(r), r.randrange(16, 256)),
         [(5000, 32)], lambda s: {"x": lambda machine: machine.integers(values(s), dtype)}, lambda s: {"counts": s[1:]},
         histogram, lambda s: of_width(s[:1], np.dtype(dtype).itemsize), lambda s: of_width(s[:1], 1),
-        {"CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount, "torch": peers.torch_histogram},
-        [Goal("peer", 0.75, 1.0, ("CUB",))],
+        {"CUB": gpu_cub.histogram, "CuPy's CUB": peers.cupy_histogram, "CuPy": peers.cupy_bincount,
+         "torch": peers.torch_histogram},
+        [Goal("peer", 0.75, 1.0, ("CUB", "CuPy's CUB"))],
         {"loopkit": of(), "copies=1": of(copies=1), "copies=8": of(copies=8), "items=1": of(items=1),
          "items=4": of(items=4), "threads=256": of(threads=256), "threads=1024": of(threads=1024, blocks=264)},
         dtype="int32", tolerance=0.0)
@@ -383,8 +390,7 @@ def rows() -> tuple[Row, ...]:
             lambda s: {"a": s}, lambda s: {"b": s[::-1]}, lambda xp, p: p.a.T, lambda s: of_width(s)*2, lambda s: 0.0,
             {"torch": peers.torch_transpose, "Triton": peers.triton_peer("transpose")}, [Goal("copy", 0.95, 0.98)],
             {"loopkit": loopkit(lib.transpose), "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
-             "64, 32x16": loopkit(lib.transpose, threads=(32, 16)),
-             "64, 64x4": loopkit(lib.transpose, threads=(64, 4))}),
+             "tile=64": loopkit(lib.transpose, tile=64), "64x8": loopkit(lib.transpose, threads=(64, 8))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
             "loopkit": loopkit(lib.stencil_2d), "rows=8": loopkit(lib.stencil_2d, rows=8),
             "rows=32": loopkit(lib.stencil_2d, rows=32), "64x4": loopkit(lib.stencil_2d, threads=(64, 4)),
@@ -453,8 +459,8 @@ def rows() -> tuple[Row, ...]:
         _csr("skewed", (1 << 21, 1 << 21), _sparse, pieces=True),
         Row("scan", [(1 << 28,)], ((1 << 28) - 4099,), _lines, [(5000,)],
             lambda s: {"x": s}, lambda s: {"y": s}, lambda xp, p: xp.cumsum(p.x, 0), lambda s: of_width(s)*2,
-            lambda s: of_width(s, 1), {"CuPy": peers.cupy_scan, "torch": peers.torch_scan},
-            [Goal("peer", 0.75, 1.0, ("CuPy",))],
+            lambda s: of_width(s, 1), {"CUB": gpu_cub.scan, "CuPy": peers.cupy_scan, "torch": peers.torch_scan},
+            [Goal("peer", 0.75, 1.0, ("CUB", "CuPy"))],
             {"loopkit": loopkit(lib.scan), "tiles=16": loopkit(lib.scan, tiles=16),
              "tiles=64": loopkit(lib.scan, tiles=64), "threads=128": loopkit(lib.scan, threads=128),
              "threads=512": loopkit(lib.scan, threads=512)}, low=0.0, tolerance=1e-4),

@@ -10,6 +10,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from itertools import cycle
 from typing import Any
 
 from gpu_machine import Gpu, Host, Machine, Run
@@ -22,7 +23,9 @@ ANSWER = "@@ "
 SAMPLE = 4e-3
 MOST_LAUNCHES = 200
 
-#: Sets of arguments are so many times as large as the cache, together.
+#: Runs take turns among so many sets of arguments at least, which are copies of one, and among so many that the others
+#: are so many times as large as the cache, together: no run finds its input there from the last time.
+SETS = 3
 CACHES = 3
 MOST_SETS = 64
 
@@ -104,9 +107,11 @@ def contestants(row: Row, size: Size, machine: Machine, variants: bool) -> list[
 
 
 def _copies(count: int, machine: Machine) -> Callable[[Problem], Run]:
-    source, target = machine.random((count,), "float32"), machine.nothing((count,), "float32")
+    pairs = cycle([(machine.random((count,), "float32"), machine.nothing((count,), "float32")) for _ in range(SETS)])
 
     def run_of(_: Problem) -> Run:
+        source, target = next(pairs)
+
         def run() -> None:
             machine.copy(source, target)
         return run
@@ -117,9 +122,8 @@ def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool)
     """The contestants take turns, who goes first alternates, and the first round does not count."""
     problem = row.problem(size, machine)
     moved = row.bytes(size)
-    sets = 1 if not machine.cache or moved > 4*machine.cache else min(
-        -(-CACHES*machine.cache//max(int(moved), 1)) + 1, MOST_SETS)
-    problems = [problem, *(row.problem(size, machine) for _ in range(sets - 1))]
+    sets = sets_for(moved, machine.cache)
+    problems = [problem, *(problem.copied(machine) for _ in range(sets - 1))]
     wide = Problem(size, {x: machine.wide(a) for x, a in problem.inputs.items()}, {}, row.scalars)
     expected = row.reference(machine.xp, wide)
     del wide
@@ -146,6 +150,11 @@ def measure(row: Row, size: Size, machine: Machine, rounds: int, variants: bool)
                 c.give_up(err)
     return {"row": row.name, "size": size, "bytes": moved, "flops": row.flops(size), "sets": sets, "peak": machine.peak,
             "contestants": [c.asdict() for c in entrants], "calls": calls(row, size)}
+
+
+def sets_for(moved: float, cache: int) -> int:
+    """Among how many sets of arguments runs of so many bytes take turns; one where there is no cache."""
+    return min(max(-(-CACHES*cache//max(int(moved), 1)) + 1, SETS), MOST_SETS) if cache else 1
 
 
 def calls(row: Row, size: Size) -> int | None:

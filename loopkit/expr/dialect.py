@@ -48,6 +48,8 @@ class Dialect:
     :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar streamed_store: the function that stores what caches give up first.
+    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text.
     """
 
     name: str
@@ -72,6 +74,8 @@ class Dialect:
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
     streamed_store: str = ""
+    kept_load: str = ""
+    kept_text: str = ""
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
@@ -101,6 +105,7 @@ class Dialect:
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
+        parts += [self.kept_text] if self.kept_load in used else []
         parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys())
                   if _SUFFIX.match(name)]
         return "".join(part.strip("\n") + "\n" for part in parts)

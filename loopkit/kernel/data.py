@@ -39,6 +39,7 @@ class GlobalArg:
     :ivar shape_like: an input as large as which a call allocates this output (a stencil's, say); set by
         ``make_kernel``.
     :ivar streamed: what is written to it is not read again soon: caches need not keep it.
+    :ivar kept: what is read from it is the last that a cache gives up.
     """
 
     name: str
@@ -46,6 +47,7 @@ class GlobalArg:
     shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
     streamed: bool = False
+    kept: bool = False
 
 
 @dataclass(frozen=True)

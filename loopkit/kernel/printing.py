@@ -108,6 +108,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" {datum.address_space}"
     if isinstance(datum, GlobalArg) and datum.streamed:
         text += " streamed"
+    if isinstance(datum, GlobalArg) and datum.kept:
+        text += " kept"
     return text
 
 

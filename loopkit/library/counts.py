@@ -10,7 +10,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import WARP, checked, items_a_thread
 from loopkit.transform.barrier import add_barrier
-from loopkit.transform.iname import split_iname
+from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.tags import tag_inames
 
 #: Bytes of shared memory that the copies of a block may take, so that four blocks fit on a multiprocessor.
@@ -46,27 +46,33 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     if copies not in _COPIES or threads % WARP:
         raise PreconditionError(f"{copies} copies for {threads} threads are not made of warps.", subject="copies",
                                 hint=f"copies are one of {', '.join(map(str, _COPIES))}, threads whole warps")
-    step = threads*items*length
-    place = (f"{step*blocks}*r + {step}*b + {threads*length}*u + {WARP*length}*w + {copies*length}*h + {length}*c + v")
+    step = threads*items
+    vector = f"{step*blocks}*r + {step}*b + {threads}*u + {WARP}*w + {copies}*h + c"
+    place, rest = f"{length}*({vector}) + v", f"n - n % {length} + s"
     knl = make_kernel(
-        [f"{{[b, y, z, k, d, e]: 0<=b<{blocks} and 0<=y<{bins} and 0<=z<{rows} and 0<=k<{bins} and 0<=d,e<{copies}}}",
+        [f"{{[b, y, z, k, l, d, e]: 0<=b<{blocks} and 0<=y,k,l<{bins} and 0<=z<{rows} and 0<=d,e<{copies}}}",
          f"[b] -> {{[r, u, w, h, c, v]: 0<=r and 0<=u<{items} and 0<=w<{warps} and 0<=h<{WARP // copies} "
-         f"and 0<=c<{copies} and 0<=v<{length} and {place} < n}}"],
+         f"and 0<=c<{copies} and 0<=v<{length} and {length}*({vector}) + {length} <= n}}",
+         f"[b] -> {{[s]: 0<=s and b=0 and {rest} < n}}"],
         f"""
         counts[y] = 0  {{id=clear}}
         for b
             part[z, d] = 0  {{id=zero}}
             part[{row.format(place)}, c] = part[{row.format(place)}, c] + 1  {{id=count, atomic}}
-            counts[k] = counts[k] + sum(e, part[k, e])  {{id=add, atomic}}
+            part[{row.format(rest)}, 0] = part[{row.format(rest)}, 0] + 1  {{id=rest, atomic}}
+            <> total[k] = sum(e, part[k, e])
+            counts[l] = counts[l] + total[l]  {{id=add, atomic}}
         end
         """, [GlobalArg("x", known), GlobalArg("counts", np.dtype(np.int32), shape=(bins,)),
               TemporaryVariable("part", np.dtype(np.int32), (rows, copies), AddressSpace.LOCAL), "..."],
-        name="histogram")
-    knl = tag_inames(knl, {"b": "g.0", "w": "l.1", "h": "l.0", "c": "l.0", "d": "l.0", "e": "l.0", "u": "unr",
+        name="histogram", assumptions="n>=0")
+    knl = tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr",
                            "v": "vec" if length > 1 else "unr"})
     knl = split_iname(knl, "z", warps, inner_tag="l.1")
-    # the lanes of a warp add up the copies of a bin
+    # the lanes of a warp add up the copies of a bin; then each has a bin, so that updates of neighbours are one request
     knl = split_iname(knl, "k", warps, inner_tag="l.1")
+    knl = split_levels(knl, "l", {"l_outer": None, "l_warp": warps, "l_lane": WARP},
+                       tags={"l_warp": "l.1", "l_lane": "l.0"})
     knl = split_iname(knl, "y", WARP, outer_tag="g.0", inner_tag="l.0")
     return add_barrier(knl, "clear", "zero")
 

@@ -12,6 +12,8 @@ WARP = 32
 MOST_THREADS = 1024
 #: Threads of a block: several blocks fit on a multiprocessor, each with enough warps to hide its own waiting.
 THREADS = 256
+#: Bytes of a line of the cache.
+LINE = 128
 #: Bytes that a thread has under way at once, so that few threads keep a memory busy.
 BYTES_A_THREAD = 16
 

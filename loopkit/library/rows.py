@@ -5,11 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 
+from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
-from loopkit.transform.data import add_dtypes, fix_parameters, set_options
+from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
+from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
@@ -54,6 +56,8 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
                     rows)
 
 
+#: Bytes of a row in a thread that 32 registers are enough for, with what is computed from them.
+FEW = 40
 #: Threads of a block of short rows: so many that the blocks which a multiprocessor takes fill it.
 SHORT = 128
 
@@ -72,6 +76,12 @@ class Row:
     result: str
     weights: tuple[str, ...] = ()
 
+    @property
+    def arrays(self) -> list[GlobalArg]:
+        """Rows, and weights of their columns."""
+        n, m = p.Variable("n"), p.Variable("m")
+        return [*(GlobalArg(a, shape=(n, m)) for a in "xy"), *(GlobalArg(a, shape=(m,)) for a in self.weights)]
+
     def dtypes(self, dtype: np.dtype) -> dict[str, np.dtype]:
         return {",".join(["x", "y", *self.weights]): dtype}
 
@@ -85,15 +95,18 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each has two loads of 16 bytes; a power of two, a warp where a row has as many vectors.
+    """So many threads that each has about two loads of 16 bytes: the nearest power of two, or a warp where a row has as
+    many vectors.
 
     The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
     others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first.
     """
     wanted = -(-columns // (2*items_a_thread(dtype)))
+    above = 1 << (wanted - 1).bit_length()
+    nearest = above//2 if 4*wanted < 3*above else above
     vectors = columns // vector_of_rows(columns, dtype)
     most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
-    return min(max(1 << (wanted - 1).bit_length(), min(1 << (vectors - 1).bit_length(), WARP)), most)
+    return min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
 
 
 def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKernel:
@@ -115,9 +128,12 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKerne
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row, whose elements v count."""
     items = vector_of_rows(columns, dtype)
-    column = f"{items*threads}*u + {items}*t + v"
+    vectors, line = columns // items, LINE // (items*dtype.itemsize)
+    place = f"{threads}*u + t" + _back_to_a_line(vectors, line, threads)
+    column = f"{items}*({place}) + v"
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
-    knl = make_kernel(f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and {column}<m}}", f"""
+    own = (-(-vectors // threads), threads, items)
+    knl = make_kernel(f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}", f"""
         for i
             for u, t, v
                 <> kept[u, t, v] = x[i, {column}]
@@ -131,16 +147,34 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
                 y[i, {column}] = {row.result.format(**x)}
             end
         end
-        """, name=row.name, assumptions="m>=1")
+        """, [*row.arrays, TemporaryVariable("kept", shape=own), TemporaryVariable("term", shape=own), "..."],
+                      name=row.name, assumptions="m>=1")
     knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
     knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
     # no thread needs the elements of another: its own are all that it keeps
     knl = contract(contract(knl, "kept", "t"), "term", "t")
-    if items < items_a_thread(dtype) or columns > 2*items*threads:
+    if items > 1:
+        # a cache that gives up results before rows writes them soon; loads one by one would wait for each other
+        knl = keep_loads(knl, "x")
+    if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
-    # two vectors and what is computed from them need few registers: a thread with two more would cost its
+    # few elements and what is computed from them need few registers: a thread with two more would cost its
     # multiprocessor a whole block
     return set_options(knl, full_occupancy=True)
+
+
+def _back_to_a_line(vectors: int, line: int, threads: int) -> str:
+    """How far before row *i* its threads begin: where the line of the cache begins that has the row's first vector.
+
+    Each load of a warp is one piece of so many whole lines then, and of parts of one more otherwise. Only where that
+    takes no thread a vector more.
+
+    :arg vectors: of a row; *line*: of a line.
+    """
+    if vectors % line == 0 or -(-(vectors + line - 1)//threads) > -(-vectors//threads):
+        return ""
+    shift = vectors % line
+    return f" - ({shift}*i) % {line}" if shift > 1 else f" - i % {line}"
 
 
 def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:

@@ -123,9 +123,9 @@ class Emitter:
             yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
 
         def moved(v: Vector, *, load: bool) -> Iterator[str]:
-            first, each = self.text(v.at(node.iname, node.start), signs), self.text(v.element, inside)
-            return moves(v, node, dtypes[v.name], first, each, self.index,
-                         load=load, streamed=self._streamed(v.element))
+            first, each = self._place(v.at(node.iname, node.start), signs), self._place(v.element, inside)
+            return moves(v, node, dtypes[v.name], first, each, self.index, load=load,
+                         streamed=self._streamed(v.element), kept=self._kept(v.array))
         for v in node.vectors:
             if v.loaded:
                 yield from moved(v, load=True)
@@ -159,7 +159,7 @@ class Emitter:
             return
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
-            if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
+            if self._streamed(node.target) and _is_number(dtype):
                 yield f"{self.dialect.streamed_store}(&{target}, {value});"
             else:
                 yield f"{target} = {value};"
@@ -181,6 +181,15 @@ class Emitter:
         argument = self.lowered.kernel.array_args.get(array.name)
         return bool(self.dialect.streamed_store) and argument is not None and argument.streamed
 
+    def _kept(self, name: str) -> str:
+        """The function that loads from the array *name* what caches give up last; ``""`` for a load as it is."""
+        kernel = self.lowered.kernel
+        argument = kernel.array_args.get(name)
+        if argument is None or not argument.kept or name in kernel.written_names or not self.dialect.kept_load:
+            return ""
+        self.used.add(self.dialect.kept_load)
+        return self.dialect.kept_load
+
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Has the language ``+=`` and ``*=`` of *dtype*?"""
         return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
@@ -197,6 +206,10 @@ class Emitter:
         """*expr*, of inames and sizes, as text, converted to *want*."""
         return replace(self._printer(signs), sizes=True).text(expr, want)
 
+    def _place(self, element: p.Subscript, signs: Signs) -> str:
+        """Where *element* is: not what is loaded from there."""
+        return replace(self._printer(signs, places=True), sizes=True).text(element)
+
     def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
         """*expr* as text of a value of *dtype*."""
         return self._printer(signs).text(expr, dtype)
@@ -204,9 +217,12 @@ class Emitter:
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
 
-    def _printer(self, signs: Signs) -> CText:
+    def _printer(self, signs: Signs, *, places: bool = False) -> CText:
+        """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            kept = "" if places or not _is_number(resolve(self._type_of(name))) else self._kept(name)
+            return f"{kept}(&{text})" if kept else text
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
 
     @cached_property
@@ -225,6 +241,11 @@ class Emitter:
         return resolve(self._type_of(variable.name))
 
     # }}}
+
+
+def _is_number(dtype: np.dtype) -> bool:
+    """Has CUDA functions that load and store one of *dtype*?"""
+    return dtype.kind in "iuf" and not is_half(dtype)
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:

@@ -167,6 +167,44 @@ def stream_stores(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKer
 
 
 @transform
+def keep_loads(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel:
+    """Read from the arrays *var_names* so that a cache gives them up last (``evict_last`` in CUDA's PTX).
+
+    For what is read again; and for a kernel that reads and writes as fast as memory lets it, although it reads nothing
+    twice: the cache gives up results instead, so that these go to memory soon and one after another. What is computed
+    is the same. Host C has no word for it, nor has CUDA for complex numbers, truth values and halves that are read one
+    by one, nor an architecture before ``sm_80``.
+
+    :raises UnknownNameError: one of them is no array argument.
+    :raises PreconditionError: the kernel writes to one of them.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.keep_loads(lk.add_dtypes(knl, {"x": np.float32}), "x")
+    >>> print(knl)
+    KERNEL kernel(n: int, x: float32 kept, y: ?)
+    ASSUMPTIONS
+      n >= 0
+    DOMAINS
+      [n] -> { [i] : 0 <= i < n }
+    STATEMENTS
+      for i
+        y[i] = 2*x[i]  {id=insn}
+      end
+    >>> "y[i] = 2.0f*load_kept(&x[i]);" in lk.generate_code(knl, target="cuda").source
+    True
+    """
+    names = name_list(var_names)
+    for name in names:
+        if name not in kernel.array_args:
+            raise unknown("array argument", name, kernel.array_args)
+        if name in kernel.written_names:
+            raise PreconditionError(f"'{name}' is written: a load that may be moved could miss that.", subject=name,
+                                    hint="name arrays that the kernel only reads")
+    return kernel.copy(arguments=tuple(replace(a, kept=True) if a.name in names and isinstance(a, GlobalArg) else a
+                                       for a in kernel.arguments), carried=unchanged_from(kernel))
+
+
+@transform
 def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """Replace size parameters by integers; they are no arguments any more.
 

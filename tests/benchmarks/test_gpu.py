@@ -1,6 +1,7 @@
 """The GPU benchmark's script, on the host: every row runs, is right, and is judged; what fails is a line."""
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[2]
@@ -64,3 +66,20 @@ def test_without_a_gpu_it_says_so() -> None:
     done = benchmark("--quick", "--only", "copy")
     assert done.returncode != 0
     assert "nothing to measure" in done.stderr
+
+
+def test_no_run_finds_its_input_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    worker = importlib.import_module("gpu_worker")
+    for moved in (1.0, 1e6, 1e8, 4e8, 1e10):
+        sets = worker.sets_for(moved, 1 << 26)
+        others = (sets - 1)*moved
+        assert sets >= 3
+        assert others >= 3*(1 << 26) or sets == worker.MOST_SETS
+    assert worker.sets_for(1e6, 0) == 1                            # the host, whose times mean nothing
+    rows = importlib.import_module("gpu_rows")
+    first = rows.Problem((3,), {"x": np.arange(3)}, {"y": np.zeros(3)}, {"alpha": 2.0})
+    second = first.copied(importlib.import_module("gpu_machine").Host(0))
+    assert (second.x == first.x).all()
+    assert second.alpha == 2
+    assert not any(np.shares_memory(getattr(first, x), getattr(second, x)) for x in "xy")

@@ -224,6 +224,13 @@ def test_counts_of_integers(dtype: Any, bins: int, options: dict[str, int]) -> N
     assert max(kernel.spill_stores for kernel in compile_cuda(source).kernels.values()) == 0
 
 
+def test_a_histogram_loads_vectors_to_the_end() -> None:
+    """And neighbours update neighbouring bins."""
+    source = lk.generate_code(lk.library.histogram()).source
+    assert len(re.findall(r"atomicAdd\(&part\[\(int\)x\[", source)) == 1                 # those behind the last vector
+    assert "atomicAdd(&counts[32*l_warp + l_lane], total[32*l_warp + l_lane]);" in source
+
+
 def test_histograms_that_cannot_be() -> None:
     with pytest.raises(lk.PreconditionError, match="counts integers, not float32"):
         lk.library.histogram(np.float32)
@@ -295,7 +302,8 @@ def test_a_length_of_rows_may_be_any() -> None:
 
 
 @pytest.mark.parametrize(("columns", "block"), [
-    (16, (4, 32, 1)), (64, (16, 8, 1)), (256, (32, 4, 1)), (512, (64, 1, 1)), (4097, (512, 1, 1))])
+    (16, (4, 32, 1)), (64, (16, 8, 1)), (256, (32, 4, 1)), (300, (32, 4, 1)), (512, (64, 1, 1)), (2049, (256, 1, 1)),
+    (4097, (512, 1, 1))])
 def test_short_rows_share_a_block(columns: int, block: tuple[int, int, int]) -> None:
     """A multiprocessor takes 32 blocks: blocks of one warp would leave half of it idle."""
     code = lk.generate_code(lk.library.layer_norm(columns=columns))
@@ -304,8 +312,28 @@ def test_short_rows_share_a_block(columns: int, block: tuple[int, int, int]) -> 
 
 
 def test_a_row_of_another_length_is_refused() -> None:
-    with pytest.raises(lk.CallError, match="x"):
-        lk.library.softmax(columns=7)(x=np.zeros((2, 6), F32))
+    for length in (6, 8):
+        with pytest.raises(lk.CallError, match="x"):
+            lk.library.softmax(columns=7)(x=np.zeros((2, length), F32))
+
+
+@pytest.mark.parametrize(("dtype", "columns", "back"), [
+    (F32, 4097, "- i % 32"), (F32, 2050, "- 2*(i % 16)"), (np.float64, 1001, "- 9*i % 16"), (F32, 1001, None),
+    (F32, 1024, None)])
+def test_threads_begin_where_a_line_of_the_cache_does(dtype: Any, columns: int, back: str | None) -> None:
+    """Where rows do not, and no thread needs a load more for it."""
+    knl = lk.library.softmax(dtype, columns=columns)
+    source = lk.generate_code(knl).source
+    assert (f"{back}]" in source) if back else not re.search(r"x\[.*%", source)
+    x = np.random.default_rng(columns).uniform(-1, 1, (35, columns)).astype(dtype)
+    np.testing.assert_allclose(lk.compile(knl, target="c")(x=x).y, _softmax({"x": x}), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("make", "dtype", "columns"), [
+    (L.softmax, np.float64, 100), (L.layer_norm, F32, 777), (L.layer_norm, F32, 4097), (L.layer_norm, F32, 5000)])
+def test_rows_of_any_length_stay_in_registers(make: Callable[..., lk.LoopKernel], dtype: Any, columns: int) -> None:
+    [kernel] = compile_cuda(lk.generate_code(make(dtype, columns=columns)).source).kernels.values()
+    assert (kernel.spill_stores, kernel.stack) == (0, 0)
 
 
 def test_a_dtype_that_kernels_do_not_have() -> None:
@@ -345,11 +373,23 @@ def test_a_strip_of_one_step_is_no_strip() -> None:
             lk.library.matmul(tile=tile)
 
 
+def test_vectors_of_rows_are_the_last_that_caches_give_up() -> None:
+    for columns, kept in ((1000, True), (2050, True), (4097, False)):
+        source = lk.generate_code(lk.library.softmax(columns=columns)).source
+        assert ("load_kept(reinterpret_cast<const " in source) == kept
+
+
+def test_blocks_that_follow_each_other_write_the_same_rows() -> None:
+    source = lk.generate_code(lk.library.transpose()).source
+    assert "const int i_outer = blockIdx.x;" in source                                    # along rows of b
+
+
 def test_the_tile_of_a_transposition_is_a_parameter() -> None:
     a = np.arange(70*45, dtype=np.float64).reshape(70, 45)
-    knl = lk.library.transpose(np.float64, tile=32, threads=(32, 8))
-    assert "double a_fetch[32][33];" in lk.generate_code(knl).source
-    np.testing.assert_array_equal(knl(a=a).b, a.T)
+    for tile, shared in ((32, "double a_fetch[32][33];"), ((64, 16), "double a_fetch[64][17];")):
+        knl = lk.library.transpose(np.float64, tile=tile, threads=(16, 8))
+        assert shared in lk.generate_code(knl).source
+        np.testing.assert_array_equal(knl(a=a).b, a.T)
 
 
 def test_products_of_a_matmul_stand_once_and_have_no_condition() -> None:

@@ -300,3 +300,37 @@ def test_only_what_is_written_is_streamed() -> None:
         lk.stream_stores(knl, "x")
     with pytest.raises(lk.UnknownNameError, match="t"):
         lk.stream_stores(knl, "y,t")
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [
+    (np.float32, True), (np.int64, True), (np.int8, True), (np.float16, False), (np.complex64, False),
+    (np.bool_, False)])
+def test_kept_loads_are_written_in_the_words_of_cuda_alone(dtype: type, kept: bool) -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]\nz[i] = x[0]"), {"x,y,z": dtype})
+    plain = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    knl = step(plain, lk.keep_loads, "x")
+    source = lk.generate_code(knl, target="cuda").source
+    assert ("= load_kept(&x[" in source) == kept
+    assert source.count("T load_kept(const T *p)") == kept
+    compile_cuda(source)
+    assert lk.generate_code(knl, target="c").source == lk.generate_code(plain, target="c").source
+
+
+@pytest.mark.parametrize(("dtype", "length", "moved"), [
+    (np.float32, 4, "float4"), (np.float64, 2, "double2"), (np.float16, 4, "uint2")])
+def test_vectors_are_kept_whole(dtype: type, length: int, moved: str) -> None:
+    knl = lk.make_kernel(f"{{[i, v]: 0<=i<n and 0<=v<{length}}}", f"y[{length}*i + v] = x[{length}*i + v]")
+    knl = lk.add_dtypes(knl, {"x,y": dtype})
+    knl = lk.tag_inames(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0"), "v:vec")
+    source = lk.generate_code(lk.keep_loads(knl, "x"), target="cuda").source
+    assert f"load_kept(reinterpret_cast<const {moved} *>(&x[" in source
+    compile_cuda(source)
+
+
+def test_what_is_written_is_not_kept() -> None:
+    """Its loads may be moved, over a store too."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
+    with pytest.raises(lk.PreconditionError, match="'y' is written: a load that may be moved could miss that"):
+        lk.keep_loads(knl, "y")
+    with pytest.raises(lk.UnknownNameError, match="t"):
+        lk.keep_loads(knl, "x,t")
