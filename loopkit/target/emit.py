@@ -142,9 +142,8 @@ class Emitter:
             elif v.stored and condition is not None:
                 yield f"if ({self.condition(for_all(condition, node), signs)}) {{"
                 yield from indented(moved(v, load=False))
-                yield "} else {"
-                yield from indented(emitter.loop(lane_by_lane(node, v), signs))
                 yield "}"
+                yield from emitter.loop(lane_by_lane(node, v), signs)
 
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):

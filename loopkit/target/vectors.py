@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, For, If, Vector
-from loopkit.ast.vectors import assignment_of
+from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import add, affine_difference, subtract
@@ -68,13 +68,19 @@ def in_registers(loop: For) -> For:
 
 
 def lane_by_lane(loop: For, vector: Vector) -> For:
-    """The loop that stores *vector* of *loop*, element by element, in the lanes that are in."""
+    """The loop that stores *vector* of *loop*, element by element, in the lanes that are in, where not all of them are.
+
+    Each store has all of its condition to itself: it is a predicate then, and no branch that keeps the loads of what
+    follows behind it.
+    """
     assign, condition = assignment_of(loop)
     assert assign is not None
     assert condition is not None
     held = p.Subscript(p.Variable(vector.name), subtract(p.Variable(loop.iname), loop.start))
     store = replace(assign, target=vector.element, value=held, combine=None)
-    return replace(loop, body=Block((If(condition, Block((store,))),)), vectors=())
+    own = condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
+    alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *own))
+    return replace(loop, body=Block((If(alone, Block((store,))),)), vectors=())
 
 
 def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:

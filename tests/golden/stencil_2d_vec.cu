@@ -40,15 +40,15 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
         if (32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
             *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer +
                         4*j_outer_inner]) = *reinterpret_cast<const float4 *>(out_vec);
-        } else {
-            #pragma unroll
-            for (int j_inner = 0; j_inner < 4; ++j_inner) {
-                if (32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
-                        1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
-                    // insn
-                    out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
-                            out_vec[j_inner];
-                }
+        }
+        #pragma unroll
+        for (int j_inner = 0; j_inner < 4; ++j_inner) {
+            if (!(32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) &&
+                    32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
+                    1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
+                // insn
+                out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
+                        out_vec[j_inner];
             }
         }
     } else {
@@ -83,15 +83,16 @@ stencil_2d_vec(const float *__restrict__ a, float *__restrict__ out, const int m
             if (32*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 32*j_outer_outer + 4*j_outer_inner) {
                 *reinterpret_cast<float4 *>(&out[(4*i_outer + i_inner)*m + 32*j_outer_outer +
                             4*j_outer_inner]) = *reinterpret_cast<const float4 *>(out_vec);
-            } else {
-                #pragma unroll
-                for (int j_inner = 0; j_inner < 4; ++j_inner) {
-                    if (32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
-                            1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
-                        // insn
-                        out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
-                                out_vec[j_inner];
-                    }
+            }
+            #pragma unroll
+            for (int j_inner = 0; j_inner < 4; ++j_inner) {
+                if (!(32*j_outer_outer + 4*j_outer_inner + 5 <= m &&
+                        1 <= 32*j_outer_outer + 4*j_outer_inner) &&
+                        32*j_outer_outer + 4*j_outer_inner + j_inner + 2 <= m &&
+                        1 <= 32*j_outer_outer + 4*j_outer_inner + j_inner) {
+                    // insn
+                    out[(4*i_outer + i_inner)*m + 32*j_outer_outer + 4*j_outer_inner + j_inner] =
+                            out_vec[j_inner];
                 }
             }
         }
