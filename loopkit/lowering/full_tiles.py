@@ -18,7 +18,6 @@ from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
 from loopkit.lowering.decided import borders, has_branches
-from loopkit.lowering.lanes import CutLanes
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.codegen import worst_corner
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
@@ -36,18 +35,16 @@ class WholeBlock:
     absent: frozenset[str]
 
 
-def full_block(knl: LoopKernel, launch: Launch, cut: Mapping[str, CutLanes]) -> WholeBlock | None:
+def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
     """Under which condition a block's tile is whole; ``None`` if nothing depends on it.
 
     What runs in one block along an axis only, as the ends of rows do that were peeled off, need not fill a tile: it is
     looked at last, and says nothing about blocks that do not run it.
-
-    :arg cut: statements whose vectors fill a tile although lanes of them are cut off.
     """
     found: dict[str, list[Set]] = {}
     seen: set[int] = set()
     for s, bound in launch.statements.items():
-        found[s] = list(_conditions(knl, launch, bound, cut.get(s), known=id(bound.domain) in seen))
+        found[s] = list(_conditions(knl, launch, bound, known=id(bound.domain) in seen))
         seen.add(id(bound.domain))
     # those that share their inames of the grid share their blocks too
     ways = {(bound.alone_on, *_blocks_of(launch, bound)) for bound in launch.statements.values()}
@@ -67,14 +64,12 @@ def full_block(knl: LoopKernel, launch: Launch, cut: Mapping[str, CutLanes]) -> 
     return WholeBlock(whole, frozenset(absent))
 
 
-def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, cut: CutLanes | None, *,
-                known: bool) -> Iterator[Set]:
+def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool) -> Iterator[Set]:
     """Where a statement fills its tile, and its borders are elsewhere; *known*: its domain was looked at before."""
     unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
     box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
     if not known:
-        points = bound.domain if cut is None else cut.vectors
-        filled = worst_corner(points.set, points.inames, box, involving=(), free_of=free_of)
+        filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
         yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         blocks = frozenset(launch.coordinates).difference(launch.ranges)

@@ -51,7 +51,7 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
     generic = Coder(knl, launch, storages, {}, frozenset(cut))
     if not knl.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
-    found = full_block(knl, launch, cut)
+    found = full_block(knl, launch)
     inside, test, present = level, None, launch
     if found is not None and not found.condition.intersect(level.context).is_empty():
         inside = Level(level.known, level.context.intersect(found.condition), level.bound)
