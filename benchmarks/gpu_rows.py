@@ -386,12 +386,13 @@ def rows() -> tuple[Row, ...]:
              "64, 32x16": loopkit(lib.transpose, threads=(32, 16)),
              "64, 64x4": loopkit(lib.transpose, threads=(64, 4))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
-            "loopkit": loopkit(lib.stencil_2d), "rows=2": loopkit(lib.stencil_2d, rows=2),
-            "rows=8": loopkit(lib.stencil_2d, rows=8), "256x1": loopkit(lib.stencil_2d, threads=(256, 1)),
-            "128x2": loopkit(lib.stencil_2d, threads=(128, 2))}),
+            "loopkit": lambda s: lib.stencil_2d(columns=s[1]), "any length": loopkit(lib.stencil_2d),
+            "rows=4": loopkit(lib.stencil_2d, rows=4), "rows=8": loopkit(lib.stencil_2d, rows=8),
+            "64x4": loopkit(lib.stencil_2d, threads=(64, 4)), "256x1": loopkit(lib.stencil_2d, threads=(256, 1))}),
         _stencil("stencil_3d", (768, 768, 768), _cubes, (20, 20, 40), 8, {
-            "loopkit": loopkit(lib.stencil_3d), "planes=2": loopkit(lib.stencil_3d, planes=2),
-            "rows=1": loopkit(lib.stencil_3d, rows=1), "planes=2, rows=1": loopkit(lib.stencil_3d, planes=2, rows=1),
+            "loopkit": lambda s: lib.stencil_3d(columns=s[2]), "any length": loopkit(lib.stencil_3d),
+            "planes=2": loopkit(lib.stencil_3d, planes=2), "rows=1": loopkit(lib.stencil_3d, rows=1),
+            "min_blocks=0": loopkit(lib.stencil_3d, min_blocks=0),
             "16x16": loopkit(lib.stencil_3d, threads=(16, 16)), "64x4": loopkit(lib.stencil_3d, threads=(64, 4))}),
         Row("jacobi", [square], (16381, 16411), _squares, [(70, 90)],
             lambda s: {"a": s}, lambda s: {"out": s}, relaxed, lambda s: of_width(s)*2*peers.SWEEPS,

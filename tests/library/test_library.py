@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -90,8 +91,12 @@ READY = (
     Ready("transpose", L.transpose, lambda n, m: {"a": (n, m)}, lambda a: a["a"].T,
           ((1, 1), (64, 64), (65, 63), (130, 200))),
     Ready("stencil_2d", L.stencil_2d, lambda n, m: {"a": (n, m)}, _stencil, ((3, 3), (18, 259), (40, 600))),
+    Ready("stencil_2d of odd rows", partial(L.stencil_2d, columns=259), lambda n, m: {"a": (n, m)}, _stencil,
+          ((3, 3), (18, 259))),
     Ready("stencil_3d", L.stencil_3d, lambda n, m, k: {"a": (n, m, k)}, _stencil,
           ((3, 3, 3), (18, 11, 35), (9, 33, 70))),
+    Ready("stencil_3d of odd rows", partial(L.stencil_3d, columns=35), lambda n, m, k: {"a": (n, m, k)}, _stencil,
+          ((3, 3, 3), (18, 11, 35))),
     Ready("jacobi", L.jacobi, lambda n, m: {"a": (n, m)}, _jacobi(4), ((1, 1), (3, 5), (70, 130))),
     Ready("full_sum", L.full_sum, lambda n: {"x": (n,)}, lambda a: a["x"].sum(keepdims=True), (*LINES, (2_200_000,))),
     Ready("row_sum", L.row_sum, lambda n, m: {"x": (n, m)}, lambda a: a["x"].sum(axis=1), ROWS),
@@ -317,3 +322,10 @@ def test_the_tile_of_a_transposition_is_a_parameter() -> None:
     knl = lk.library.transpose(np.float64, tile=32, threads=(32, 8))
     assert "double a_fetch[32][33];" in lk.generate_code(knl).source
     np.testing.assert_array_equal(knl(a=a).b, a.T)
+
+
+@pytest.mark.parametrize(("columns", "moved"), [(None, "float4"), (40, "float4"), (42, "float2"), (43, None)])
+def test_rows_of_stencils_are_moved_in_the_vectors_they_have(columns: int | None, moved: str | None) -> None:
+    for make in (lk.library.stencil_2d, lk.library.stencil_3d):
+        found = set(re.findall(r"reinterpret_cast<(float\d)", lk.generate_code(make(columns=columns)).source))
+        assert found == ({moved} if moved else set())
