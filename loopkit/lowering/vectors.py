@@ -13,7 +13,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import (
     AlignedArray,
@@ -73,7 +73,8 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     for x, s in loops_of_one(launch.tree, inames):
         bound = launch.statements[s]
         target = bound.statement.assignee
-        if bound.auto or bound.statement.predicates or bound.statement.atomic:
+        if bound.auto or bound.statement.predicates or bound.statement.atomic \
+                or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
             continue
         lanes = lanes_of(bound.domain, x, knl.assumptions)
         if lanes is None:

@@ -68,6 +68,19 @@ def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
     assert sorted(map(str, code.assumed)) == ["a in 4s", "out in 4s"]
 
 
+def test_bounds_from_memory_cut_no_vectors() -> None:
+    """Nothing is known of them where a guard might have to stand before the loads."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[j]: 0<=j<m and first<=j<m-1}"], """
+        for i
+            <> first = start[i]
+            for j
+                out[i, j] = a[i, j]
+            end
+        end""", [lk.GlobalArg("a", F32, ("n", "m")), lk.GlobalArg("out", F32), lk.GlobalArg("start", np.int32), "..."])
+    knl = lk.tag_inames(lk.split_iname(knl, "j", 4, inner_tag="vec"), {"i": "g.0"})
+    assert not lk.generate_code(knl).assumed
+
+
 def test_where_all_lanes_are_in_nothing_is_asked() -> None:
     """The version for whole tiles is as it is without lanes that are cut off; the other one asks once a lane."""
     source = " ".join(lk.generate_code(along_rows(1, 1, [-1, 0, 1])).source.split())
