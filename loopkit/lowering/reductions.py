@@ -20,7 +20,7 @@ from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
 from loopkit.kernel.tree import Leaf, Tree, nest, rewrite, seq
 from loopkit.lowering.scans import write_out_scan
@@ -52,6 +52,7 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
 def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKernel:
     node = knl.reductions[name]
     init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
+    _require_shared_loops(knl, node, lanes)
     box = {x: iname_range(knl, x) for x in lanes}
     length = 1
     for _, extent in box.values():
@@ -71,6 +72,19 @@ def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKer
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={k: r for k, r in knl.reductions.items() if k != name})
     return new.copy(carried=_dependences(knl, new, threads, written))
+
+
+def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:
+    """:raises PreconditionError: parts of *node* stand in different loops, so that no thread runs all of them."""
+    around = {part: sorted({*knl.statement_by_id[part].inames} - {*node.inames})
+              for part in (node.final, node.init, node.update)}
+    for part, inames in around.items():
+        if inames != around[node.final]:
+            one, other = (", ".join(x) or "none" for x in (inames, around[node.final]))
+            raise PreconditionError(
+                f"Threads cannot share the reduction of '{node.final}', as '{lanes[0]}' has it with the tag "
+                f"'{knl.tags[lanes[0]]}': the inames around '{part}' are {one}, and around '{node.final}' {other}.",
+                subject=part, hint=f"change the inames of its parts together, by within='{' or '.join(around)}'")
 
 
 def _tree(knl: LoopKernel, threads: OverThreads, why: str) -> Written:

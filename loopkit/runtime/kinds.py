@@ -19,6 +19,8 @@ from loopkit.runtime.views import Array, ArrayLike, DeviceView
 LEGACY_STREAM = 0
 
 
+#: All that a check of an array looks at but its address; can be hashed. The first entry says how many there are.
+Told = tuple[Any, ...]
 #: Of the values of a call, those at some positions: all that a check looks at but the addresses, and the addresses.
 Tell = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]]]
 
@@ -36,7 +38,7 @@ class Kind(Protocol):
 
     name: str
 
-    def probe(self, x: Any) -> tuple[Hashable, int]:
+    def probe(self, x: Any) -> tuple[Told, int]:
         """All that a check of *x* looks at but its address, and the address."""
 
     def view(self, name: str, x: Any) -> ArrayLike:
@@ -64,7 +66,7 @@ class NumpyKind:
 
     name = "numpy"
 
-    def probe(self, x: Array) -> tuple[Hashable, int]:
+    def probe(self, x: Array) -> tuple[Told, int]:
         return ("numpy", x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
     def view(self, name: str, x: Array) -> ArrayLike:
@@ -100,7 +102,8 @@ class TorchKind:
         self._torch_dtypes = {d: t for t, d in self._names.items()}
         self._complex = frozenset(t for t in self._names if t.is_complex)
         # to be called without being looked up on each tensor, as part of a microsecond matters
-        self._methods = tuple(getattr(torch.Tensor, name) for name in ("stride", "get_device", "is_neg", "data_ptr"))
+        self._methods = tuple(getattr(torch.Tensor, name) for name in (
+            "is_contiguous", "stride", "get_device", "is_neg", "data_ptr"))
         # the public way costs as much as a launch
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
         self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
@@ -108,25 +111,34 @@ class TorchKind:
     def _slow_stream(self, ordinal: int) -> int:
         return int(self.torch.cuda.current_stream(ordinal).cuda_stream)
 
-    def probe(self, x: Any) -> tuple[Hashable, int]:
+    def probe(self, x: Any) -> tuple[Told, int]:
         dtype = x.dtype
-        return ((dtype, x.shape, x.stride(), x.get_device(), x.requires_grad, x.is_neg(),
-                 dtype in self._complex and x.is_conj()), x.data_ptr())
+        # in C order, strides say no more: to ask for them costs more than to ask whether they are needed
+        told = (dtype, x.shape, x.is_contiguous() or x.stride(), x.get_device(), x.requires_grad, x.is_neg())
+        return (*told, x.is_conj()) if dtype in self._complex else told, x.data_ptr()
+
+    def tells(self, x: Any) -> bool:
+        """May :meth:`tell` speak of *x*, now and when it comes again?"""
+        return type(x) is self._tensor and x.dtype not in self._complex
 
     def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
-        """:meth:`probe` for the *values* at *positions*, which are all plain tensors, in one go.
+        """:meth:`probe` for the *values* at *positions*, which are all plain tensors of real numbers, in one go.
 
-        :raises TypeError: one is not.
+        What it says of complex ones is never what :meth:`probe` does, so that nothing is mistaken for them.
+
+        :raises TypeError: one is no plain tensor.
         """
-        tensor, complex_dtypes = self._tensor, self._complex
-        stride, get_device, is_neg, data_ptr = self._methods
-        tensors = [values[i] for i in positions]
-        for x in tensors:
+        tensor = self._tensor
+        is_contiguous, stride, get_device, is_neg, data_ptr = self._methods
+        key: list[Hashable] = []
+        addresses = []
+        for i in positions:
+            x = values[i]
             if type(x) is not tensor:
                 raise TypeError
-        told: list[Hashable] = [(dtype := x.dtype, x.shape, stride(x), get_device(x), x.requires_grad, is_neg(x),
-                                 dtype in complex_dtypes and x.is_conj()) for x in tensors]
-        return told, [*map(data_ptr, tensors)]
+            key += (x.dtype, x.shape, is_contiguous(x) or stride(x), get_device(x), x.requires_grad, is_neg(x))
+            addresses.append(data_ptr(x))
+        return key, addresses
 
     def view(self, name: str, x: Any) -> ArrayLike:
         if x.layout != self.torch.strided:

@@ -13,6 +13,7 @@ def test_roots_of_numbers_that_are_not_subnormal() -> None:
                                np.random.default_rng(2).integers(0, 1 << 31, 1 << 22)]).astype(np.uint32)
     ends = np.array([0, tiny, np.finfo(np.float32).max, np.inf, np.nan], np.float32)
     x = np.concatenate([patterns.view(np.float32), ends])
+    x = np.where(np.isnan(x), np.float32("nan"), x)      # numpy adds signalling ones under protest
     kernels = (lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = rsqrt({argument})")
                for argument in (f"{float(tiny)!r} + abs(x[i])", "x[i]"))
     one, other = (lk.split_iname(lk.add_dtypes(knl, {"x": x.dtype}), "i", 256, outer_tag="g.0", inner_tag="l.0")

@@ -1,6 +1,9 @@
 """Reductions over threads: a tree of any length, on one axis or two, a row of threads each or a block."""
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -109,3 +112,20 @@ def test_the_order_of_the_parts_in_a_tree() -> None:
                          inner_tag="l.1")
     assert placed(knl)[0].replace("  ", "").split("\n") == [
         "insn.k.init", "insn.k.update", "insn.k.store", "warp barrier", "insn.k.step0", "insn.k.step1", "insn"]
+
+
+@pytest.mark.parametrize("part", ["S.r.init", "S.r.update"])
+@pytest.mark.parametrize("change", [partial(lk.split_iname, split_iname="s", inner_length=4),
+                                    partial(lk.chunk_iname, split_iname="s", num_chunks=4),
+                                    partial(lk.rename_iname, old_iname="s", new_iname="t")])
+def test_parts_in_loops_of_their_own_are_not_shared_by_threads(change: Callable[..., lk.LoopKernel], part: str) -> None:
+    """The parts of the inner reduction have a loop over the outer one's iname each."""
+    knl = lk.make_kernel("{[i, s, r]: 0<=i<n and 0<=s<n and 0<=r<n}",
+                         "for i\n    y[i] = sum(s, max(r, x[i, s, r]))  {id=S}\nend",
+                         [lk.GlobalArg("x, y", F32), "..."])
+    knl = lk.interchange(lk.split_iname(knl, "r", 4, inner_tag="l.0"), "s", "r_inner")
+    with pytest.raises(lk.PreconditionError, match=rf"around '{part}' are .*, and around 'S.s.update' i, s") as err:
+        lk.lower(change(knl, within=part))
+    assert err.value.hint is not None
+    together = change(knl, within=err.value.hint.split("within=")[1].strip("'"))
+    assert_same(knl, together, n=6)

@@ -227,6 +227,13 @@ class Own:
     _check = Memory._check
 
 
+class Vector(dict[tuple[int, ...], Any]):
+    """The elements of a vector that a thread holds."""
+
+    def __missing__(self, index: tuple[int, ...]) -> Any:
+        raise MachineError(f"element {index[0]} of a vector is read, which it does not have")
+
+
 # {{{ the loop program as Python
 
 class _Text:
@@ -299,7 +306,7 @@ class _Text:
         for v in node.vectors:
             first = self.text(v.at(node.iname, node.start).index_tuple[-1])
             lines += [f"{inner}if {first} % {v.length}: raise __MachineError('{v.name} is not aligned')",
-                      f"{inner}{v.name} = {{}}"]
+                      f"{inner}{v.name} = __Vector()"]
         lanes = f"{inner}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}):"
         for v in node.vectors:
             if v.loaded:
@@ -440,7 +447,8 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
             order: random.Random, warp: int, new: type[Memory]) -> None:
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
-                             "__MachineError": MachineError, "__shuffle": Shuffle, "__float_function": _float_function,
+                             "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
+                             "__float_function": _float_function,
                              "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]

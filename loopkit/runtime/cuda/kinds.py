@@ -17,6 +17,7 @@ from loopkit.runtime.kinds import (
     NUMPY,
     Kind,
     Tell,
+    Told,
     TorchKind,
     dlpack_device,
     general_kind,
@@ -38,7 +39,7 @@ class CupyKind:
         self.cupy = cupy
         self._current = cupy.cuda.get_current_stream
 
-    def probe(self, x: Any) -> tuple[Hashable, int]:
+    def probe(self, x: Any) -> tuple[Told, int]:
         data = x.data
         return ("cupy", x.dtype, x.shape, x.strides, data.device_id), data.ptr
 
@@ -64,7 +65,7 @@ class PycudaKind:
         self._memset = gpuarray.drv.memset_d8
         self._driver = driver
 
-    def probe(self, x: Any) -> tuple[Hashable, int]:
+    def probe(self, x: Any) -> tuple[Told, int]:
         pointer = int(x.gpudata) if x.size else 0
         # each context has memory of its own, so that the device alone does not tell
         return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
@@ -96,7 +97,7 @@ class InterfaceKind:
         self._driver = driver
         self._adopt = adopt
 
-    def probe(self, x: Any) -> tuple[Hashable, int]:
+    def probe(self, x: Any) -> tuple[Told, int]:
         told = x.__cuda_array_interface__
         pointer, read_only = told["data"]
         pointer = pointer or 0
@@ -142,7 +143,7 @@ class OwnKind:
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
 
-    def probe(self, x: DeviceArray) -> tuple[Hashable, int]:
+    def probe(self, x: DeviceArray) -> tuple[Told, int]:
         return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.imported, x.namespace), x.pointer
 
     def view(self, name: str, x: DeviceArray) -> DeviceView:
@@ -177,7 +178,7 @@ class Opener:
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
         self.kinds: dict[type, Kind] = {}
-        self.probes: dict[type, Callable[[Any], tuple[Hashable, int]]] = {}
+        self.probes: dict[type, Callable[[Any], tuple[Told, int]]] = {}
         self._learn(np.ndarray, NUMPY)
         self._learn(DeviceArray, OwnKind())
 
@@ -210,14 +211,14 @@ class Opener:
         for i in positions:
             x = values[i]
             found, address = probes[type(x)](x)
-            told.append(found)
+            told += found
             addresses.append(address)
         return told, addresses
 
-    def teller(self, types: Sequence[type], before: Tell) -> Tell:
-        """The shortest way to be told about arrays of *types*, and about those for which *before* was chosen."""
-        kind = self.kinds.get(types[0]) if types else None
-        if isinstance(kind, TorchKind) and before in (cannot_tell, kind.tell) and set(types) == {kind.torch.Tensor}:
+    def teller(self, arrays: Sequence[Any], before: Tell) -> Tell:
+        """The shortest way to be told about *arrays*, and about those for which *before* was chosen."""
+        kind = self.kinds.get(type(arrays[0])) if arrays else None
+        if isinstance(kind, TorchKind) and before in (cannot_tell, kind.tell) and all(map(kind.tells, arrays)):
             return kind.tell
         return self.tell
 

@@ -45,7 +45,7 @@ class Form:
     """Calls that pass the same names in the same order.
 
     :ivar arrays: positions of the array arguments; *sizes*: of the scalars that decide about shapes, launches or text.
-    :ivar open: positions of the scalars whose types decide about dtypes.
+    :ivar open: positions of the scalars whose types decide about dtypes; *scalars*: there are some of either sort.
     :ivar tell: what arrays tell, by the shortest way for the kinds that came so far.
     :ivar calls: by all that a check looks at; *recent*: the last one.
     """
@@ -57,6 +57,18 @@ class Form:
     tell: Tell = cannot_tell
     calls: dict[tuple[Hashable, ...], ReadyCall] = field(default_factory=dict)
     recent: tuple[list[Hashable] | None, Any] = (None, None)
+    scalars: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scalars = bool(self.sizes or self.open)
+
+    def tell_scalars(self, values: Sequence[Any], key: list[Hashable]) -> None:
+        """Add to *key* what a check looks at of the scalars among *values*; :raises CallError: one does not fit."""
+        for i, convert in self.sizes:
+            x = values[i]
+            key.append(x if type(x) is int else convert(x))
+        for i in self.open:
+            key.append((type(values[i]), getattr(values[i], "dtype", None)))
 
 
 class CudaRunner:
@@ -103,11 +115,8 @@ class CudaRunner:
         values = [*given.values()]
         try:
             key, addresses = form.tell(values, form.arrays)
-            for i, convert in form.sizes:
-                x = values[i]
-                key.append(x if type(x) is int else convert(x))
-            for i in form.open:
-                key.append((type(values[i]), getattr(values[i], "dtype", None)))
+            if form.scalars:
+                form.tell_scalars(values, key)
             recent, ready = form.recent
             if key != recent:
                 ready = form.calls[tuple(key)]
@@ -123,7 +132,7 @@ class CudaRunner:
             return self.call(_something(given))
         originals = [*given.values()]
         key, values, addresses = self._look(form, originals)
-        form.tell = opener().teller([type(values[i]) for i in form.arrays], form.tell)
+        form.tell = opener().teller([values[i] for i in form.arrays], form.tell)
         ready = form.calls.get(key)
         if ready is None:
             ready = self._prepare(form, values)
@@ -176,13 +185,9 @@ class CudaRunner:
                 told, address = probe(x)
             except (RuntimeError, AttributeError, TypeError, KeyError, ValueError) as err:
                 raise _unreadable(known, form.names[i], x, err) from None
-            key.append(told)
+            key += told
             addresses.append(address)
-        for i, convert in form.sizes:
-            x = values[i]
-            key.append(x if type(x) is int else convert(x))
-        for i in form.open:
-            key.append((type(values[i]), getattr(values[i], "dtype", None)))
+        form.tell_scalars(values, key)
         if self._gpu is None and all(_on_host(values[i]) for i in form.arrays):
             # no array says where to go: the GPU that is current now
             key.append(find_gpu().ordinal)

@@ -138,6 +138,11 @@ class Tensor:
             raise RuntimeError("sparse tensors do not have strides")
         return tuple(s // self._array.itemsize for s in self._array.strides)
 
+    def is_contiguous(self) -> bool:
+        if self.layout is not self.torch.strided:
+            raise RuntimeError("sparse tensors do not have is_contiguous")
+        return bool(self._array.flags.c_contiguous)
+
     def data_ptr(self) -> int:
         return 0 if self._meta or not self._array.size else self._array.ctypes.data
 

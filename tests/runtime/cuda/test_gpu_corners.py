@@ -186,12 +186,29 @@ def test_arrays_that_tell_nonsense(lab: Lab) -> None:
 
 
 def test_tensors_tell_the_same_alone_and_together(lab: Lab) -> None:
-    """A call looks at what :meth:`tell` says, a first call at what :meth:`probe` says."""
+    """A call looks at what :meth:`tell` says, a first call at what :meth:`probe` says; of complex ones not."""
     kind = general_kind(make(lab, "torch", ONES))
     assert isinstance(kind, TorchKind)
-    for x in (make(lab, "torch", ONES), make(lab, "torch", np.ones((3, 4), np.complex64), 1)):
-        told, addresses = kind.tell([None, x], [1])
-        assert (told[0], addresses[0]) == kind.probe(x)
+    x, y = make(lab, "torch", ONES), make(lab, "torch", np.ones((3, 4), np.float32), 1)
+    told, addresses = kind.tell([None, x, y], [1, 2])
+    assert (tuple(told), addresses) == ((*kind.probe(x)[0], *kind.probe(y)[0]), [kind.probe(x)[1], kind.probe(y)[1]])
+    assert kind.tells(x)
+    z = make(lab, "torch", np.ones((3, 4), np.complex64), 1)
+    assert not kind.tells(z)
+    assert tuple(kind.tell([z], [0])[0]) != kind.probe(z)[0]
+
+
+def test_real_and_complex_tensors_in_turns(lab: Lab) -> None:
+    """Real ones are recognised without looking for conjugates, and conjugates are refused all the same."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "z[i] = x[i] + x[i]")
+    run = lk.compile(knl, target="cuda")
+    for dtype in (np.float32, np.complex64, np.float32, np.complex64):
+        x, z = (make(lab, "torch", np.ones(4, dtype)) for _ in range(2))
+        for _ in range(2):
+            run(x=x, z=z)
+    x = make(lab, "torch", np.ones(4, np.complex64))
+    with pytest.raises(lk.CallError, match="negated or conjugated"):
+        run(x=x.flagged(conj=True), z=make(lab, "torch", np.ones(4, np.complex64)))
 
 
 def test_a_tensor_for_a_scalar(lab: Lab) -> None:
