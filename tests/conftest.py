@@ -1,11 +1,13 @@
 """What every test may use: golden files and hypothesis' profiles."""
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+from loopkit.runtime import compiler
 from tests.golden_files import GoldenFiles
 
 # the same examples in each run, on machines of any speed; --hypothesis-profile=search looks for new ones
@@ -24,3 +26,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def golden(pytestconfig: pytest.Config) -> GoldenFiles:
     """``golden.check(name, text)`` compares *text* with ``tests/golden/<name>``."""
     return GoldenFiles(Path(__file__).parent / "golden", update=pytestconfig.getoption("--update-golden"))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _quick_compiles(request: pytest.FixtureRequest) -> Iterator[None]:
+    """C is compiled with little optimisation, which takes a third of the time, but in modules marked ``optimised``."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.get_closest_marker("optimised") is None:
+            patch.setattr(compiler, "BASE_FLAGS", ("-O1", *compiler.BASE_FLAGS[1:]))
+        yield

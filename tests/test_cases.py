@@ -16,6 +16,8 @@ from tests.cases import CASES, Case
 from tests.golden_files import GoldenFiles
 from tests.nvrtc import compile_cuda
 
+pytestmark = pytest.mark.optimised
+
 BY_NAME = {case.name: case for case in CASES}
 RUNS = [pytest.param(case.name, sizes, id=f"{case.name}-{'x'.join(map(str, sizes))}")
         for case in CASES for sizes in case.sizes]

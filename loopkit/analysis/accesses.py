@@ -107,7 +107,7 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
             ) -> Iterator[tuple[tuple[Expression, ...], InstanceSet]]:
-    """The arguments of each use in the expression of *statement*, and the instances that evaluate it.
+    """The arguments of each use in *statement*, but for its conditions, and the instances that evaluate it.
 
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
@@ -120,6 +120,9 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
         found.append(args)
         return p.Subscript(p.Variable(_USE), (len(found) - 1,))
     uses = replace(statement, expression=marked(statement.expression))
+    if statement.subscripts:
+        uses = replace(uses, assignee=p.Subscript(p.Variable(statement.written),
+                                                  tuple(map(marked, statement.subscripts))))
     for a in _accesses(knl, uses):
         match a.subscripts:
             case (int() as number,) if a.array == _USE:
@@ -277,8 +280,7 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     for predicate in predicates:
         yield from walk(predicate, domain, doubt)
     yield from walk(expanded_expression(knl, statement), domain, doubt)
-    target = statement.assignee
-    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
+    subscripts = statement.subscripts
     for s in subscripts:
         yield from walk(s, domain, doubt)
     update = statement.combine if statement.atomic else None

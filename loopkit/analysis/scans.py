@@ -10,7 +10,7 @@ from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, rewrite
 from loopkit.poly.affine import add
@@ -46,6 +46,7 @@ class Scan:
 def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
     """*node* as a scan along *sweep*, which is proven.
 
+    :raises UnknownNameError: the statement does not have *sweep*.
     :raises PreconditionError: it is none, with the smallest sizes and instance that show it.
     :raises UndecidedError: data decide over its bounds or operands.
     """
@@ -55,6 +56,8 @@ def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
                                 hint="make the scan before its inames are split or peeled")
     iname, = node.inames
     init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
+    if sweep not in init.inames:
+        raise unknown("iname", str(sweep), init.inames, where=f"'{node.final}'")
     if isinstance(init.assignee, p.Subscript):
         raise PreconditionError(f"The accumulator '{node.accumulator}' of '{node.final}' has a cell for each iteration "
                                 "of some loops, between which a scan carries it.", subject=node.accumulator,

@@ -4,13 +4,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import variables
-from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, covered, leaves_a_margin, outside
@@ -110,8 +111,13 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
 
 
 def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
-    """*knl* assuming that each size parameter that is the extent of an array is not negative."""
+    """*knl* assuming that each size that is the extent of an array, or has an unsigned dtype, is not negative."""
     extents = {e.name for shape in array_shapes(knl).values() for e in shape if isinstance(e, p.Variable)}
+    unsigned = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is not None
+                and np.dtype(a.dtype).kind == "u"}
+    if unsigned:
+        subscripts = (i for found in accesses_by_array(knl).values() for a in found for i in a.subscripts)
+        extents |= unsigned & frozenset().union(*(s.domain.params for s in knl.statements), *map(variables, subscripts))
     assumptions = knl.assumptions
     for name in sorted(extents & knl.value_params):
         assumptions = assumptions.intersect(range_from(name, 0))

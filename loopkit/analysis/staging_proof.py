@@ -116,6 +116,8 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use
         found: dict[tuple[Expression, ...], Expression] = {}
         old = before.statement_by_id[s.id]
         _find(expanded_expression(after, s), expanded_expression(before, old), temporary, found)
+        for new, former in zip(s.subscripts, old.subscripts, strict=True):
+            _find(new, former, temporary, found)
         for subscripts, original in found.items():
             domain: InstanceSet | None = None
             for a in reads:

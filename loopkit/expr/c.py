@@ -106,7 +106,7 @@ class CText(CBase):
             case p.Min() | p.Max():
                 return self._extremum("min" if isinstance(expr, p.Min) else "max", expr.children, own)
             case p.Comparison():
-                return self._comparison(expr)
+                return self.compared(expr)
             case p.LogicalAnd():
                 return self._logical(" && ", AND, expr.children)
             case p.LogicalOr():
@@ -131,7 +131,10 @@ class CText(CBase):
         if dtype.kind == "c" or is_half(dtype):
             self._need(dtype)
         text = self.subscripts(name, indices)
-        return Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
+        piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
+        wanted = self._named(name)
+        assert wanted is not None
+        return self._convert(piece, resolve(wanted))
 
     def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type]
                ) -> list[np.dtype]:
@@ -312,7 +315,14 @@ class CText(CBase):
                             c_dtype=computed)
         return piece
 
-    def _comparison(self, expr: p.Comparison) -> Piece:
+    def compared(self, expr: p.Comparison) -> Piece:
+        """A comparison; one of sizes and inames is that of integers, which analyses take it for."""
+        as_sizes = self if self.sizes else replace(self, sizes=True)
+        if as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right):
+            if not self.sizes:
+                return as_sizes.compared(expr)
+        elif self.sizes:
+            return replace(self, sizes=False).compared(expr)
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
         dtype = resolve(given)

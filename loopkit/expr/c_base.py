@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -20,11 +21,13 @@ from loopkit.expr.dtypes import (
     Lookup,
     Type,
     Weak,
+    as_size,
     literal_type,
     rank_of,
     real_dtype,
     resolve,
     type_of_node,
+    weak,
 )
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 
@@ -56,6 +59,9 @@ class CBase:
     :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
     :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
+    :ivar sizes: value arguments and *bounds* are sizes, whatever their dtypes (:func:`dtypes.as_size`), as they are in
+        subscripts and bounds.
+    :ivar bounds: the temporaries that bound loops.
     """
 
     dialect: Dialect
@@ -64,6 +70,8 @@ class CBase:
     nonnegative: Callable[[Expression], bool] = constants_only
     used: set[str] = field(default_factory=set)
     axes: Mapping[str, str] = field(default_factory=dict)
+    sizes: bool = False
+    bounds: AbstractSet[str] = frozenset()
     _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
 
     # {{{ types
@@ -75,13 +83,25 @@ class CBase:
         if isinstance(expr, p.Variable) and expr.name in self.axes:
             found: Type | None = Weak(1, INT32)
         else:
-            found = type_of_node(expr, self.lookup, self._type)
+            found = type_of_node(expr, self._named, self._type)
         if found is None:
             name = expr.name if isinstance(expr, p.Variable) else str(expr)
             raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
                                      hint="declare it with add_dtypes")
         self._types[id(expr)] = (expr, found)          # keeps the id alive
         return found
+
+    def _named(self, name: str) -> Type | None:
+        """The type of a name."""
+        found = self.lookup(name)
+        if not self.sizes or found is None:
+            return found
+        return as_size(weak(found) if name in self.bounds and isinstance(found, np.dtype) else found)
+
+    def of_sizes(self, expr: Expression) -> bool:
+        """Is *expr* an integer that nothing but sizes, inames and literals make up?"""
+        found = self._type(expr)
+        return isinstance(found, Weak) and found.rank == 1
 
     def _own(self, given: Type, want: np.dtype) -> np.dtype:
         """The dtype in which a value of type *given* is computed where *want* is wanted."""

@@ -1,6 +1,7 @@
 """A place in a list of tokens, from which a parser reads on."""
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from loopkit.errors import ParseError
@@ -8,6 +9,16 @@ from loopkit.expr.tokens import Tokens
 
 #: Words that are syntax and can name nothing.
 KEYWORDS = frozenset({"and", "or", "not", "if", "elif", "else", "for", "end", "true", "false", "True", "False"})
+
+_CHOICE = "a choice is written if(condition, a, b)"
+_LOGIC = "conditions are joined by and, or, not"
+_BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
+
+#: What other languages have here, and how it is said.
+_ELSEWHERE: Mapping[str, str] = {
+    "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
+    ";": "each statement stands on a line of its own",
+    "in": "a loop is written 'for i', and the bounds of i stand in a domain"}
 
 
 @dataclass
@@ -40,7 +51,15 @@ class Cursor:
                 message = f"The end of {'a line of ' if kind == 'newline' else ''}{what} comes too early."
             else:
                 message = f"{_capital(what)} cannot be read at '{self.tokens.texts[at]}'."
+                hint = hint or self._elsewhere(at)
         return self.tokens.error(at, message, expected, hint=hint)
+
+    def _elsewhere(self, at: int) -> str | None:
+        """How the language says what the token at *at* means in Python or C."""
+        text = self.tokens.texts[at]
+        if text in ("<", ">") and at and self.tokens.texts[at - 1] == text:
+            return _BITS
+        return _ELSEWHERE.get(text)
 
     def take(self, text: str, expected: str | None = None) -> None:
         """Step over *text*; :raises ParseError: something else stands here."""

@@ -2,13 +2,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from loopkit.expr.helpers import POWER, calls, template
+from loopkit.expr.helpers import POWER, template
 from loopkit.expr.kinds import is_bfloat16
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
@@ -98,7 +98,8 @@ class Dialect:
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
-        parts += [self._helper(name) for name in _in_order(used - self.half_helpers.keys())]
+        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys())
+                  if _SUFFIX.match(name)]
         return "".join(part.strip("\n") + "\n" for part in parts)
 
     def _helper(self, name: str) -> str:
@@ -110,17 +111,4 @@ class Dialect:
         product = "*".join(["x"] * int(power["exponent"])) if power else ""
         return (template(found["name"], kind).replace("QUALIFIER", self.qualifier)
                 .replace("TYPE", self.type_name(dtype)).replace("NAME", name).replace("PRODUCT", product)
-                .replace("SUFFIX", found["suffix"]).replace("MARK", "f" if found["suffix"] == "f32" else ""))
-
-
-def _in_order(used: Collection[str]) -> list[str]:
-    """The helpers in *used* and those that they call, which come first."""
-    result: dict[str, None] = {}
-    for name in sorted(used):
-        found = _SUFFIX.match(name)
-        if found is None:
-            continue
-        for other in calls(found["name"], found["suffix"][0]):
-            result[f"{other}_{found['suffix']}"] = None
-        result[name] = None
-    return list(result)
+                .replace("MARK", "f" if found["suffix"] == "f32" else ""))

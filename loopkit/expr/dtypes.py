@@ -72,6 +72,17 @@ def _weak(dtype: np.dtype) -> Type:
     return Weak(rank, dtype) if rank else dtype
 
 
+def as_size(given: Type) -> Type:
+    """*given* as the type of a size, which is a number like any other: no sum or product of sizes is cut off.
+
+    >>> as_size(weak(np.dtype("uint8"))), as_size(weak(UINT32)), as_size(UINT32)
+    (Weak(rank=1, dtype=dtype('int32')), Weak(rank=1, dtype=dtype('int64')), dtype('uint32'))
+    """
+    if not isinstance(given, Weak) or given.rank != _INT or given.dtype is None:
+        return given
+    return Weak(_INT, INT32 if given.dtype.itemsize < 4 else INT64) if given.dtype not in (INT32, INT64) else given
+
+
 def resolve(given: Type) -> np.dtype:
     """The dtype of a type that nothing around it decides."""
     if isinstance(given, Weak):

@@ -1,7 +1,7 @@
 """Helper functions of generated texts, as templates: what C has not, or has with another meaning.
 
-``TYPE`` stands for the type, ``NAME`` for the helper's whole name, ``SUFFIX`` for the dtype in it, ``MARK`` for the
-``f`` of a float32 function, ``QUALIFIER`` for what the dialect puts first.
+``TYPE`` stands for the type, ``NAME`` for the helper's whole name, ``MARK`` for the ``f`` of a float32 function,
+``QUALIFIER`` for what the dialect puts first.
 """
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ QUALIFIER TYPE NAME(TYPE a, TYPE b)
 {
     if (b == 0)
         return a / b;
-    const TYPE q = (a - floor_mod_SUFFIX(a, b)) / b;
+    // the quotient of what b divides is exact; infinite b divide nothing but 0
+    const TYPE r = fmodMARK(a, b);
+    const TYPE q = (a - r) / b - (r != 0 && (r < 0) != (b < 0));
     return q == 0 ? copysignMARK(q, a / b) : rintMARK(q);
 }
 """,
@@ -119,17 +121,9 @@ QUALIFIER TYPE NAME(TYPE x)
 }
 """}
 
-#: Helpers that a helper calls, by name without the dtype.
-_CALLS: Mapping[str, tuple[str, ...]] = {"floor_div": ("floor_mod",)}
-
 
 def template(name: str, kind: str) -> str:
     """The text of the helper *name* for dtypes of numpy's *kind*."""
     if POWER.match(name):
         return _ANY["power"]
     return (_REAL if kind == "f" else _INTEGER)[name]
-
-
-def calls(name: str, kind: str) -> tuple[str, ...]:
-    """The helpers that the helper *name* calls."""
-    return _CALLS.get(name, ()) if kind == "f" else ()

@@ -18,7 +18,8 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
-from loopkit.kernel.tree import Path, Tree, paths
+from loopkit.kernel.tree import Path, Tree, leaves, paths, require_once
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
 
@@ -71,6 +72,9 @@ class LoopKernel:
     obligations: tuple[Obligation, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        require_once(leaves(self.tree))
 
     # {{{ looking things up
 
@@ -142,7 +146,8 @@ class LoopKernel:
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
-        carried = None if self.carried is None else Settled(tuple(self.carried()))
+        with bounded(f"pickling kernel '{self.name}'"):
+            carried = None if self.carried is None else Settled(tuple(self.carried()))
         return {**state, "carried": carried, "memo": {}}
 
     # {{{ equality: what the kernel means, not how it came to be
@@ -156,8 +161,9 @@ class LoopKernel:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, LoopKernel):
             return NotImplemented
-        return self is other or (self._key() == other._key() and self.statements == other.statements
-                                 and bool(self.assumptions.is_equal(other.assumptions)))
+        with bounded(f"comparing kernel '{self.name}'"):
+            return self is other or (self._key() == other._key() and self.statements == other.statements
+                                     and bool(self.assumptions.is_equal(other.assumptions)))
 
     def __hash__(self) -> int:
         return hash((self.name, self.tree, tuple(s.id for s in self.statements)))
@@ -187,7 +193,8 @@ class LoopKernel:
     @property
     def domains_text(self) -> str:
         """The distinct instance sets of the statements, one a line, in isl's notation."""
-        return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
+        with bounded(f"printing kernel '{self.name}'"):
+            return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
 
     # }}}
 
@@ -200,6 +207,14 @@ def require_kernel(value: object, what: str) -> LoopKernel:
     return value
 
 
+#: How many names an error lists.
+_FEW = 8
+
+
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name*, which may be no text at all, with the known names that look like it."""
-    return UnknownNameError(kind, str(name), difflib.get_close_matches(str(name), list(known), n=2), where=where)
+    """The error for an unknown *name*, which may be no text at all, with the names that look like it, or all."""
+    names = list(dict.fromkeys(known))
+    close = difflib.get_close_matches(str(name), names, n=2)
+    few = not close and 0 < len(names) <= _FEW
+    return UnknownNameError(kind, str(name), close, where=where,
+                            hint=f"there {'is only' if len(names) == 1 else 'are'} {', '.join(names)}" if few else None)

@@ -22,6 +22,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import InstanceSet, params_text
 
 _WIDTH = 110
@@ -43,23 +44,25 @@ def kernel_text(knl: LoopKernel) -> str:
         y[i] = sum(k, a[i, k]*x[k])  {id=insn}
       end
     """
-    folded = _folded(knl)
-    domains = _Domains.of(knl)
-    parts = [_title(knl), *_section("TEMPORARIES", _temporaries(knl, folded)),
-             *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
-             *_section("DOMAINS", (d.text for d in domains.printed)),
-             *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
-             *_section("REDUCTIONS", map(_operation, knl.operations.values())),
-             *_section("RULES", map(_rule, knl.substitutions.values())),
-             *_section("STATEMENTS", statement_lines(knl, folded, domains)),
-             *_section("BARRIERS", map(str, knl.barriers)),
-             *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
+    with bounded(f"printing kernel '{knl.name}'"):
+        folded = _folded(knl)
+        domains = _Domains.of(knl)
+        parts = [_title(knl), *_section("TEMPORARIES", _temporaries(knl, folded)),
+                 *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
+                 *_section("DOMAINS", (d.text for d in domains.printed)),
+                 *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
+                 *_section("REDUCTIONS", map(_operation, knl.operations.values())),
+                 *_section("RULES", map(_rule, knl.substitutions.values())),
+                 *_section("STATEMENTS", statement_lines(knl, folded, domains)),
+                 *_section("BARRIERS", map(str, knl.barriers)),
+                 *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
 
 
 def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
-    return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
+    with bounded(f"printing kernel '{knl.name}'"):
+        return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:

@@ -45,6 +45,11 @@ class Statement:
         return self.domain.inames
 
     @property
+    def subscripts(self) -> tuple[Expression, ...]:
+        """The subscripts of the assignee; ``()`` of a variable."""
+        return self.assignee.index_tuple if isinstance(self.assignee, p.Subscript) else ()
+
+    @property
     def written(self) -> str:
         """The array or variable that is written."""
         target = self.assignee.aggregate if isinstance(self.assignee, p.Subscript) else self.assignee

@@ -1,10 +1,11 @@
 """The order of a kernel: a frozen tree of loops and sequences over its statements."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from loopkit.ast.nodes import Shuffle
+from loopkit.errors import InternalError
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,15 @@ def leaves(tree: Tree) -> Iterator[str]:
                 stack.extend(reversed(children))
             case Barrier():
                 pass
+
+
+def require_once(statements: Iterable[str]) -> None:
+    """:raises InternalError: one of *statements*, the leaves of an order, stands there twice."""
+    seen: set[str] = set()
+    for s in statements:
+        if s in seen:
+            raise InternalError(f"'{s}' stands in the order twice.")
+        seen.add(s)
 
 
 #: A loop of a tree: its iname, of which there may be several loops, and the first statement in it.

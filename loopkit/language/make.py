@@ -25,6 +25,7 @@ from loopkit.language.program import Program
 from loopkit.language.rules import split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
 
@@ -63,16 +64,17 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     reductions = tuple(reductions)
     made = _made(domains, instructions, kernel_data=kernel_data, name=name, assumptions=assumptions, options=options,
                  temporary_variables=temporary_variables, reductions=reductions)
-    read = read_domains(domains)
     temporaries = temporary_variables.values() if isinstance(temporary_variables, Mapping) else temporary_variables
-    declared = read_declarations(kernel_data, temporaries)
     source = Source(instructions if isinstance(instructions, str) else "\n".join(instructions), "the instructions")
-    operations = _operations(reductions, read)
-    program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start),
-                            operations.keys())
-    if not program.body:
-        raise source.error(0, "The instructions hold no statement.", "a statement")
-    return _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
+    with bounded(f"making kernel '{name}'"):
+        read = read_domains(domains)
+        declared = read_declarations(kernel_data, temporaries)
+        operations = _operations(reductions, read)
+        program = parse_program(source, read.order.keys(), lambda text, start: read.add_inline(source, text, start),
+                                operations.keys())
+        if not program.body:
+            raise source.error(0, "The instructions hold no statement.", "a statement")
+        return _assemble(name, read, program, declared, assumptions, options or Options(), operations, made)
 
 
 def _listed(given: Any) -> Any:

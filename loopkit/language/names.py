@@ -24,6 +24,12 @@ virtual wchar_t and or not xor bitand bitor compl and_eq or_eq not_eq xor_eq con
 INFINITY assert errno stdin stdout stderr printf malloc free memcpy memset exit abort int8_t int16_t int32_t
 int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"""
 
+#: The macros of <math.h> and <complex.h>: an array ``HUGE_VAL`` would be declared as a function.
+_MACROS = """
+CMPLX CMPLXF CMPLXL FP_ILOGB0 FP_ILOGBNAN FP_INFINITE FP_NAN FP_NORMAL FP_SUBNORMAL FP_ZERO FP_FAST_FMA FP_FAST_FMAF
+FP_FAST_FMAL HUGE_VAL HUGE_VALF HUGE_VALL MATH_ERREXCEPT MATH_ERRNO complex imaginary fpclassify isnormal isgreater
+isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
+
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint"""
 
@@ -42,7 +48,7 @@ _CODE = re.compile(r"[iufc]\d{1,2}")
 
 _LANGUAGE = "reduce cast np numpy"
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS,
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS,
                       *_LANGUAGE.split()])
 
 

@@ -46,7 +46,8 @@ class Bound:
     launches: tuple[Launch, ...]
 
     def __str__(self) -> str:
-        return "\n".join(map(str, self.launches))
+        with bounded(f"printing the launches of kernel '{self.kernel.name}'"):
+            return "\n".join(map(str, self.launches))
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import Dependence, flow_of_values, identity_pairs, with_waived
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
@@ -37,6 +37,8 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
             raise PreconditionError(f"The reduction iname of '{node.final}' cannot have the tag 'l.auto'.",
                                     subject=node.name, hint="tag it l.0")
+        if lanes:
+            _require_one_cell(knl, node, lanes[0])
         if node.sweep is not None:
             knl = write_out_scan(knl, node)
             continue
@@ -47,6 +49,17 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if lanes:
             knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes))
     return knl
+
+
+def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:
+    """:raises PreconditionError: the accumulator was expanded."""
+    cell = knl.statement_by_id[node.init]
+    if inames := [x for x in cell.inames if any(x in variables(e) for e in cell.subscripts)]:
+        raise PreconditionError(
+            f"The accumulator '{node.accumulator}' of the reduction of '{node.final}' was expanded over "
+            f"{', '.join(inames)}, so that threads cannot share the reduction: '{lane}' has the tag "
+            f"'{knl.tags[lane]}'.", subject=node.accumulator,
+            hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has an accumulator of its own anyway")
 
 
 def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKernel:

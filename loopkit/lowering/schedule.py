@@ -12,7 +12,7 @@ from loopkit.errors import InternalError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, seq
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once, seq
 from loopkit.poly.relations import in_one_iteration
 
 
@@ -61,6 +61,9 @@ class Schedule:
     tree: Tree
     launches: tuple[Part, ...]
     order: tuple[HostNode, ...]
+
+    def __post_init__(self) -> None:
+        require_once(s for part in self.launches for s in leaves(part.tree))
 
     def __str__(self) -> str:
         return "\n".join(self._lines(self.order, 0))

@@ -15,12 +15,13 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.accesses import accesses_by_array, data_params, expanded_expression
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import Neutral
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import GlobalArg, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -75,6 +76,7 @@ def _typed(kernel: LoopKernel) -> LoopKernel:
     expressions = _expressions(kernel)
     for s, expression in zip(kernel.statements, expressions, strict=True):
         _require_fits(kernel, s, expression, types)
+    _require_whole(kernel, types)
 
     def with_dtype(datum: GlobalArg | TemporaryVariable | ValueArg) -> GlobalArg | TemporaryVariable | ValueArg:
         if datum.dtype is not None or isinstance(datum, ValueArg):
@@ -255,6 +257,28 @@ def _require_known(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
                                                            if what == "argument" else ""))
     raise TypeInferenceError(f"The dtype of the {what} '{name}' of kernel '{kernel.name}' cannot be inferred{also}.",
                              subject=name, hint=hint)
+
+
+def _require_whole(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None:
+    """:raises TypeInferenceError: a subscript or a bound is no integer, of which the fraction would be lost."""
+    for array, accesses in accesses_by_array(kernel).items():
+        for access in accesses:
+            # what is affine is made of integers
+            for index in () if access.affine else access.subscripts:
+                found = type_of(index, types.get)
+                if found is not None and rank_of(found) > 1:
+                    raise TypeInferenceError(
+                        f"'{access.statement}' has {_kind(found)}, {to_text(index)}, as a subscript of '{array}'.",
+                        subject=array, hint="'//' divides integers, and cast(int32, ...) converts")
+    for name in dict.fromkeys(x for s in kernel.statements for x in data_params(kernel, s.domain)):
+        found = types[name]
+        if found is not None and rank_of(found) > 1:
+            raise TypeInferenceError(f"'{name}', which bounds a loop, is {_kind(found)}.", subject=name,
+                                     hint=f"<int32> {name} = cast(int32, ...)")
+
+
+def _kind(given: Type) -> str:
+    return "a complex number" if rank_of(given) == 3 else "a real number"
 
 
 def _accumulated(kernel: LoopKernel, operation: str, operand: Type) -> np.dtype:

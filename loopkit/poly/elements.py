@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from itertools import chain, combinations
 
 import islpy as isl
@@ -85,16 +86,19 @@ def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwA
 
 def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set | None:
     """The instances whose element lies outside an array of *shape*; ``None`` if there are none."""
-    box = isl.Set.universe(relation.range().get_space())
+    # one end at a time: a difference would ask for each unknown of the relation as a quotient, which may take for ever
+    every = isl.Set.universe(relation.range().get_space())
+    ends = [_at_least(every, axis) for axis in range(len(shape))]
     for axis, extent in enumerate(shape):
-        box = box.intersect(_at_least(box, axis))
         if extent is not None:
             try:
-                box = box.intersect(_less_than(box, axis, extent))
+                ends.append(_less_than(every, axis, extent))
             except NotAffineError:
                 continue
-    bad = relation.subtract_range(box).domain().intersect_params(assumptions)
-    return None if bad.is_empty() else bad
+    relation = relation.intersect_params(assumptions)
+    beyond = [relation.intersect_range(end.complement()).domain() for end in ends]
+    found = [points for points in beyond if not points.is_empty()]
+    return reduce(isl.Set.union, found) if found else None
 
 
 def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> bool:

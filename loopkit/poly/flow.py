@@ -8,6 +8,7 @@ from functools import reduce
 import islpy as isl
 
 from loopkit.poly.affine import DIM
+from loopkit.poly.limits import gave_up
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) ->
     try:
         found = _computed(accesses, depth)
     except isl.Error as err:
-        if "maximal number of operations" in str(err):
+        if gave_up(err):
             raise
         # isl's algorithm fails on some sets with integer divisions
         found = list(_pairwise(accesses, certain, certain, depth))

@@ -1,6 +1,12 @@
-"""isl's questions can grow without bound: a budget of operations, and an error instead of a hang."""
+"""isl's questions can grow without bound: a budget of operations, and an error instead of a hang.
+
+isl counts allocations and pivots: a million a second as a rule, but a pivot of a large tableau takes thirty times as
+long, so that the budget is a minute for most questions, and some twenty for the worst that are known. Everything that
+users call asks isl within one; its context is not limited in between, as it is the one that their own sets live in.
+"""
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -8,16 +14,24 @@ import islpy as isl
 
 from loopkit.errors import UndecidedError
 
-#: Operations of isl that one step may take; the largest cases of the tests need less than a thousandth.
-BUDGET = 500_000_000
-
-_active: list[str] = []
+#: Operations of isl that one step may take; the largest cases of the tests need a third.
+BUDGET = 50_000_000
 
 
-def _reason(error: str) -> str:
-    if "maximal number of operations" in error:
-        return f"isl gave up after {BUDGET:_} operations"
-    return f"isl says: {error}"
+class _Running(threading.local):
+    """Is a bounded step running in this thread?"""
+
+    step: str | None = None
+
+
+_running = _Running()
+#: For each bounded step that runs, of any thread, the limit that there was before it.
+_limits: list[int] = []
+
+
+def gave_up(error: isl.Error) -> bool:
+    """Did isl reach the end of its budget? (Other errors say that it cannot do what it was asked for.)"""
+    return "maximal number of operations" in str(error)
 
 
 @contextmanager
@@ -28,19 +42,23 @@ def bounded(what: str) -> Iterator[None]:
 
     :raises UndecidedError: isl gave up.
     """
-    if _active:
+    if _running.step is not None:
         yield
         return
     context = isl.DEFAULT_CONTEXT
+    _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
     context.set_max_operations(BUDGET)
-    _active.append(what)
+    _running.step = what
     try:
         yield
     except isl.Error as err:
+        reason = f"isl gave up after {BUDGET:_} operations" if gave_up(err) else f"isl says: {err}"
         raise UndecidedError(
-            f"{what} asks a question that cannot be decided.", _reason(str(err)),
+            f"{what} asks a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err
     finally:
-        _active.pop()
-        context.set_max_operations(0)
+        _running.step = None
+        before = _limits.pop()
+        if not _limits:
+            context.set_max_operations(before)

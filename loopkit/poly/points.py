@@ -9,6 +9,7 @@ from math import prod
 import islpy as isl
 
 from loopkit.poly.affine import DIM
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
@@ -52,10 +53,11 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
         return lambda values: None
     constraints = _conjunction(points)
     whole = params_text(points)
-    if constraints is None:
-        return lambda values: None if holds(points, values) else whole
 
     def check(values: Mapping[str, int]) -> str | None:
+        if constraints is None:
+            with bounded(f"whether {whole} holds for a call"):
+                return None if holds(points, values) else whole
         for constraint in constraints:
             if not constraint.holds(values):
                 return constraint.text

@@ -14,6 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
+from loopkit.poly.limits import gave_up
 
 Set = isl.Set
 Map = isl.Map
@@ -39,6 +40,8 @@ class InstanceSet:
         try:
             parsed = isl.Set.read_from_str(isl.DEFAULT_CONTEXT, text)
         except isl.Error as err:
+            if gave_up(err):
+                raise
             raise ValueError(_isl_reason(err)) from None
         names = tuple(parsed.get_dim_name(DIM.set, i) or "" for i in range(parsed.dim(DIM.set)))
         if "" in names or parsed.has_tuple_name():
@@ -143,6 +146,14 @@ class InstanceSet:
         """The image under *relation*, whose range has the dimensions *inames*."""
         points = self.set.from_params() if self.set.is_params() else self.set
         return InstanceSet(tuple(inames), with_dim_names(points.apply(relation), tuple(inames)))
+
+    def with_quotients(self) -> InstanceSet:
+        """These points with each unknown that decides over them as a quotient of inames and parameters.
+
+        Subtracting a set asks for that, each time anew and the longer the more the set is joined with others.
+        """
+        known = self.set.compute_divs()
+        return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
 
     def union(self, other: InstanceSet) -> InstanceSet:
         return self.named(self.set.union(other.set).coalesce())
@@ -322,6 +333,8 @@ def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
     try:
         return isl.Set.read_from_str(isl.DEFAULT_CONTEXT, f"[{names}] -> {{ : {text} }}").params()
     except isl.Error as err:
+        if gave_up(err):
+            raise
         raise ValueError(_isl_reason(err)) from None
 
 

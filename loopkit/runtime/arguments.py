@@ -98,8 +98,11 @@ class CallPlan:
         self.kernel = knl.name
         self.arrays = tuple(_array_plan(a, shapes[a.name], reads, writes, like.get(a.name))
                             for a in knl.arguments if isinstance(a, GlobalArg) and a.name in shapes)
-        self.values = tuple((a.name, converter(a.name, a.dtype), a.dtype)
-                            for a in knl.arguments if isinstance(a, ValueArg))
+        values = [a for a in knl.arguments if isinstance(a, ValueArg)]
+        longest = [a.name for a in values if a.dtype == np.uint64]
+        sizes = stages.size_values(knl) if longest else _NONE
+        self.values = tuple((a.name, converter(a.name, None if a.name in sizes.intersection(longest) else a.dtype),
+                             a.dtype) for a in values)
         self.names = knl.argument_by_name.keys()
         self.outputs = tuple(a.name for a in knl.arguments if isinstance(a, GlobalArg) and a.name in writes)
         self.violated = checker(knl.assumptions)

@@ -14,6 +14,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled, stages
 from loopkit.runtime.views import Array
 
@@ -77,13 +78,14 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     :arg rtol: allow ``rtol * max|ref|`` instead.
     :raises EquivalenceError: with the worst element.
     """
-    typed = _typed(knl)
     sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
-    shapes = _shapes(typed, ref, sizes)
+    with bounded(f"checking kernel '{knl.name}' (equivalence)"):
+        typed = _typed(knl)
+        shapes = _shapes(typed, ref, sizes)
+        reads = stages.needed_inputs(typed)
+        length = accumulation_length(typed, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
     written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
-    reads = stages.needed_inputs(typed)
-    length = accumulation_length(typed, sizes)
     if isinstance(ref, LoopKernel):
         # both start from the same contents everywhere, so that an element written by one only is found
         expected: Mapping[str, Array] = compiled.compile(ref, target)(**_copied(given, written)).asdict()

@@ -32,6 +32,7 @@ __all__ = [
     "needed_inputs",
     "output_shape_like",
     "size_forms",
+    "size_values",
     "structural_values",
     "unknown_dtypes",
     "with_dtypes",
@@ -57,6 +58,17 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
     found.update(a.name for a in knl.arguments if a.dtype is None)
     return frozenset(a.name for a in knl.arguments
                      if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
+
+
+def size_values(knl: LoopKernel) -> frozenset[str]:
+    """The value arguments that are sizes, or stand in subscripts and comparisons as sizes do: signed integers."""
+    found = set(structural_values(knl))
+    for s in knl.statements:
+        for e in (s.assignee, s.expression, *s.predicates):
+            for node in subexpressions(e):
+                if isinstance(node, p.Subscript | p.Comparison):
+                    found |= variables(node)
+    return knl.value_params & found
 
 
 def size_forms(knl: LoopKernel) -> tuple[Reach | Volume, ...]:

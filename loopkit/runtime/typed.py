@@ -14,6 +14,7 @@ from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.alignment import serves
 from loopkit.runtime.arguments import Bound, CallPlan, require_known
@@ -43,7 +44,8 @@ class TypedKernel:
 
     def __init__(self, knl: LoopKernel) -> None:
         self.kernel = knl
-        self.plan = CallPlan(knl)
+        with bounded(f"calling kernel '{knl.name}'"):
+            self.plan = CallPlan(knl)
         self._texts: dict[tuple[Target, Layout], Text] = {}
 
     def fitting(self, target: Target, bound: Bound, strided: frozenset[str], *, vectors: bool = True) -> Text:
@@ -75,11 +77,13 @@ class TypedKernels:
 
     def __init__(self, knl: LoopKernel) -> None:
         self.kernel = knl
-        self.unknown = tuple(stages.unknown_dtypes(knl))
+        with bounded(f"calling kernel '{knl.name}'"):
+            self.unknown = tuple(stages.unknown_dtypes(knl))
+            typed = None if self.unknown else stages.infer_types(knl)
         self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
         self._lock = threading.Lock()
-        if not self.unknown:
-            self._known[()] = TypedKernel(stages.infer_types(knl))
+        if typed is not None:
+            self._known[()] = TypedKernel(typed)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes taken from what is *given*: arrays with a numpy dtype, and scalars.
@@ -95,7 +99,9 @@ class TypedKernels:
         signature = tuple(dtypes.get(name) for name in self.unknown)
         with self._lock:
             if signature not in self._known:
-                self._known[signature] = TypedKernel(stages.infer_types(self._closed(dtypes)))
+                with bounded(f"calling kernel '{self.kernel.name}'"):
+                    typed = stages.infer_types(self._closed(dtypes))
+                self._known[signature] = TypedKernel(typed)
             return self._known[signature]
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:

@@ -3,11 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
 from loopkit.ast.signs import Signs
 from loopkit.ast.vectors import assignment_of, for_all
@@ -69,7 +71,7 @@ class Emitter:
             case For():
                 yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
             case If():
-                yield from self._if(node, signs, "")
+                yield from self._if(node, signs)
             case Define():
                 yield f"const {self.index} {node.name} = {self.text(node.value, signs)};"
             case Sync():
@@ -91,19 +93,11 @@ class Emitter:
             emitter = replace(self, addresses=self.addresses.spelling(spelled))
         yield from self.region(node, list(emitter.lines(node.body, signs)))
 
-    def _if(self, node: If, signs: Signs, before: str) -> Iterator[str]:
+    def _if(self, node: If, signs: Signs) -> Iterator[str]:
         comment = f"  // {node.comment}" if node.comment else ""
-        yield f"{before}if ({self.condition(node.condition, signs)}) {{{comment}"
+        yield f"if ({self.condition(node.condition, signs)}) {{{comment}"
         yield from indented(self.lines(node.then, signs.where(node.condition)))
-        match node.otherwise:
-            case None:
-                yield "}"
-            case Block(children=(If() as other,)):
-                yield from self._if(other, signs, "} else ")
-            case otherwise:
-                yield "} else {"
-                yield from indented(self.lines(otherwise, signs))
-                yield "}"
+        yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, signs)))
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
         """The lines of a loop as it stands."""
@@ -148,10 +142,10 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        target = self.text(node.target, signs)
         dtype = self.dtype_of(node.target)
+        target = self.value(node.target, signs, dtype)
         if node.combine is None:
-            value = self.text(node.value, signs, dtype)
+            value = self.value(node.value, signs, dtype)
             if self._streamed(node.target) and dtype.kind in "iuf" and not is_half(dtype):
                 yield f"{self.dialect.streamed_store}(&{target}, {value});"
             else:
@@ -159,11 +153,11 @@ class Emitter:
             return
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            plain = f"{target} {operation.combine}= {self.text(node.value, signs, dtype)};"
+            plain = f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         else:
-            plain = f"{target} = {self.text(operation.apply(node.target, node.value), signs, dtype)};"
+            plain = f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
         if node.atomic and self.atomic is not None:
-            yield from self.atomic(node, Update(target, self.text(node.value, signs, dtype), plain, dtype))
+            yield from self.atomic(node, Update(target, self.value(node.value, signs, dtype), plain, dtype))
         else:
             yield plain
 
@@ -187,8 +181,12 @@ class Emitter:
         return self.dialect.type_name(self.index_dtype)
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
-        """*expr* as text, converted to *want*."""
-        return self._printer(signs).text(expr, want)
+        """*expr*, of inames and sizes, as text, converted to *want*."""
+        return replace(self._printer(signs), sizes=True).text(expr, want)
+
+    def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
+        """*expr* as text of a value of *dtype*."""
+        return self._printer(signs).text(expr, dtype)
 
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
@@ -196,7 +194,13 @@ class Emitter:
     def _printer(self, signs: Signs) -> CText:
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             return self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes)
+        return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
+
+    @cached_property
+    def bounds(self) -> frozenset[str]:
+        """The temporaries that bound loops."""
+        knl = self.lowered.kernel
+        return frozenset(x for s in knl.statements for x in data_params(knl, s.domain))
 
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""
@@ -268,6 +272,21 @@ def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
         found = (inside, nesting.depth, kind, -i)
         best = found if best is None or found < best else best
     return None if best is None else -best[3]
+
+
+def or_else(lines: Sequence[str]) -> Iterator[str]:
+    """The end of an ``if`` with the *lines* of its other branch: none, or within braces, which one ``if`` does without.
+    """
+    own = [line for line in lines if line and not line.startswith(" ")]
+    if own and own[0].startswith("if (") and own[-1] == "}" \
+            and all(line.startswith("} else ") for line in own[1:-1]):
+        yield f"}} else {lines[0]}"
+        yield from lines[1:]
+        return
+    if own:
+        yield "} else {"
+        yield from indented(lines)
+    yield "}"
 
 
 def indented(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:

@@ -22,7 +22,7 @@ from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.sets import Set, at_least
 from loopkit.target.code import Launch, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.dialects import CUDA, HOST
-from loopkit.target.emit import indented, wrapped
+from loopkit.target.emit import indented, or_else, wrapped
 from loopkit.target.signature import head_lines
 
 
@@ -33,8 +33,8 @@ def host_text(lowered: Lowered, launches: Sequence[Launch], layout: Layout) -> s
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     writer = _Writer({launch.name: launch for launch in launches}, index, index_types(lowered.kernel, index))
     body: list[str] = []
-    for x in scratch.values():
-        body += writer.allocation(x, known)
+    for number, x in enumerate(scratch.values()):
+        body += writer.allocation(x, known, list(scratch)[:number])
     body += [f"cudaFuncSetAttribute({launch.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.lines(lowered.program.order, known)
@@ -66,8 +66,12 @@ class _Writer:
             if isinstance(node, Define):
                 known = _where(known, p.Comparison(p.Variable(node.name), "==", node.value))
 
-    def allocation(self, scratch: Parameter, known: Set) -> Iterator[str]:
-        """The memory of a temporary; there is none of a negative extent."""
+    def allocation(self, scratch: Parameter, known: Set, before: Sequence[str]) -> Iterator[str]:
+        """The memory of a temporary; there is none of a negative extent.
+
+        Where there is not enough, nothing is launched: what *before* names goes back, and the error is CUDA's last one,
+        as that of a launch.
+        """
         printer, name = self._printer(known), CUDA.type_name(scratch.dtype)
         count = [f"sizeof({name})"]
         for extent in scratch.shape:
@@ -75,7 +79,9 @@ class _Writer:
             text = printer.text(safe)
             count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
         yield f"{name} *{scratch.name};"
-        yield f"cudaMalloc(&{scratch.name}, {'*'.join(count)});"
+        yield f"if (cudaMalloc(&{scratch.name}, {'*'.join(count)}) != cudaSuccess) {{"
+        yield from indented([*(f"cudaFree({x});" for x in before), "return;"])
+        yield "}"
 
     def _node(self, node: Node, known: Set) -> Iterator[str]:
         printer, index = self._printer(known), CUDA.type_name(self.index)
@@ -95,10 +101,8 @@ class _Writer:
             case If():
                 yield f"if ({printer.condition(node.condition)}) {{"
                 yield from indented(self.lines(node.then, _where(known, node.condition)))
-                if node.otherwise is not None:
-                    yield "} else {"
-                    yield from indented(self.lines(node.otherwise, _where(known, p.LogicalNot(node.condition))))
-                yield "}"
+                fails = _where(known, p.LogicalNot(node.condition))
+                yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, fails)))
             case Define():
                 yield f"const {index} {node.name} = {printer.text(node.value)};"
             case Block():
@@ -135,7 +139,7 @@ class _Writer:
 
     def _printer(self, known: Set) -> CText:
         return CText(HOST, lambda name: self.types.get(name) or weak(self.index), lambda name, _indices: name,
-                     lambda e: is_at_least(e, 0, known), self.used)
+                     lambda e: is_at_least(e, 0, known), self.used, sizes=True)
 
 
 def _positive(extent: Expression, known: Set) -> bool:

@@ -11,6 +11,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
+from loopkit.analysis.shapes import with_sizes_nonnegative
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -31,12 +32,15 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     :arg dtype_dict: numpy dtypes (or what :class:`numpy.dtype` takes) by name; several names may share one
         key, as ``"a,b"``.
     :raises UnknownNameError: a name that is no argument or temporary.
-    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have.
+    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have; no mapping.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
+    if not isinstance(dtype_dict, Mapping):
+        raise PreconditionError(f"add_dtypes takes dtypes by name, not {dtype_dict!r}.", subject="dtype_dict",
+                                hint='add_dtypes(knl, {"x": np.float32})')
     wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
@@ -46,11 +50,14 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
     # that an argument is an integer says more of the conditions which it stands in
     anew = kernel.carried is None and any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
-    return kernel.copy(
+    result = kernel.copy(
         arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
         temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
                      for t in kernel.temporaries.values()},
         carried=None if anew else unchanged_from(kernel))
+    unsigned = any(isinstance(a, ValueArg) and a.name in wanted and wanted[a.name].kind == "u"
+                   for a in kernel.arguments)
+    return with_sizes_nonnegative(result) if unsigned else result
 
 
 DTYPES = frozenset(np.dtype(t) for t in (

@@ -8,11 +8,12 @@ from itertools import islice, pairwise
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.legality import violations
 from loopkit.analysis.order import loops_of
-from loopkit.errors import IllegalTransformError, LoopkitError, Witness
+from loopkit.errors import IllegalTransformError, LoopkitError, UndecidedError, Witness
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.updates import update_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
 from loopkit.transform.affine import shift, skew
 from loopkit.transform.atomics import make_atomic
 from loopkit.transform.data import set_temporary_address_space
@@ -45,14 +46,20 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
 
     :arg name: of the transformation.
     """
-    told = [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
-    first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
-             for ways in _families(kernel, name, refusal.witness))
-    told += [f"it would be legal after {way.text}" for way in islice(filter(None, first), MOST_TOLD - len(told))]
+    told: list[str] = []
+    try:
+        with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal"):
+            told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
+            first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
+                     for ways in _families(kernel, name, refusal.witness))
+            for way in islice(filter(None, first), MOST_TOLD - len(told)):
+                told.append(f"it would be legal after {way.text}")
+    except UndecidedError:
+        return (*told, *known)              # nothing was found within the budget, which is no reason to say so
     return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
 
 
-def _helps(way: Way, kernel: LoopKernel, step: Step) -> bool:
+def _helps(way: Way, kernel: LoopKernel, step: Callable[[LoopKernel], object]) -> bool:
     try:
         step(way.first(kernel))
     except LoopkitError:
@@ -65,13 +72,12 @@ def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel
     """What would make the storage of *temporary* hold, each way tried by *lower*; else the hint that is *known*."""
     if temporary not in kernel.temporaries:
         return known
-    for way in islice(_ways_to_cells(kernel, temporary), MOST_TRIED):
-        try:
-            lower(way.first(kernel))
-        except LoopkitError:
-            continue
-        return way.text
-    return known
+    try:
+        with bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'"):
+            ways = islice(_ways_to_cells(kernel, temporary), MOST_TRIED)
+            return next((way.text for way in ways if _helps(way, kernel, lower)), known)
+    except UndecidedError:
+        return known
 
 
 def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:

@@ -82,7 +82,7 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
 
 def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
                ) -> tuple[tuple[Expression, ...], ...]:
-    """The arguments of the uses in a statement's expression, each once."""
+    """The arguments of the uses in a statement's expression and in the subscripts of its assignee, each once."""
     found: dict[tuple[Expression, ...], None] = {}
 
     def walk(expr: Expression) -> None:
@@ -92,6 +92,8 @@ def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] 
         for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
             walk(child)
     walk(s.expression)
+    for subscript in s.subscripts:
+        walk(subscript)
     return tuple(found)
 
 
@@ -163,7 +165,11 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
             return map_children(expr, replaced)
         return p.Subscript(target, box.offsets(args)) if box.dims else target
     ids = frozenset(s.id for s in readers)
-    new = [replace(s, expression=replaced(s.expression)) if s.id in ids else s for s in kernel.statements]
+
+    def reading(s: Statement) -> Statement:
+        return replace(s, expression=replaced(s.expression), assignee=s.assignee if not s.subscripts else p.Subscript(
+            p.Variable(s.written), tuple(map(replaced, s.subscripts))))
+    new = [reading(s) if s.id in ids else s for s in kernel.statements]
     tree = _placed(kernel, request, ids, outer, nest(box.dims, Leaf(copy_id)), copy.expression)
     at = {s: i for i, s in enumerate(leaves(tree))}
     statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
@@ -197,6 +203,7 @@ def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Stateme
             image = s.domain.apply(move, inames)
             points = image if points is None else points.union(image)
     assert points is not None
+    points = points.with_quotients()
     written = request.moves_only is None or request.moves_only in kernel.written_names
     one_reference = sum(len(m) for m in moves.values()) == 1
     return points if written or one_reference else box_hull(points, box.dims)
@@ -256,9 +263,8 @@ def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Depen
 
 
 def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
-    """What a reader goes on reading by itself: the copy serves its expression alone."""
-    subscripts = s.assignee.index_tuple if isinstance(s.assignee, p.Subscript) else ()
-    others = (expand_rules(e, kernel.substitutions) for e in (*s.predicates, *subscripts))
+    """What a reader goes on reading by itself: the copy serves its expression and its subscripts."""
+    others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
     return frozenset(s.domain.params).union(*map(variables, others))
 
 

@@ -13,6 +13,7 @@ from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
+from loopkit.verify.read_subscripts import stays_inside
 from loopkit.verify.report import Check, Finding, refuted, undecided
 from loopkit.verify.smallest import smallest_instance
 
@@ -51,6 +52,8 @@ def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage |
 def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
               cache: dict[object, InstanceSet | None]) -> Iterator[Finding]:
     if not a.affine:
+        if stays_inside(knl, a, shape, storage):
+            return
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     lead = () if storage is None else (storage.lead, storage.lows)

@@ -21,16 +21,14 @@ axpy(const float *x, float *__restrict__ y, const float a, const int n)
         }
         *reinterpret_cast<float4 *>(&y[128*i_outer_outer + 4*i_outer_inner]) =
                 *reinterpret_cast<const float4 *>(y_vec);
-    } else {
-        if (128*i_outer_outer + 4*i_outer_inner < n) {
-            #pragma unroll
-            for (int i_inner = 0; i_inner < 4; ++i_inner) {
-                if (128*i_outer_outer + 4*i_outer_inner + i_inner < n) {
-                    // insn
-                    y[128*i_outer_outer + 4*i_outer_inner + i_inner] =
-                            a*x[128*i_outer_outer + 4*i_outer_inner + i_inner] +
-                            y[128*i_outer_outer + 4*i_outer_inner + i_inner];
-                }
+    } else if (128*i_outer_outer + 4*i_outer_inner < n) {
+        #pragma unroll
+        for (int i_inner = 0; i_inner < 4; ++i_inner) {
+            if (128*i_outer_outer + 4*i_outer_inner + i_inner < n) {
+                // insn
+                y[128*i_outer_outer + 4*i_outer_inner + i_inner] =
+                        a*x[128*i_outer_outer + 4*i_outer_inner + i_inner] +
+                        y[128*i_outer_outer + 4*i_outer_inner + i_inner];
             }
         }
     }

@@ -26,20 +26,18 @@ csr_matvec(const int *__restrict__ col, const int *__restrict__ rowptr, const fl
         }
         // insn_1
         y[64*i_outer + i_inner] = acc_jj;
-    } else {
-        if (64*i_outer + i_inner < n) {
-            // insn
-            first = rowptr[64*i_outer + i_inner];
-            // insn_0
-            last = rowptr[64*i_outer + i_inner + 1];
-            // insn_1.jj.init
-            acc_jj = 0.0f;
-            for (int jj = first; jj < last; ++jj) {
-                // insn_1.jj.update
-                acc_jj += val[jj]*x[col[jj]];
-            }
-            // insn_1
-            y[64*i_outer + i_inner] = acc_jj;
+    } else if (64*i_outer + i_inner < n) {
+        // insn
+        first = rowptr[64*i_outer + i_inner];
+        // insn_0
+        last = rowptr[64*i_outer + i_inner + 1];
+        // insn_1.jj.init
+        acc_jj = 0.0f;
+        for (int jj = first; jj < last; ++jj) {
+            // insn_1.jj.update
+            acc_jj += val[jj]*x[col[jj]];
         }
+        // insn_1
+        y[64*i_outer + i_inner] = acc_jj;
     }
 }

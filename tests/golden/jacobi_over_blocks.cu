@@ -11,13 +11,11 @@ jacobi_0(const float *__restrict__ u, float *__restrict__ v, const int n)
         v[128*i_outer + i_inner] =
                 (u[128*i_outer + i_inner - 1] + u[128*i_outer + i_inner] +
                 u[128*i_outer + i_inner + 1]) / 3.0f;
-    } else {
-        if (128*i_outer + i_inner + 2 <= n && 1 <= 128*i_outer + i_inner) {
-            // insn
-            v[128*i_outer + i_inner] =
-                    (u[128*i_outer + i_inner - 1] + u[128*i_outer + i_inner] +
-                    u[128*i_outer + i_inner + 1]) / 3.0f;
-        }
+    } else if (128*i_outer + i_inner + 2 <= n && 1 <= 128*i_outer + i_inner) {
+        // insn
+        v[128*i_outer + i_inner] =
+                (u[128*i_outer + i_inner - 1] + u[128*i_outer + i_inner] +
+                u[128*i_outer + i_inner + 1]) / 3.0f;
     }
 }
 
@@ -30,10 +28,8 @@ jacobi_1(float *__restrict__ u, const float *__restrict__ v, const int n)
     if (1 <= j_outer && 128*j_outer + 129 <= n) {  // the whole tile lies inside
         // insn_0
         u[128*j_outer + j_inner] = v[128*j_outer + j_inner];
-    } else {
-        if (128*j_outer + j_inner + 2 <= n && 1 <= 128*j_outer + j_inner) {
-            // insn_0
-            u[128*j_outer + j_inner] = v[128*j_outer + j_inner];
-        }
+    } else if (128*j_outer + j_inner + 2 <= n && 1 <= 128*j_outer + j_inner) {
+        // insn_0
+        u[128*j_outer + j_inner] = v[128*j_outer + j_inner];
     }
 }

@@ -39,30 +39,28 @@ layer_norm(const float *__restrict__ x, float *__restrict__ y, const int m, cons
             // insn_2
             y[(32*i_outer + i_inner)*m + j] = (x[(32*i_outer + i_inner)*m + j] - mean)*scale;
         }
-    } else {
-        if (32*i_outer + i_inner < n) {
-            // insn.k.init
-            acc_k = 0.0f;
-            for (int k = 0; k < m; ++k) {
-                // insn.k.update
-                acc_k += x[(32*i_outer + i_inner)*m + k];
-            }
-            // insn
-            mean = acc_k / m;
-            // insn_0.k.init
-            acc_k_0 = 0.0f;
-            for (int k = 0; k < m; ++k) {
-                // insn_0.k.update
-                acc_k_0 += power2_f32(x[(32*i_outer + i_inner)*m + k] - mean);
-            }
-            // insn_0
-            var = acc_k_0 / m;
-            // insn_1
-            scale = rsqrtf(var + 1e-5f);
-            for (int j = 0; j < m; ++j) {
-                // insn_2
-                y[(32*i_outer + i_inner)*m + j] = (x[(32*i_outer + i_inner)*m + j] - mean)*scale;
-            }
+    } else if (32*i_outer + i_inner < n) {
+        // insn.k.init
+        acc_k = 0.0f;
+        for (int k = 0; k < m; ++k) {
+            // insn.k.update
+            acc_k += x[(32*i_outer + i_inner)*m + k];
+        }
+        // insn
+        mean = acc_k / m;
+        // insn_0.k.init
+        acc_k_0 = 0.0f;
+        for (int k = 0; k < m; ++k) {
+            // insn_0.k.update
+            acc_k_0 += power2_f32(x[(32*i_outer + i_inner)*m + k] - mean);
+        }
+        // insn_0
+        var = acc_k_0 / m;
+        // insn_1
+        scale = rsqrtf(var + 1e-5f);
+        for (int j = 0; j < m; ++j) {
+            // insn_2
+            y[(32*i_outer + i_inner)*m + j] = (x[(32*i_outer + i_inner)*m + j] - mean)*scale;
         }
     }
 }

@@ -9,11 +9,9 @@ lu_0(float *__restrict__ a, const int n, const int k)
     if (128*r_outer + 128 <= n && k < 128*r_outer) {  // the whole tile lies inside
         // scale
         a[(128*r_outer + r_inner)*n + k] = a[(128*r_outer + r_inner)*n + k] / a[k*n + k];
-    } else {
-        if (128*r_outer + r_inner < n && k < 128*r_outer + r_inner) {
-            // scale
-            a[(128*r_outer + r_inner)*n + k] = a[(128*r_outer + r_inner)*n + k] / a[k*n + k];
-        }
+    } else if (128*r_outer + r_inner < n && k < 128*r_outer + r_inner) {
+        // scale
+        a[(128*r_outer + r_inner)*n + k] = a[(128*r_outer + r_inner)*n + k] / a[k*n + k];
     }
 }
 
@@ -31,13 +29,11 @@ lu_1(float *__restrict__ a, const int n, const int k)
         a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
                 a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -
                 a[(8*i_outer + i_inner)*n + k]*a[k*n + 32*j_outer + j_inner];
-    } else {
-        if (32*j_outer + j_inner < n && k < 32*j_outer + j_inner && 8*i_outer + i_inner < n &&
-                k < 8*i_outer + i_inner) {
-            // update
-            a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
-                    a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -
-                    a[(8*i_outer + i_inner)*n + k]*a[k*n + 32*j_outer + j_inner];
-        }
+    } else if (32*j_outer + j_inner < n && k < 32*j_outer + j_inner && 8*i_outer + i_inner < n &&
+            k < 8*i_outer + i_inner) {
+        // update
+        a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] =
+                a[(8*i_outer + i_inner)*n + 32*j_outer + j_inner] -
+                a[(8*i_outer + i_inner)*n + k]*a[k*n + 32*j_outer + j_inner];
     }
 }

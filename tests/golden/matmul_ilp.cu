@@ -40,44 +40,42 @@ matmul(const float *__restrict__ a, const float *__restrict__ b, float *__restri
                             j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
             }
         }
-    } else {
-        if (64*j_outer + j_inner_inner < m && 16*i_outer + 4*i_inner_outer < n) {
+    } else if (64*j_outer + j_inner_inner < m && 16*i_outer + 4*i_inner_outer < n) {
+        #pragma unroll
+        for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
+            #pragma unroll
+            for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
+                if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
+                        16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
+                    // insn.k.init
+                    acc_k[i_inner_inner][j_inner_outer] = 0.0f;
+                }
+            }
+        }
+        for (int k = 0; k < l; ++k) {
             #pragma unroll
             for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
                 #pragma unroll
                 for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
                     if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
                             16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
-                        // insn.k.init
-                        acc_k[i_inner_inner][j_inner_outer] = 0.0f;
+                        // insn.k.update
+                        acc_k[i_inner_inner][j_inner_outer] +=
+                                a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
+                                b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
                     }
                 }
             }
-            for (int k = 0; k < l; ++k) {
-                #pragma unroll
-                for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
-                    #pragma unroll
-                    for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
-                        if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
-                                16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
-                            // insn.k.update
-                            acc_k[i_inner_inner][j_inner_outer] +=
-                                    a[(16*i_outer + 4*i_inner_outer + i_inner_inner)*l + k]*
-                                    b[k*m + 64*j_outer + 16*j_inner_outer + j_inner_inner];
-                        }
-                    }
-                }
-            }
+        }
+        #pragma unroll
+        for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
             #pragma unroll
-            for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
-                #pragma unroll
-                for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
-                    if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
-                            16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
-                        // insn
-                        c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer +
-                                    j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
-                    }
+            for (int j_inner_outer = 0; j_inner_outer < 4; ++j_inner_outer) {
+                if (64*j_outer + 16*j_inner_outer + j_inner_inner < m &&
+                        16*i_outer + 4*i_inner_outer + i_inner_inner < n) {
+                    // insn
+                    c[(16*i_outer + 4*i_inner_outer + i_inner_inner)*m + 64*j_outer + 16*j_inner_outer +
+                                j_inner_inner] = acc_k[i_inner_inner][j_inner_outer];
                 }
             }
         }

@@ -9,10 +9,8 @@ scale(const float *__restrict__ a, float *__restrict__ out, const int n)
     if (128*i_outer + 128 <= n) {  // the whole tile lies inside
         // insn
         out[128*i_outer + i_inner] = 2.0f*a[128*i_outer + i_inner];
-    } else {
-        if (128*i_outer + i_inner < n) {
-            // insn
-            out[128*i_outer + i_inner] = 2.0f*a[128*i_outer + i_inner];
-        }
+    } else if (128*i_outer + i_inner < n) {
+        // insn
+        out[128*i_outer + i_inner] = 2.0f*a[128*i_outer + i_inner];
     }
 }

@@ -35,28 +35,26 @@ softmax(const float *__restrict__ x, float *__restrict__ y, const int m, const i
             // insn_1
             y[(32*i_outer + i_inner)*m + j] = expf(x[(32*i_outer + i_inner)*m + j] - top) / total;
         }
-    } else {
-        if (32*i_outer + i_inner < n) {
-            // insn.k.init
-            acc_k = -INFINITY;
-            for (int k = 0; k < m; ++k) {
-                // insn.k.update
-                acc_k = fmaxf(acc_k, x[(32*i_outer + i_inner)*m + k]);
-            }
-            // insn
-            top = acc_k;
-            // insn_0.k.init
-            acc_k_0 = 0.0f;
-            for (int k = 0; k < m; ++k) {
-                // insn_0.k.update
-                acc_k_0 += expf(x[(32*i_outer + i_inner)*m + k] - top);
-            }
-            // insn_0
-            total = acc_k_0;
-            for (int j = 0; j < m; ++j) {
-                // insn_1
-                y[(32*i_outer + i_inner)*m + j] = expf(x[(32*i_outer + i_inner)*m + j] - top) / total;
-            }
+    } else if (32*i_outer + i_inner < n) {
+        // insn.k.init
+        acc_k = -INFINITY;
+        for (int k = 0; k < m; ++k) {
+            // insn.k.update
+            acc_k = fmaxf(acc_k, x[(32*i_outer + i_inner)*m + k]);
+        }
+        // insn
+        top = acc_k;
+        // insn_0.k.init
+        acc_k_0 = 0.0f;
+        for (int k = 0; k < m; ++k) {
+            // insn_0.k.update
+            acc_k_0 += expf(x[(32*i_outer + i_inner)*m + k] - top);
+        }
+        // insn_0
+        total = acc_k_0;
+        for (int j = 0; j < m; ++j) {
+            // insn_1
+            y[(32*i_outer + i_inner)*m + j] = expf(x[(32*i_outer + i_inner)*m + j] - top) / total;
         }
     }
 }

@@ -9,11 +9,9 @@ two_launches_0(const float *__restrict__ x, float *__restrict__ t, const int n)
     if (64*i_outer + 64 <= n) {  // the whole tile lies inside
         // insn
         t[64*i_outer + i_inner] = 2.0f*x[64*i_outer + i_inner];
-    } else {
-        if (64*i_outer + i_inner < n) {
-            // insn
-            t[64*i_outer + i_inner] = 2.0f*x[64*i_outer + i_inner];
-        }
+    } else if (64*i_outer + i_inner < n) {
+        // insn
+        t[64*i_outer + i_inner] = 2.0f*x[64*i_outer + i_inner];
     }
 }
 
@@ -26,10 +24,8 @@ two_launches_1(float *__restrict__ y, const float *__restrict__ t, const int n)
     if (1 <= j_outer && 64*j_outer + 65 <= n) {  // the whole tile lies inside
         // insn_0
         y[64*j_outer + j_inner] = t[64*j_outer + j_inner - 1] + t[64*j_outer + j_inner + 1];
-    } else {
-        if (64*j_outer + j_inner + 2 <= n && 1 <= 64*j_outer + j_inner) {
-            // insn_0
-            y[64*j_outer + j_inner] = t[64*j_outer + j_inner - 1] + t[64*j_outer + j_inner + 1];
-        }
+    } else if (64*j_outer + j_inner + 2 <= n && 1 <= 64*j_outer + j_inner) {
+        // insn_0
+        y[64*j_outer + j_inner] = t[64*j_outer + j_inner - 1] + t[64*j_outer + j_inner + 1];
     }
 }

@@ -9,10 +9,8 @@ vector_add(const float *__restrict__ x, const float *__restrict__ y, float *__re
     if (128*i_outer + 128 <= n) {  // the whole tile lies inside
         // insn
         z[128*i_outer + i_inner] = x[128*i_outer + i_inner] + y[128*i_outer + i_inner];
-    } else {
-        if (128*i_outer + i_inner < n) {
-            // insn
-            z[128*i_outer + i_inner] = x[128*i_outer + i_inner] + y[128*i_outer + i_inner];
-        }
+    } else if (128*i_outer + i_inner < n) {
+        // insn
+        z[128*i_outer + i_inner] = x[128*i_outer + i_inner] + y[128*i_outer + i_inner];
     }
 }

@@ -79,7 +79,9 @@ void launch_kernel(const float *__restrict__ x, const long long n, float *__rest
     float *__restrict__ y, const long long T)
 {
     float *acc;
-    cudaMalloc(&acc, sizeof(float)*n);
+    if (cudaMalloc(&acc, sizeof(float)*n) != cudaSuccess) {
+        return;
+    }
     if (1 <= n)
         kernel_0<<<dim3((n + 3) / 4, 1, 1), dim3(4, 1, 1)>>>(x, acc, n);
     if (1 <= n) {

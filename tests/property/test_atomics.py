@@ -15,7 +15,7 @@ from tests.property.updated import updated_programs
 @pytest.mark.parametrize("part", PARTS)
 def test_updates_come_in_any_order(part: int) -> None:
     """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""
-    @examples(part, EXAMPLES // 3)
+    @examples(part, EXAMPLES // 5)
     @given(updated_programs, st.data(), st.integers(0, 2), st.integers(0, 3), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, before: int, steps: int, lot: int) -> None:
         trial = Trial.of(program)

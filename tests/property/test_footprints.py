@@ -59,7 +59,7 @@ def guarded(draw: Draw) -> tuple[str, str]:
 
 @pytest.mark.parametrize("part", PARTS)
 def test_reindexing_asks_nothing_else_of_a_caller(part: int) -> None:
-    @examples(part, EXAMPLES // 2)
+    @examples(part, EXAMPLES // 4)
     @given(guarded(), st.data(), st.integers(1, 3))
     def run(text: tuple[str, str], data: st.DataObject, steps: int) -> None:
         knl = first = lk.make_kernel(*text)

@@ -20,7 +20,7 @@ from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
 
 #: How many pipelines in all; they come in parts, so that several processes share them.
-EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "600"))
+EXAMPLES = int(os.environ.get("LOOPKIT_PROPERTY_EXAMPLES", "512"))
 FIRST_SEED = int(os.environ.get("LOOPKIT_PROPERTY_SEED", "0"))
 PARTS = range(8)
 
@@ -35,7 +35,7 @@ def examples(part: int, count: int) -> Any:
 @pytest.mark.parametrize("part", PARTS)
 def test_pipelines_keep_results(part: int) -> None:
     """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""
-    @examples(part, EXAMPLES)
+    @examples(part, EXAMPLES * 3 // 4)
     @given(programs(), st.data(), st.integers(1, 6), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
         trial = Trial.of(program)
@@ -57,7 +57,7 @@ def test_kernels_mean_what_their_text_says(part: int) -> None:
 @pytest.mark.parametrize("part", PARTS)
 def test_steps_on_the_host(part: int) -> None:
     """Loops that carry what crosses blocks are the host's, whatever else happens to the kernel."""
-    @examples(part, EXAMPLES // 3)
+    @examples(part, EXAMPLES // 5)
     @given(stepped_programs(), st.data(), st.integers(0, 2), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
         trial = Trial.of(program)

@@ -11,6 +11,8 @@ from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
 
+pytestmark = pytest.mark.optimised
+
 
 def test_found() -> None:
     found = find_compiler()

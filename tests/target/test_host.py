@@ -9,6 +9,8 @@ import loopkit as lk
 from tests.cases import CASES, Case
 from tests.lowering.kernels import F32, exchange, make
 
+pytestmark = pytest.mark.optimised
+
 
 def host_text(knl: lk.LoopKernel) -> str:
     return str(lk.generate_code(knl, target="c"))

@@ -44,7 +44,13 @@ Launch<Parameters...> launched(int number, void (*)(Parameters...), dim3 grid, d
 {
     return {number, grid};
 }
-template <typename T> void cudaMalloc(T **, size_t bytes) { note(-1, bytes, 0, 0); }
+enum Error { cudaSuccess, cudaErrorMemoryAllocation };
+extern "C" { int memories_ = 4000; }
+template <typename T> Error cudaMalloc(T **, size_t bytes)
+{
+    note(-1, bytes, 0, 0);
+    return memories_-- > 0 ? cudaSuccess : cudaErrorMemoryAllocation;
+}
 template <typename T> void cudaFree(T *) { note(-2, 0, 0, 0); }
 enum Attribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <typename F> void cudaFuncSetAttribute(F *, Attribute, int) {}
@@ -66,8 +72,11 @@ def as_plain_cpp(code: GeneratedCode) -> str:
     return f'{includes}{RUNTIME}{declarations}extern "C"\n{text}'
 
 
-def built(code: GeneratedCode, place: Path) -> Callable[[Mapping[str, int]], list[tuple[int, ...]]]:
-    """A function from sizes to what the host did: ``-1`` and bytes, ``-2``, or a launch's number and its grid."""
+def built(code: GeneratedCode, place: Path) -> Callable[..., list[tuple[int, ...]]]:
+    """A function from sizes to what the host did: ``-1`` and bytes, ``-2``, or a launch's number and its grid.
+
+    It takes besides how many allocations succeed.
+    """
     (place / "host.cc").write_text(as_plain_cpp(code))
     subprocess.run([cpp_compiler(), "-std=c++17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", str(place / "host.so"),
                     str(place / "host.cc")], check=True)
@@ -76,8 +85,9 @@ def built(code: GeneratedCode, place: Path) -> Callable[[Mapping[str, int]], lis
     assert found is not None
     parameters = [x.split() for x in found[2].split(",") if x]
 
-    def run(values: Mapping[str, int]) -> list[tuple[int, ...]]:
+    def run(values: Mapping[str, int], memories: int = 4000) -> list[tuple[int, ...]]:
         ctypes.c_int.in_dll(library, "length_").value = 0
+        ctypes.c_int.in_dll(library, "memories_").value = memories
         getattr(library, found[1])(*(ctypes.c_void_p(None) if "*" in "".join(words) else
                                      TYPES[" ".join(words[1:-1])](values.get(words[-1], 0)) for words in parameters))
         log = (ctypes.c_longlong*4000).in_dll(library, "log_")[:ctypes.c_int.in_dll(library, "length_").value]
@@ -119,6 +129,17 @@ def test_the_real_cases(case: object, tmp_path: Path) -> None:
 @pytest.mark.parametrize("bits", [32, 64])
 def test_loops_of_the_host(name: str, bits: int, tmp_path: Path) -> None:
     require_same(HOSTED[name].mapped(), tmp_path, Layout(bits))
+
+
+def test_without_memory_nothing_is_launched(tmp_path: Path) -> None:
+    knl = lk.make_kernel("{[i,j,k]: 0<=i,j,k<n}", "s[i] = x[i]\nt[j] = s[n-1-j]\ny[k] = t[n-1-k]", [
+        lk.TemporaryVariable("s"), lk.TemporaryVariable("t"), "..."])
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), "i:g.0, j:g.0, k:g.0")
+    run = built(lk.generate_code(knl), tmp_path)
+    first, second = (-1, 36, 0, 0), (-1, 36, 0, 0)
+    assert run({"n": 9}, 0) == [first]
+    assert run({"n": 9}, 1) == [first, second, (-2, 0, 0, 0)]
+    assert len(run({"n": 9}, 2)) == 2 + 3 + 2
 
 
 def tiles(domain: str, length: int = 256, assumptions: str | None = None) -> lk.LoopKernel:

@@ -8,6 +8,8 @@ import pytest
 
 import loopkit as lk
 
+pytestmark = pytest.mark.optimised
+
 ORDER = "__asm__ volatile"
 F64 = np.float64
 

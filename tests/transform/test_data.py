@@ -21,6 +21,11 @@ def with_temporary() -> lk.LoopKernel:
 
 # {{{ add_dtypes
 
+def test_add_dtypes_of_no_mapping() -> None:
+    with pytest.raises(lk.PreconditionError, match="takes dtypes by name"):
+        lk.add_dtypes(open_kernel(), "x")                                      # type: ignore[arg-type]
+
+
 def test_add_dtypes() -> None:
     knl = step(open_kernel(), lk.add_dtypes, {"x": np.float32, "w": "float64", "t": np.dtype(np.float32)})
     assert knl.argument_by_name["x"].dtype == np.float32

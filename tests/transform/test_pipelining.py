@@ -59,6 +59,20 @@ def test_the_result_stays(stages: int, registers: bool) -> None:
         assert_same(plain, epilogue, n=n)
 
 
+@pytest.mark.parametrize("registers", [True, False])
+def test_elements_that_exist_only_inside(registers: bool) -> None:
+    """The first copy of a row depends on where it begins, which isl prints as a choice between numbers."""
+    plain = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and -2<=k<=2}",
+                           "c[i, j] = sum(k, if(0 <= j + k and j + k < m, a[i, j + k]*w[k + 2], 0))")
+    plain = lk.add_dtypes(plain, {"a,w": np.float32})
+    knl = lk.split_iname(lk.add_prefetch(plain, "a", [], default_tag=None), "i", 5, inner_tag="l.0")
+    knl = step(knl, lk.pipeline, "k", registers=registers)
+    assert lk.verify(knl).verdict is lk.Verdict.PROVEN
+    for n, m in ((3, 1), (6, 2), (2, 7), (0, 3)):
+        assert_same(plain, knl, n=n, m=m)
+
+
+
 @pytest.mark.parametrize("n", range(4))
 def test_a_known_number_of_iterations(n: int) -> None:
     """Where all copies come first, there is nothing to load ahead."""

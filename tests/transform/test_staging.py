@@ -42,6 +42,23 @@ def test_the_copy_spans_the_halo() -> None:
         assert_same(stencil(), knl, n=n)
 
 
+def test_subscripts_of_what_is_written_read_the_copy_too() -> None:
+    data = [lk.GlobalArg("a", F32, shape=(64,)), lk.GlobalArg("idx", np.dtype(np.int32)), "..."]
+    plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<64}", "a[idx[i]] = 2*x[i] + idx[i]", data), {"x": F32})
+    knl = step(lk.split_iname(plain, "i", 16), lk.add_prefetch, "idx", "i_inner", default_tag=None)
+    assert outline(knl) == text("""
+        for i_outer
+          for idx_dim_0
+            idx_fetch_rule: idx_fetch[idx_dim_0] = idx[16*i_outer + idx_dim_0]
+          for i_inner
+            insn: a[idx_fetch[i_inner]] = 2*x[16*i_outer + i_inner] + idx_fetch[i_inner]
+        """)
+    lk.check_equivalent(plain, knl, {"idx": np.random.default_rng(0).permutation(64).astype(np.int32)}, target="c")
+    changed = lk.make_kernel("{[i]: 0<=i<64}", "idx[i] = idx[i+1] + 1\na[idx[i]] = 2", [data[0], "..."])
+    with pytest.raises(lk.IllegalTransformError, match="a value's reader before its writer"):
+        lk.add_prefetch(lk.split_iname(changed, "i", 16), "idx", "i_inner")
+
+
 def test_a_chunk_is_copied_like_any_tile() -> None:
     """Where a chunk starts is an affine form for each chunk alone."""
     plain = stencil()

@@ -102,6 +102,10 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
                              {"subject": "compile"}),
     "unknown stage": (lambda: lk.lower(twice(), stop="x"), lk.PreconditionError, {"subject": "x"}),
     # what code generation refuses
+    "half of an integer as a subscript": (lambda: lk.generate_code(kernel("y[i] = x[i / 2]", x=F32)),
+                                          lk.TypeInferenceError, {"subject": "x"}),
+    "real numbers as subscripts": (lambda: lk.generate_code(kernel("y[at[i]] = x[i]", x=F32, at=F32)),
+                                   lk.TypeInferenceError, {"subject": "y"}),
     "open dtype": (lambda: lk.generate_code(untyped()), lk.TypeInferenceError, {"subject": "x"}),
     "open dtype in the first stage": (lambda: lk.lower(untyped(), stop="types"), lk.TypeInferenceError,
                                       {"subject": "x"}),

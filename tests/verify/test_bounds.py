@@ -88,6 +88,45 @@ def test_what_is_not_known_is_undecided(text: str, reason: str) -> None:
     assert [f.text for f in check.findings] == [f"whether 'insn' stays inside 'x': {reason}."]
 
 
+@pytest.mark.parametrize(("dtype", "bins", "subscript", "proven"), [
+    (np.uint8, 256, "b[i]", True), (np.uint8, 255, "b[i]", False), (np.uint16, 65536, "b[i]", True),
+    (np.uint16, 65535, "b[i]", False), (np.int8, 256, "b[i]", False), (np.uint32, 2**31, "b[i]", False),
+    (np.uint8, 100, "min(b[i], 99)", True), (np.uint8, 99, "min(b[i], 99)", False),
+    (np.int8, 128, "max(b[i], 0)", True), (np.int8, 101, "if(b[i] >= 0 and b[i] < 100, b[i], 100)", True),
+    (np.int8, 100, "if(b[i] >= 0 and b[i] < 100, b[i], 100)", False),
+    (np.int16, 9, "if(b[i] < 0 or b[i+1] > 8, 0, b[i])", False), (np.int16, 9, "if(not 0 <= b[i] <= 8, 0, b[i])", True),
+    # b[i] + 1 is a uint8 again, and 200 no int8
+    (np.uint8, 257, "b[i] + 1", False), (np.int8, 201, "max(b[i], 200)", False), (np.int8, 128, "abs(b[i])", False)])
+def test_a_dtype_says_what_may_be_read(dtype: type, bins: int, subscript: str, proven: bool) -> None:
+    knl = make("{[i]: 0<=i<n}", f"h[{subscript}] = 1", [lk.GlobalArg("h", F32, shape=(bins,)), "..."], b=dtype)
+    found = {f.text for f in bounds(knl).findings}
+    assert ("whether 'insn' stays inside 'h': a subscript is read from memory." in found) != proven
+    assert bounds(knl).verdict is not lk.Verdict.REFUTED
+
+
+def test_a_dtype_says_nothing_of_an_extent_that_is_not_known_or_of_what_the_kernel_writes() -> None:
+    assert bounds(make("{[i]: 0<=i<n}", "y[i] = x[b[i]]", b=np.uint8, x=F32)).verdict is lk.Verdict.UNDECIDED
+    chosen = "b[i] = b[i] + 1\nh[if(b[i] < 9, b[i], 0)] = 1"
+    knl = make("{[i]: 0<=i<n}", chosen, [lk.GlobalArg("h", F32, shape=(9,)), "..."], b=np.uint8)
+    assert bounds(knl).verdict is lk.Verdict.UNDECIDED
+
+
+def test_a_dtype_counts_in_each_cell_of_an_expanded_temporary() -> None:
+    knl = make("{[i,j]: 0<=i<4 and 0<=j<256}", """
+        for i
+            for j
+                t[j] = x[i, j]
+            end
+            for j
+                y[i, j] = t[b[j]]
+            end
+        end
+        """, [lk.TemporaryVariable("t", shape=(256,)), "..."], x=F32, b=np.uint8)
+    knl = lk.tag_inames(knl, "i:l.1, j:l.0")
+    assert lower_fully(knl).storages["t"].lead == ("i",)
+    assert bounds(knl).verdict is lk.Verdict.PROVEN
+
+
 def test_a_bound_that_is_read_from_memory() -> None:
     knl = make(["{[i]: 0<=i<n}", "[hi] -> {[j]: 0<=j<hi}"], "<> hi = count[i]\ny[i] = sum(j, x[j])",
                [lk.GlobalArg("x", F32, shape=("n",)), "..."], count=np.int32)

@@ -12,6 +12,7 @@ from loopkit.errors import CallError, IllegalTransformError, PreconditionError, 
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
 from loopkit.poly.sets import fix_params, least_params, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
@@ -98,7 +99,13 @@ def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -
     if err.before is None or err.after is None:
         raise PreconditionError("There is nothing to replay: the error came up before a step had made an order.",
                                 subject="replay", hint="the witness names the two instances")
-    before, after = _typed(err.before, err.after, given)
+    with bounded(f"replaying a refusal of kernel '{err.before.name}'"):
+        return _replayed(err, err.before, err.after, seed, given)
+
+
+def _replayed(err: IllegalTransformError, before: LoopKernel, after: LoopKernel, seed: int, given: Mapping[str, Any]
+              ) -> Replay:
+    before, after = _typed(before, after, given)
     scalars = _scalars(before, err.witness, seed, given)
     arrays = {k: v for k, v in given.items() if k in before.array_args}
     run = _Run(scalars, Data(seed, arrays, index_names(before)))

@@ -1,0 +1,123 @@
+"""Subscripts that are read from memory, of which the dtype of what is read says enough: a uint8 is 0 to 255."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access
+from loopkit.analysis.shapes import Shape
+from loopkit.expr.mappers import map_children, subexpressions, variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import outside
+from loopkit.poly.enumerated import affine_on, where_holds
+from loopkit.poly.sets import InstanceSet
+
+#: Integers of so many bytes have few enough values for an array to hold an element for each.
+_SHORT = 2
+
+
+def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
+    """Does *a* stay inside, whatever is read into its subscripts? ``False``: it is not known.
+
+    A value that is read is a coordinate of its own, of any value that its dtype has. A subscript may choose among such
+    values and numbers, by conditions on them; what is computed from them may wrap around, and is not looked at.
+    """
+    names: dict[Expression, str] = {}
+    ranges: dict[str, np.iinfo] = {}
+    subscripts = []
+    for s, extent in zip(a.subscripts, shape[len(shape) - len(a.subscripts):], strict=True):
+        own = _own_reads(knl, s)
+        if own is None or (own and extent is None):
+            return False
+        for read, info in own.items():
+            ranges[names.setdefault(read, f"read_{len(names)}")] = info
+        subscripts.append(_named(s, names) if own else s)
+    conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
+                                                            ("<=", p.Variable(x) - int(info.max)))]
+    points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
+    allowed = knl.value_params.union(points.inames)
+    return all(_inside(knl, replace(a, domain=where, subscripts=chosen, affine=True, known=()), shape, storage)
+               for where, chosen in _choices(points, tuple(subscripts), allowed))
+
+
+def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np.iinfo] | None:
+    """What is read in *subscript*, with its range; ``None`` where more is done with it than choosing.
+
+    All of one subscript has one dtype, which the numbers beside it fit into, so that nothing is converted.
+    """
+    reads: dict[Expression, np.iinfo] = {}
+    numbers: list[int] = []
+
+    def walk(e: Expression) -> bool:
+        match e:
+            case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in knl.array_args \
+                    or name in knl.temporaries:
+                dtype = _dtype(knl, name)
+                # an array that is written may hold another value when it is read again
+                short = dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
+                if dtype is not None and short and name not in knl.written_names:
+                    reads[e] = np.iinfo(dtype)
+                return e in reads
+            case bool():
+                return False
+            case int():
+                numbers.append(e)
+                return True
+            case p.If():
+                return all(map(walk, (e.condition, e.then, e.else_)))
+            case p.Comparison():
+                return walk(e.left) and walk(e.right)
+            case p.LogicalAnd() | p.LogicalOr() | p.Min() | p.Max():
+                return all(map(walk, e.children))
+            case p.LogicalNot():
+                return walk(e.child)
+            case _:
+                return False
+    data = knl.array_args.keys() | knl.temporaries.keys()
+    if variables(subscript).isdisjoint(data):
+        return {}
+    plain = walk(subscript) and len({(i.min, i.max) for i in reads.values()}) == 1
+    return reads if plain and all(i.min <= n <= i.max for i in reads.values() for n in numbers) else None
+
+
+def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:
+    return knl.array_args[name].dtype if name in knl.array_args else knl.temporaries[name].dtype
+
+
+def _named(e: Expression, names: Mapping[Expression, str]) -> Expression:
+    """*e* with what is read as variables."""
+    return p.Variable(names[e]) if e in names else map_children(e, lambda child: _named(child, names))
+
+
+def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
+             ) -> Iterator[tuple[InstanceSet, tuple[Expression, ...]]]:
+    """*subscripts* without choices, for each way to choose, and the points at which it may be taken."""
+    choice = next((e for e in chain.from_iterable(map(subexpressions, subscripts)) if isinstance(e, p.If)), None)
+    if choice is None:
+        yield where, subscripts
+        return
+    holds = where_holds(where, choice.condition, allowed)
+    for taken, points in ((choice.then, holds), (choice.else_, None if holds is None else where.subtract(holds))):
+        yield from _choices(where if points is None else points,
+                            tuple(_replaced(s, choice, taken) for s in subscripts), allowed)
+
+
+def _replaced(e: Expression, old: Expression, new: Expression) -> Expression:
+    return new if e == old else map_children(e, lambda child: _replaced(child, old, new))
+
+
+def _inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
+    if a.domain.is_empty():
+        return True
+    try:
+        return affine_on(a.domain, a.subscripts) and outside(
+            a.relation if storage is None else storage.touched(a), shape, knl.assumptions) is None
+    except NotAffineError:
+        return False

@@ -1,0 +1,142 @@
+"""Every question of ours to isl has a budget, and the long ones are asked so that they need little of it."""
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import islpy as isl
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.history import TRANSFORMATIONS
+from loopkit.poly import limits
+
+CONTEXT = isl.DEFAULT_CONTEXT
+
+
+def mapped() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*x[k])", assumptions="n mod 4 = 0")
+    return lk.tag_inames(lk.add_dtypes(knl, {"a,x": np.float32}), "i:g.0")
+
+
+def refusal() -> lk.IllegalTransformError:
+    knl = lk.make_kernel("{[i,j]: 1<=i,j<n}", "a[i,j] = a[i-1,j+1]")
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.interchange(knl, "i", "j")
+    return caught.value
+
+
+def storage_refusal() -> lk.StorageError:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = 2*x[i]\ny[i] = t", temporary_variables=[
+        lk.TemporaryVariable("t", address_space="private")])
+    with pytest.raises(lk.StorageError) as caught:
+        lk.expand(knl, "t", "i")
+    return caught.value
+
+
+# {{{ all that users call
+
+KERNEL, REFUSAL, STORAGE = mapped(), refusal(), storage_refusal()
+DATA = {"a": np.ones((4, 3), np.float32), "x": np.ones(3, np.float32)}
+
+
+def fresh() -> lk.LoopKernel:
+    """A kernel of which nothing is known yet."""
+    return KERNEL.copy(statements=tuple(replace(s, domain=s.domain.named(s.domain.set)) for s in KERNEL.statements))
+
+
+#: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.
+CALLS: dict[str, Callable[[], object]] = {
+    "make_kernel": lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1"),
+    "lower": lambda: lk.lower(fresh()),
+    "generate_code": lambda: lk.generate_code(fresh(), target="c"),
+    "verify": lambda: lk.verify(fresh(), full=True),
+    "check_legal": lambda: lk.check_legal(fresh()),
+    "check_races": lambda: lk.check_races(fresh()),
+    "check_bounds": lambda: lk.check_bounds(fresh()),
+    "check_coverage": lambda: lk.check_coverage(fresh()),
+    "check_barriers": lambda: lk.check_barriers(fresh()),
+    "compile": lambda: lk.compile(fresh(), target="c"),
+    "check_equivalent": lambda: lk.check_equivalent(fresh(), fresh(), {"n": 4, "m": 3}, target="c"),
+    "replay": lambda: lk.replay(fresh(), lk.History(KERNEL.history.steps[:1])),
+    "a call": lambda: lk.compile(fresh(), target="c")(**DATA),
+    "equality": lambda: fresh() == KERNEL,
+    "pickling": lambda: lk.split_iname(fresh(), "k", 4).__getstate__(),
+    "the text of a stage": lambda: str(lk.lower(fresh(), stop="barriers")),
+    "a kernel's text": lambda: str(fresh()),
+    "a kernel's statements": lambda: fresh().statements_text,
+    "a kernel's domains": lambda: fresh().domains_text,
+    "a transformation": lambda: lk.split_iname(fresh(), "k", 4),
+    "hints": lambda: refusal_hints(),
+    "a hint about storage": lambda: STORAGE.hint,
+    "a refusal's replay": lambda: REFUSAL.replay(),
+}
+
+
+def refusal_hints() -> tuple[str, ...]:
+    assert REFUSAL._tried is not None
+    return tuple(REFUSAL._tried(()))
+
+
+@pytest.fixture
+def nothing_beside() -> Iterator[None]:
+    """isl answers nothing outside of a bounded step."""
+    CONTEXT.reset_operations()
+    CONTEXT.set_max_operations(1)
+    yield
+    CONTEXT.set_max_operations(0)
+
+
+@pytest.mark.usefixtures("nothing_beside")
+@pytest.mark.parametrize("name", CALLS)
+def test_isl_is_asked_within_a_budget_only(name: str) -> None:
+    CALLS[name]()
+    assert CONTEXT.get_max_operations() == 1, "the limit that was there is back"
+
+
+def test_nothing_that_users_call_is_left_out() -> None:
+    functions = {name for name in lk.__all__ if inspect.isfunction(getattr(lk, name))}
+    assert functions - TRANSFORMATIONS.keys() <= CALLS.keys()
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_the_end_of_the_budget_is_no_other_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is said, or the answer does without: no ParseError, no crash, and no text as if nothing had been."""
+    monkeypatch.setattr(limits, "BUDGET", 3)
+    try:
+        said = str(CALLS[name]())
+    except lk.UndecidedError as err:
+        said = str(err)
+    # a hint that nobody found, and what asks nothing
+    assert "isl gave up after 3 operations" in said or name in ("hints", "a hint about storage", "replay", "equality")
+
+# }}}
+
+
+# {{{ questions that once took for ever
+
+DOMAINS = {
+    "a triangle": "{[a, b, c, d, e]: 0<=a<16 and 0<=b<6 and 0<=c<=b and 0<=d<5 and 0<=e<5}",
+    "a corner": "{[a, b, c, d, e]: 0<=a<6 and 0<=b<2 and 0<=c<3 and 0<=d<=2-b and 0<=e<2}",
+    "a box": "{[a, b, c, d, e]: 0<=a<5 and 0<=b<6 and 0<=c<5 and 0<=d<5 and 0<=e<7}",
+}
+
+
+@pytest.mark.parametrize("step", [lk.add_prefetch, lk.precompute])
+@pytest.mark.parametrize("swept", [("f_outer", "f_inner"), ("f_outer", "f_inner", "e")])
+@pytest.mark.parametrize("domain", DOMAINS)
+def test_copies_of_what_joined_loops_use(domain: str, swept: tuple[str, ...], step: Callable[..., lk.LoopKernel],
+                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four joined inames leave quotients of quotients: what a copy holds is known in closed form before it is used."""
+    knl = lk.make_kernel(DOMAINS[domain], """
+        u(a, b, c, d, e) := 2*x[a,b,c,d,e] + x[a,b,c,d,e+1]
+        y[a,b,c,d,e] = u(a, b, c, d, e)
+        """)
+    knl = lk.split_iname(lk.join_inames(knl, ["a", "b", "c", "d"], "f"), "f", 16)
+    monkeypatch.setattr(limits, "BUDGET", 150_000)
+    knl = step(knl, "x" if step is lk.add_prefetch else "u", swept)
+    assert "exists" not in knl.domains_text
+
+# }}}
