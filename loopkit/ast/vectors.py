@@ -10,11 +10,26 @@ from collections.abc import Iterable, Iterator
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, For, Function, If, Node, Region, Vector
-from loopkit.expr.mappers import children
+from loopkit.ast.nodes import (
+    AlignedArray,
+    Assign,
+    Assumed,
+    Block,
+    DivisibleSize,
+    For,
+    Function,
+    If,
+    Node,
+    Region,
+    Vector,
+)
+from loopkit.expr.mappers import children, substitute
+from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
 WIDEST = 16
+
+_ORDERS = ("<", "<=", ">", ">=")
 
 
 def vectors_in(block: Block) -> Iterator[Vector]:
@@ -38,6 +53,49 @@ def _vectors_of(node: Node) -> Iterator[Vector]:
             yield from vectors_in(node)
         case _:
             pass
+
+
+def assignment_of(loop: For) -> tuple[Assign | None, Expression | None]:
+    """The one assignment in *loop*, if it is one, and the condition under which it stands."""
+    match loop.body.children:
+        case (Assign() as assign,):
+            return assign, None
+        case (If(condition=condition, then=Block(children=(Assign() as assign,)), otherwise=None),):
+            return assign, condition
+        case _:
+            return None, None
+
+
+def for_all(condition: Expression, loop: For) -> Expression:
+    """*condition* for all iterations of *loop*, of which there are a constant number."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    result: dict[Expression, None] = {}
+    for part in condition.children if isinstance(condition, p.LogicalAnd) else (condition,):
+        rise = _rise(part, loop.iname)
+        lanes = range(loop.start, loop.stop) if rise is None else [loop.start if rise > 0 else loop.stop - 1]
+        result.update((_at(part, loop.iname, lane), None) for lane in lanes)
+    return next(iter(result)) if len(result) == 1 else p.LogicalAnd(tuple(result))
+
+
+def _rise(condition: Expression, iname: str) -> int | None:
+    """By how much more *condition* holds with the next value of *iname*, if that is constant."""
+    match condition:
+        case p.Comparison(operator="<" | "<=", left=low, right=high):
+            room = subtract(high, low)
+        case p.Comparison(operator=">" | ">=", left=high, right=low):
+            room = subtract(high, low)
+        case _:
+            return None
+    return affine_difference(substitute(room, {iname: p.Sum((p.Variable(iname), 1))}), room)
+
+
+def _at(expr: Expression, iname: str, value: Expression) -> Expression:
+    if isinstance(expr, p.Comparison):
+        left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
+        return readable_comparison(left, expr.operator, right) if expr.operator in _ORDERS else \
+            p.Comparison(left, expr.operator, right)
+    return substitute(expr, {iname: value})
 
 
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:

@@ -1,28 +1,26 @@
 """Stencils: one sweep at the memory's pace, and several sweeps for one read and one write of the grid."""
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread
-from loopkit.transform.data import add_dtypes
+from loopkit.library.defaults import WARP, checked, items_a_thread, vector_of_rows
+from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
-from loopkit.transform.partition import duplicate_inames
-from loopkit.transform.peel import peel
 from loopkit.transform.prefetch import precompute
 from loopkit.transform.tags import tag_inames
 
 #: Of what a thread computes of a column in shared memory: several blocks of such threads share a multiprocessor.
 BYTES_A_COLUMN = 64
+#: Of a multiprocessor that works on vectors in three dimensions: each has 48 registers then.
+THREADS_AT_ONCE = 1280
 
 
-def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tuple[int, int] = (THREADS, 1)
-               ) -> LoopKernel:
+def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, rows: int | None = None,
+               threads: tuple[int, int] | None = None) -> LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
     A thread has 16 bytes of a row at once, which it loads by one instruction. Of what a row needs of the rows above
@@ -30,10 +28,16 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tu
     code, in which each element is loaded once. Of the neighbours along a row all but two are in its own registers;
     those come from the L1 cache, where other threads of the warp have them.
 
-    :arg rows: that a thread computes.
+    Few rows a thread, although the rows between two blocks are read by both: these come from memory once only if what
+    all blocks at once read and write in between fits the L2 cache. 2 rows of 16 bytes, in and out, of 270000 threads
+    are 17 MB.
+
+    :arg columns: how long rows of the arrays are, if that is known: elements are moved in vectors as far as their
+        length is a multiple of those; default: one of 16 bytes. Calls with other rows run a text without vectors.
+    :arg rows: that a thread computes; default: 2, and 8 where elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
 
-    >>> knl = lk.library.stencil_2d(rows=4)
+    >>> knl = lk.library.stencil_2d()
     >>> for x in ("i_outer_outer", "i_outer_inner", "i_inner", "j_vec_outer", "j_vec_inner", "j_item"):
     ...     print(x, knl.tags[x])
     i_outer_outer g.1
@@ -48,25 +52,28 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, rows: int = 16, threads: tu
            [ 0.,  2., -4.,  0.],
            [ 0.,  0.,  0.,  0.]], dtype=float32)
     """
-    along, across = threads
     known = checked(dtype)
+    items = _items(columns, known)
+    along, across = threads or ((4*WARP, 4) if items > 1 else (4*WARP, 2))
     knl = make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
                       "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d")
-    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i"], "j", items_a_thread(known), along)
-    for x in ("i", "i_edge"):
-        knl = split_iname(knl, x, rows, inner_tag="unr")
-        knl = split_iname(knl, f"{x}_outer", across, outer_tag="g.1", inner_tag="l.1")
-    return knl
+    knl = _along_rows(add_dtypes(knl, {"a,out": known}), "j", items, along)
+    knl = split_iname(knl, "i", rows or (2 if items > 1 else 8), inner_tag="unr")
+    return split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 
 
-def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 2, rows: int = 2,
-               threads: tuple[int, int] = (WARP, 8)) -> LoopKernel:
+def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, planes: int | None = None,
+               rows: int = 2, threads: tuple[int, int] | None = None, min_blocks: int | None = None) -> LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
-    A block's threads cover a rectangle of a plane: the L1 cache then has the rows above and below too.
+    A block's threads cover a rectangle of a plane: the L1 cache then has the rows above and below too, and the L2 cache
+    the planes between two blocks, as there the rows.
 
-    :arg planes: that a thread computes, *rows* of each.
+    :arg columns: how long rows of the arrays are, see :func:`stencil_2d`.
+    :arg planes: that a thread computes, *rows* of each; default: 4, and 2 where elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
+    :arg min_blocks: that shall share a multiprocessor; default: as many as have 1280 threads, for whose registers
+        vectors of 4 elements have enough, and else as the compiler likes (0).
 
     >>> knl = lk.library.stencil_3d()
     >>> for x in ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner"):
@@ -79,18 +86,20 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, planes: int = 2, rows: int 
     k_vec_outer g.0
     k_vec_inner l.0
     """
-    along, across = threads
     known = checked(dtype)
+    items = _items(columns, known)
+    along, across = threads or ((WARP, 8) if items > 1 else (2*WARP, 4))
     knl = make_kernel(
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
         "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
         " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d")
-    knl = _in_vectors(add_dtypes(knl, {"a,out": known}), ["i", "j"], "k", items_a_thread(known), along)
-    for x in ("", "_edge"):
-        knl = split_iname(knl, f"j{x}", rows, inner_tag="unr")
-        knl = split_iname(knl, f"j{x}_outer", across, outer_tag="g.1", inner_tag="l.1")
-        knl = split_iname(knl, f"i{x}", planes, outer_tag="g.2", inner_tag="unr")
-    return knl
+    knl = _along_rows(add_dtypes(knl, {"a,out": known}), "k", items, along)
+    knl = split_iname(knl, "j", rows, inner_tag="unr")
+    knl = split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
+    knl = split_iname(knl, "i", planes or (4 if items > 1 else 2), outer_tag="g.2", inner_tag="unr")
+    if min_blocks is None:
+        min_blocks = THREADS_AT_ONCE//(along*across) if items == 4 else 0
+    return set_options(knl, min_blocks=min_blocks) if min_blocks else knl
 
 
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
@@ -156,22 +165,18 @@ def _sweeps(sweeps: int) -> LoopKernel:
                        name="jacobi")
 
 
-def _in_vectors(knl: LoopKernel, outer: Sequence[str], inner: str, items: int, along: int) -> LoopKernel:
-    """Rows, along *inner*, in vectors of *items*, one for each of *along* threads of a block.
+def _items(columns: int | None, dtype: np.dtype) -> int:
+    """Elements that a thread has of a row: as many as have 16 bytes, if rows of *columns* are a multiple of them."""
+    return items_a_thread(dtype) if columns is None else vector_of_rows(columns, dtype)
 
-    Inner points begin at 1, vectors at multiples of their length. In one loop with the others the first and the last
-    vector would be conditions on all of them, under which elements are moved one by one. So the ends of rows have
-    loops of their own, over the same rows, and are computed by the threads whose vectors they are: what these read,
-    their neighbours have loaded.
+
+def _along_rows(knl: LoopKernel, iname: str, items: int, along: int) -> LoopKernel:
+    """Rows, along *iname*, in vectors of *items*, one for each of *along* threads of a block.
+
+    Inner points begin at 1, vectors at multiples of their length. So the first and the last of a row are loaded whole,
+    and stored without the elements that are no inner points.
     """
     if items == 1:
-        # an element has 16 bytes by itself; vectors are of two
-        items = 2
-    knl = split_iname(knl, inner, items, outer_iname=f"{inner}_vec", inner_iname=f"{inner}_item")
-    knl = peel(knl, f"{inner}_vec", first=1, last=1)
-    knl = duplicate_inames(knl, [*outer, f"{inner}_item"], within="insn_*",
-                           new_inames=[f"{x}_edge" for x in [*outer, inner]])
-    knl = tag_inames(knl, {f"{inner}_item": "vec", f"{inner}_edge": "unr"})
-    for x in (f"{inner}_vec", f"{inner}_vec_last"):
-        knl = split_iname(knl, x, along, outer_tag="g.0", inner_tag="l.0")
-    return knl
+        return split_iname(knl, iname, along, outer_tag="g.0", inner_tag="l.0")
+    knl = split_iname(knl, iname, items, outer_iname=f"{iname}_vec", inner_iname=f"{iname}_item", inner_tag="vec")
+    return split_iname(knl, f"{iname}_vec", along, outer_tag="g.0", inner_tag="l.0")

@@ -55,13 +55,18 @@ class Level:
 
 @dataclass(frozen=True)
 class Coder:
-    """Builds the program of one launch; *split* gives for a loop where its tile is whole (see full_tiles); *in_place*:
-    parts that have no loops but a tile's get a version for whole tiles where they stand."""
+    """Builds the program of one launch.
+
+    :ivar split: for a loop, where its tile is whole (see full_tiles).
+    :ivar cut: statements whose ``vec`` loops stand behind the condition that a lane is in.
+    :ivar in_place: parts that have no loops but a tile's get a version for whole tiles where they stand.
+    """
 
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
     split: Mapping[LoopPlace, Set]
+    cut: frozenset[str] = frozenset()
     in_place: bool = False
 
     # {{{ the two levels
@@ -238,6 +243,8 @@ class Coder:
         """The inames of the unrolled loops at the top of *tree*."""
         inames: list[str] = []
         while isinstance(tree, Loop) and is_unrolled(self.kernel.tags.get(tree.iname)) and not self._spread_in(tree):
+            if inames and isinstance(tree.body, Leaf) and tree.body.statement in self.cut:
+                break
             inames.append(tree.iname)
             tree = tree.body
         return tuple(inames)

@@ -17,8 +17,9 @@ from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meet
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
+from loopkit.lowering.lanes import CutLanes
 from loopkit.lowering.storage import Storage
-from loopkit.lowering.vectors import vector_inames, with_vectors
+from loopkit.lowering.vectors import cut_statements, vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
@@ -31,10 +32,11 @@ def build_program(launches: tuple[Launch, ...], storages: Mapping[str, Storage],
 
 def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Function:
     level = _outermost(knl, launch)
-    body = simplified(_versions(knl, launch, storages, level))
+    cut = cut_statements(knl, launch, storages)
+    body = simplified(_versions(knl, launch, storages, level, cut))
     if knl.options.textual_unroll:
         body = simplified(Block((written_out(body, kept=vector_inames(knl)),)))
-    body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages)))
+    body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages, cut)))
     arrays = tuple(_arrays(knl, launch, storages))
     function = Function(launch.name, launch.extents, launch.coordinates, arrays, body)
     kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}
@@ -43,9 +45,10 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     return function
 
 
-def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level) -> Block:
+def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,
+              cut: Mapping[str, CutLanes]) -> Block:
     """A version for whole tiles beside the generic one, where that drops guards: of all, or of parts with guards."""
-    generic = Coder(knl, launch, storages, {})
+    generic = Coder(knl, launch, storages, {}, frozenset(cut))
     if not knl.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
     if edges_are_small(knl, launch):
@@ -58,7 +61,7 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
         if not has_barrier(launch.tree):
             present = replace(launch, tree=_without(launch.tree, found.absent))
     split = full_iterations(knl, present) if found is None or inside is not level else {}
-    whole = Coder(knl, present, storages, split).skeleton(inside)
+    whole = Coder(knl, present, storages, split, frozenset(cut)).skeleton(inside)
     if test is None:
         return whole
     return Block((If(test, whole, generic.skeleton(level), "the whole tile lies inside"),))

@@ -13,6 +13,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import (
     AlignedArray,
@@ -33,6 +34,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
 from loopkit.lowering.binding import Launch
+from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, affine_difference, multiply
 
@@ -47,17 +49,53 @@ def vector_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, VecTag))
 
 
-def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
-    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together."""
+def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage],
+                 cut: Mapping[str, CutLanes]) -> Block:
+    """*body*, the program of *launch*, where loops over ``vec`` inames say which elements are moved together.
+
+    :arg cut: what :func:`cut_statements` found.
+    """
+    if not vector_inames(knl):
+        return body
+    return _finder(knl, launch, storages, cut).block(body, {}, set())
+
+
+def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Mapping[str, CutLanes]:
+    """The statements of *launch* whose domain cuts lanes off their vectors, which are loaded whole all the same.
+
+    None whose sizes would have to be such that no lane is cut off: then its loads are vectors where all lanes are in.
+    """
     inames = vector_inames(knl)
     if not inames:
-        return body
+        return {}
+    result: dict[str, CutLanes] = {}
+    finder = _finder(knl, launch, storages, {})
+    for x, s in loops_of_one(launch.tree, inames):
+        bound = launch.statements[s]
+        target = bound.statement.assignee
+        if bound.auto or bound.statement.predicates or bound.statement.atomic or bound.statement.asynchronous \
+                or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
+            continue
+        lanes = lanes_of(bound.domain, x, knl.assumptions)
+        if lanes is None:
+            continue
+        assign = Assign(target, expanded_expression(knl, bound.statement), bound.statement.combine, s)
+        loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
+        every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
+        given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
+        if any(v.loaded for v in whole) and len(whole) == len(every) and lanes.are_cut(given):
+            result[s] = lanes
+    return result
+
+
+def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
     shapes = array_shapes(knl)
     places = {name: _Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: _Place(s.dtype, s.shape, s.space) for name, s in storages.items()
                if s.space is not AddressSpace.PRIVATE}
-    return _Finder(knl, inames, places, knl.value_params - set(launch.hosts)).block(body, {}, set())
+    written = frozenset(bound.statement.written for bound in launch.statements.values())
+    return _Finder(knl, vector_inames(knl), places, knl.value_params - set(launch.hosts), cut, written)
 
 
 @dataclass(frozen=True)
@@ -75,12 +113,16 @@ class _Finder:
     """Finds the vectors of one launch.
 
     :ivar sizes: the integer arguments, which a call's text is chosen by.
+    :ivar cut: statements of whose vectors not all lanes are computed.
+    :ivar written: the arrays that the launch writes.
     """
 
     kernel: LoopKernel
     inames: frozenset[str]
     places: Mapping[str, _Place]
     sizes: frozenset[str]
+    cut: Mapping[str, CutLanes]
+    written: frozenset[str]
 
     # {{{ the program
 
@@ -119,20 +161,25 @@ class _Finder:
             case (If(otherwise=None) as guard,) if _same_for_all(guard.condition, loop.iname):
                 inside = self._lanes(replace(loop, body=guard.then), names, {*taken})
                 return replace(guard, then=Block((inside,)))
+            case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
+                cut = self.cut[assign.statement]
+                return replace(loop, vectors=tuple(self.vectors(loop, assign, names, taken, cut)))
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
                 for c in constants:
                     assert isinstance(c, Define)
                     own[c.name] = substitute(c.value, own)
                 assign = _with_names(assign, own)
-                found = tuple(self._vectors(loop, assign, names, taken))
+                found = tuple(self.vectors(loop, assign, names, taken))
                 if assign.asynchronous and len({v.length for v in found}) + 1 != len(found):
                     return replace(loop, body=Block((assign,)))     # element by element: no registers are between
                 return replace(loop, body=Block((assign,)), vectors=found) if found else loop
             case _:
                 return loop
 
-    def _vectors(self, loop: For, assign: Assign, names: Names, taken: set[str]) -> Iterator[Vector]:
+    def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
+                cut: CutLanes | None = None) -> Iterator[Vector]:
+        """The vectors of *loop*, in which *assign* stands; those that are loaded as a whole where lanes are *cut*."""
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
@@ -143,6 +190,8 @@ class _Finder:
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)
             vector = self._vector(loop, element, names)
+            if vector is not None and loaded and cut is not None:
+                vector = self._whole(vector, loop, names, cut)
             if vector is not None:
                 name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
                 taken.add(name)
@@ -168,6 +217,25 @@ class _Finder:
             if assumed is not None:
                 return replace(vector, length=length, assumed=assumed)
         return None
+
+    def _whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
+        """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
+
+        Rows of an array with several axes begin at multiples of a vector. That their length is one, if it is a size,
+        is assumed with it: so it is, unless there is something between the rows.
+        """
+        assert isinstance(loop.stop, int)
+        place = self.places[vector.array]
+        extent = place.shape[-1]
+        if not place.argument or vector.array in self.written or extent is None:
+            return None
+        first, last = (substitute(vector.at(loop.iname, at).index_tuple[-1], names)
+                       for at in (loop.start, loop.stop - 1))
+        choices: list[tuple[DivisibleSize, ...]] = [()]
+        if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
+            choices.append((DivisibleSize(extent, vector.length),))
+        given = next((g for g in choices if cut.lie_in(extent, first, last, g)), None)
+        return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
 
     def _assumed(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""

@@ -12,6 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
 from loopkit.ast.signs import Signs
+from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, resolve, weak
 from loopkit.expr.kinds import is_half
@@ -20,7 +21,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
 from loopkit.target.copies import moved_vectors, one_copy, vector_copies
-from loopkit.target.vectors import in_registers, moves, registers
+from loopkit.target.vectors import in_registers, lane_by_lane, moves, registers
 
 
 @dataclass(frozen=True)
@@ -130,10 +131,17 @@ class Emitter:
             if v.loaded:
                 yield from moved(v, load=True)
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
-        yield from replace(self, addresses=own, types={**self.types, **dtypes}).loop(in_registers(node), signs)
+        emitter = replace(self, addresses=own, types={**self.types, **dtypes})
+        yield from emitter.loop(in_registers(node), signs)
+        _, condition = assignment_of(node)
         for v in node.vectors:
-            if v.stored:
+            if v.stored and condition is None:
                 yield from moved(v, load=False)
+            elif v.stored and condition is not None:
+                yield f"if ({self.condition(for_all(condition, node), signs)}) {{"
+                yield from indented(moved(v, load=False))
+                yield "}"
+                yield from emitter.loop(lane_by_lane(node, v), signs)
 
     def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:
         """A loop of asynchronous copies, vector by vector."""

@@ -9,7 +9,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Vector
+from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, For, If, Vector
+from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import add, affine_difference, subtract
@@ -47,8 +48,8 @@ def in_registers(loop: For) -> For:
 
     Neighbours of what is loaded, and not written, are taken from there too as far as they are.
     """
-    (assign,) = loop.body.children
-    assert isinstance(assign, Assign)
+    assign, condition = assignment_of(loop)
+    assert assign is not None
     written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
     loaded = [v for v in loop.vectors if v.element.aggregate != written]
     index = subtract(p.Variable(loop.iname), loop.start)
@@ -63,7 +64,23 @@ def in_registers(loop: For) -> For:
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
     body = Block((replace(assign, target=target, value=moved(assign.value)),))
-    return replace(loop, body=body, vectors=())
+    return replace(loop, body=body if condition is None else Block((If(condition, body),)), vectors=())
+
+
+def lane_by_lane(loop: For, vector: Vector) -> For:
+    """The loop that stores *vector* of *loop*, element by element, in the lanes that are in, where not all of them are.
+
+    Each store has all of its condition to itself: it is a predicate then, and no branch that keeps the loads of what
+    follows behind it.
+    """
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    assert condition is not None
+    held = p.Subscript(p.Variable(vector.name), subtract(p.Variable(loop.iname), loop.start))
+    store = replace(assign, target=vector.element, value=held, combine=None)
+    own = condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
+    alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *own))
+    return replace(loop, body=Block((If(alone, Block((store,))),)), vectors=())
 
 
 def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:

@@ -9,8 +9,10 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function, Vector
-from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.ast.simplify import assigned
+from loopkit.ast.vectors import WIDEST, assignment_of, certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -39,15 +41,19 @@ class VectorCheck:
 
     def findings(self) -> Iterator[Finding]:
         loop = self._loop
-        match loop.body.children:
-            case (Assign() as assign,) if isinstance(loop.start, int) and isinstance(loop.stop, int) and loop.step == 1:
-                for vector in loop.vectors:
-                    yield from self._moved(vector, assign)
-                    yield from self._placed(vector, assign.statement)
-                yield from self._in_time(assign)
-            case _:
-                yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
-                                    "constant number of iterations")
+        assign, condition = assignment_of(loop)
+        if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
+            yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
+                                "constant number of iterations")
+            return
+        for vector in loop.vectors:
+            yield from self._moved(vector, assign)
+            yield from self._placed(vector, assign.statement)
+            if condition is not None:
+                yield from self._whole(vector, assign)
+        if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
+            yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
+        yield from self._in_time(assign)
 
     def _finding(self, statement: str, text: str, points: Set | None = None) -> Finding:
         found = None if points is None else lexmin_point(points, self.execution.coordinates)
@@ -111,12 +117,40 @@ class VectorCheck:
         """Where *offset* is no multiple of the vector's length, although all that is assumed holds."""
         e = self.execution
         value = substitute(offset, e.names)
-        points = e.points.intersect(points_where(p.Comparison(remainder(value, vector.length), "!=", 0), e.coordinates))
+        odd = p.Comparison(remainder(value, vector.length), "!=", 0)
+        points = self._given(vector, e.points.intersect(points_where(odd, e.coordinates)))
+        return None if points.is_empty() else points
+
+    def _given(self, vector: Vector, points: Set) -> Set:
+        """Those of *points* at which what *vector* assumes of sizes holds."""
         for a in vector.assumed:
             if isinstance(a, DivisibleSize):
                 holds = p.Comparison(remainder(a.size, a.divisor), "==", 0)
-                points = points.intersect(points_where(holds, e.coordinates))
-        return None if points.is_empty() else points
+                points = points.intersect(points_where(holds, self.execution.coordinates))
+        return points
+
+    def _whole(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
+        """Where lanes are cut off: is all that is loaded there, and left alone by other threads?"""
+        s, name = assign.statement, vector.array
+        if not vector.loaded:
+            return
+        if name not in self.kernel.array_args or name in self._written:
+            yield self._finding(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this launch")
+            return
+        extent = array_shapes(self.kernel)[name][-1]
+        e, loop = self.execution, self._loop
+        assert isinstance(loop.stop, int)
+        for at, op, bound in ((loop.start, "<", 0), (loop.stop - 1, ">=", extent)):
+            element = vector.at(loop.iname, at)
+            value = substitute(element.index_tuple[-1], e.names)
+            beyond = None if bound is None else points_where(p.Comparison(value, op, bound), e.coordinates)
+            points = e.points if beyond is None else self._given(vector, e.points.intersect(beyond))
+            if not points.is_empty():
+                yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        return frozenset(name for name in assigned(self.function.body))
 
     # }}}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import hypothesis.strategies as st
@@ -92,8 +93,12 @@ READY = (
     Ready("transpose", L.transpose, lambda n, m: {"a": (n, m)}, lambda a: a["a"].T,
           ((1, 1), (64, 64), (65, 63), (130, 200))),
     Ready("stencil_2d", L.stencil_2d, lambda n, m: {"a": (n, m)}, _stencil, ((3, 3), (18, 259), (40, 600))),
+    Ready("stencil_2d of odd rows", partial(L.stencil_2d, columns=259), lambda n, m: {"a": (n, m)}, _stencil,
+          ((3, 3), (18, 259))),
     Ready("stencil_3d", L.stencil_3d, lambda n, m, k: {"a": (n, m, k)}, _stencil,
           ((3, 3, 3), (18, 11, 35), (9, 33, 70))),
+    Ready("stencil_3d of odd rows", partial(L.stencil_3d, columns=35), lambda n, m, k: {"a": (n, m, k)}, _stencil,
+          ((3, 3, 3), (18, 11, 35))),
     Ready("jacobi", L.jacobi, lambda n, m: {"a": (n, m)}, _jacobi(4), ((1, 1), (3, 5), (70, 130))),
     Ready("full_sum", L.full_sum, lambda n: {"x": (n,)}, lambda a: a["x"].sum(keepdims=True), (*LINES, (2_200_000,))),
     Ready("row_sum", L.row_sum, lambda n, m: {"x": (n, m)}, lambda a: a["x"].sum(axis=1), ROWS),
@@ -399,3 +404,10 @@ def test_products_of_a_matmul_stand_once_and_have_no_condition() -> None:
     assert sums[0].splitlines()[-2].strip() == "// insn.k.update"
     assert "if (" not in sums[0].rsplit("for (int k_inner", maxsplit=1)[1]
     assert "?" not in sums[1].split(";", maxsplit=1)[0]
+
+
+@pytest.mark.parametrize(("columns", "moved"), [(None, "float4"), (40, "float4"), (42, "float2"), (43, None)])
+def test_rows_of_stencils_are_moved_in_the_vectors_they_have(columns: int | None, moved: str | None) -> None:
+    for make in (lk.library.stencil_2d, lk.library.stencil_3d):
+        found = set(re.findall(r"reinterpret_cast<(float\d)", lk.generate_code(make(columns=columns)).source))
+        assert found == ({moved} if moved else set())

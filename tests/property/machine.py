@@ -34,6 +34,7 @@ from loopkit.ast.nodes import (
     Sync,
 )
 from loopkit.ast.order import calls
+from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
 from loopkit.kernel.data import AddressSpace
@@ -344,8 +345,8 @@ class _Text:
     def _in_vectors(self, node: For, depth: int) -> list[str]:
         """A loop as its vectors make it, where what they assume holds; else as it stands."""
         pad, inner = "    "*depth, "    "*(depth + 1)
-        (assign,) = node.body.children
-        assert isinstance(assign, Assign)
+        assign, condition = assignment_of(node)
+        assert assign is not None
         lines = [f"{inner}__place.statement = {assign.statement!r}"]
         for v in node.vectors:
             first = self.text(v.at(node.iname, node.start).index_tuple[-1])
@@ -358,7 +359,13 @@ class _Text:
         lines += self._node(in_registers(node), depth + 1)
         for v in node.vectors:
             if v.stored:
-                lines += [lanes, f"{inner}    {self.text(v.element)} = {v.name}[({node.iname} - {node.start}, )]"]
+                held = f"{v.name}[({node.iname} - {node.start}, )]"
+                guard = "" if condition is None else f"if {self.text(condition)}: "
+                lines += [lanes, f"{inner}    {guard}{self.text(v.element)} = {held}"]
+                if condition is not None:
+                    every = self.text(for_all(condition, node))
+                    lines.append(f"{inner}if ({every}) and len({v.name}) != {node.stop} - {node.start}: "
+                                 f"raise __MachineError('not all lanes of {v.name} are computed')")
         holds = " and ".join(dict.fromkeys(self._holds(a) for v in node.vectors for a in v.assumed)) or "True"
         return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, vectors=()), depth + 1)]
 

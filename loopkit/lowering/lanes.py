@@ -1,0 +1,74 @@
+"""Lanes that a domain cuts off a vector, as at the ends of rows.
+
+Nobody computes them. Their elements may be loaded with the others all the same, where they are in the array.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import DivisibleSize
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.poly.affine import NotAffineError, remainder, subtract
+from loopkit.poly.sets import InstanceSet, Set, params_of
+
+
+@dataclass(frozen=True)
+class CutLanes:
+    """The lanes *low* to *high* of a statement along *iname*, of which *domain* has not all.
+
+    :ivar vectors: the places at which it has one at least.
+    """
+
+    iname: str
+    low: int
+    high: int
+    domain: InstanceSet
+    vectors: InstanceSet
+
+    def are_cut(self, given: Sequence[DivisibleSize]) -> bool:
+        """Is a lane missing somewhere, although *given* holds?"""
+        x = p.Variable(self.iname)
+        lanes = self.vectors.onto(self.domain.inames).where((">=", subtract(x, self.low)),
+                                                            ("<=", subtract(x, self.high)))
+        return not lanes.subtract(self.domain).where(*_conditions(given)).is_empty()
+
+    def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
+        """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
+        places = InstanceSet((), params_of(self.vectors).from_params())
+        try:
+            places = places.where(*_conditions(given))
+            return places.where(("<", first)).is_empty() and places.where((">=", subtract(last, extent))).is_empty()
+        except NotAffineError:
+            return False
+
+
+def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:
+    """The lanes of *domain* along *iname*, if they are some constant number; ``None`` also where none is cut off."""
+    low, high = domain.constant_range(iname)
+    if low is None or high is None:
+        return None
+    domain = domain.intersect_params(assumptions)
+    lanes = CutLanes(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
+    return lanes if lanes.are_cut(()) else None
+
+
+def loops_of_one(tree: Tree, inames: frozenset[str]) -> Iterator[tuple[str, str]]:
+    """Each of *inames* whose loop is around one statement and nothing else, with that statement."""
+    match tree:
+        case Loop(iname, Leaf(statement)) if iname in inames:
+            yield iname, statement
+        case Loop(_, body):
+            yield from loops_of_one(body, inames)
+        case Seq(children):
+            for child in children:
+                yield from loops_of_one(child, inames)
+        case _:
+            pass
+
+
+def _conditions(given: Sequence[DivisibleSize]) -> list[tuple[str, Expression]]:
+    return [("==", remainder(g.size, g.divisor)) for g in given]

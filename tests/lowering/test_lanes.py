@@ -1,0 +1,92 @@
+"""Vectors of which a domain has not all lanes: loaded whole where that is harmless, stored lane by lane."""
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.lowering.pipeline import Lowered
+from loopkit.target.code import Layout
+from loopkit.verify.validation import findings
+from tests.property.machine import execute
+from tests.transform.kernels import F32
+
+LOADED = "const float4 *>(&a["
+
+
+def along_rows(first: int, behind: int, offsets: list[int], length: int = 4, text: str = "") -> lk.LoopKernel:
+    """Rows from *first* to *behind* before their end, of ``a`` at *offsets* from there; ``a`` has whole rows."""
+    text = text or "out[i, j] = " + " + ".join(f"{k + 2}*a[i, j + {o}]" for k, o in enumerate(offsets))
+    knl = lk.make_kernel(f"{{[i, j]: 0<=i<n and {first}<=j<m-{behind}}}", text, [
+        lk.GlobalArg("a", F32, ("n", "m")), lk.GlobalArg("out", F32, ("n", "m")), "..."], name="along_rows")
+    knl = lk.split_iname(knl, "j", length, inner_tag="vec")
+    knl = lk.split_iname(knl, "j_outer", 3, outer_tag="g.0", inner_tag="l.0")
+    return lk.split_iname(knl, "i", 2, outer_tag="g.1", inner_tag="unr")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_runs_is_the_kernel(seed: int) -> None:
+    """Loads that leave an array, lanes that nobody computed and stores of too many lanes would all be seen."""
+    r = random.Random(seed)
+    first, behind = r.randrange(7), r.randrange(1, 7)
+    offsets = [0, *r.sample(range(-first, behind + 1), r.randrange(first + behind + 1))]
+    low = lk.lower(along_rows(first, behind, offsets, r.choice([2, 4, 8])))
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    for m in (4, 8, 11, 12, 16, 24, 30, 40):
+        a = np.random.default_rng(seed).integers(-9, 9, (5, m)).astype(F32)
+        expected = np.zeros_like(a)
+        inner = slice(first, max(m - behind, first))
+        for k, o in enumerate(offsets):
+            expected[:, inner] += (k + 2)*a[:, inner.start + o:inner.stop + o]
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": 5, "m": m}, r)["out"]
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("knl", "cut"), [
+    (along_rows(1, 1, [-1, 0, 1]), True),
+    (along_rows(1, 0, [0]), True),
+    (along_rows(0, 0, [0]), False),                                             # whole rows are whole vectors
+    (along_rows(1, 1, [], text="out[i, j] = 2*out[i, j]"), False),              # others may write what is cut off
+    (along_rows(1, 1, [], text="out[i, j] = if(a[i, j] > 0, a[i, j], 1)"), True),
+    (along_rows(1, 1, [], text="out[i, j] = if(i % 3 > 1, a[i, j], 1)"), False)])
+def test_what_is_loaded_whole(knl: lk.LoopKernel, cut: bool) -> None:
+    code = lk.generate_code(knl)
+    assert ("m divisible by 4" in map(str, code.assumed)) == cut
+    assert LOADED not in lk.generate_code(knl, layout=Layout(vectors=False)).source
+    assert (code.source.count("*reinterpret_cast<float4 *>(&out[") == 2) == cut, code.source
+
+
+def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:
+    """What is touched of a row is no whole number of vectors, if the row is: to assume it would serve no call."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 1<=j<m-3}", "out[i, j] = a[i, j]", [
+        lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, ("n", "m")), "..."])
+    knl = lk.split_iname(lk.split_iname(knl, "j", 4, inner_tag="vec"), "j_outer", 3, outer_tag="g.0", inner_tag="l.0")
+    code = lk.generate_code(knl)
+    assert sorted(map(str, code.assumed)) == ["a in 4s", "out in 4s"]
+
+
+def test_bounds_from_memory_cut_no_vectors() -> None:
+    """Nothing is known of them where a guard might have to stand before the loads."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[j]: 0<=j<m and first<=j<m-1}"], """
+        for i
+            <> first = start[i]
+            for j
+                out[i, j] = a[i, j]
+            end
+        end""", [lk.GlobalArg("a", F32, ("n", "m")), lk.GlobalArg("out", F32), lk.GlobalArg("start", np.int32), "..."])
+    knl = lk.tag_inames(lk.split_iname(knl, "j", 4, inner_tag="vec"), {"i": "g.0"})
+    assert not lk.generate_code(knl).assumed
+
+
+def test_where_all_lanes_are_in_nothing_is_asked() -> None:
+    """The version for whole tiles is as it is without lanes that are cut off; the other one asks once a lane."""
+    source = " ".join(lk.generate_code(along_rows(1, 1, [-1, 0, 1])).source.split())
+    whole, generic = source.split("} else ")
+    assert whole.count("if (") == 1
+    assert generic.count(LOADED) == whole.count(LOADED) == 1
+    whole_vector = "12*j_outer_outer + 4*j_outer_inner + 5 <= m && 1 <= 12*j_outer_outer + 4*j_outer_inner"
+    assert f"if ({whole_vector}) {{" in generic
+    assert f"if (!({whole_vector}) &&" in generic
