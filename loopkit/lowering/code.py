@@ -14,20 +14,21 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.converted import as_block, converted, with_values, with_values_substituted
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import whole_here
 from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
-from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, CodeTree, ForNode, IfNode
+from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
 
 
@@ -134,7 +135,7 @@ class Coder:
         parts: dict[str, _Part] = {}
         code = self._code_tree(tree, level, opaque, _Scope(statements=tuple(leaves(tree))), parts)
         domains = {name: part.domain for name, part in parts.items()}
-        return _as_block(converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name),
+        return as_block(converted(codegen.generate(code, domains, level.context, self.kernel.fresh_name),
                                    lambda call: parts[call.leaf].emit(call.values)))
 
     def _code_tree(self, tree: Tree, level: Level, opaque: Specials, scope: _Scope,
@@ -187,7 +188,7 @@ class Coder:
         def emit(values: Mapping[str, Expression]) -> Node:
             return Block(tuple(self._assignment(self.launch.statements[s], values, level.context, scope.where)
                                for s in statements))
-        parts[name] = _Part(domain, lambda values: _with_values_substituted(emit, domain.inames, values))
+        parts[name] = _Part(domain, lambda values: with_values_substituted(emit, domain.inames, values))
         return name
 
     def _grouped(self, children: tuple[Tree, ...], level: Level, opaque: Specials) -> list[Tree | _Group]:
@@ -237,7 +238,7 @@ class Coder:
             return build(level)
         test = codegen.condition_expression(condition, level.context)
         whole = build(replace(level, context=level.context.intersect(condition)))
-        return whole if test is None else If(test, _as_block(whole), _as_block(build(level)), "a whole tile")
+        return whole if test is None else If(test, as_block(whole), as_block(build(level)), "a whole tile")
 
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
         """The inames of the unrolled loops at the top of *tree*."""
@@ -279,7 +280,7 @@ class Coder:
         """One vector of a statement of which all other inames are parameters."""
         low, high = self._constant_range(iname, (bound.statement.id,))
         body = self._guarded_statement(bound, context.intersect(range_condition(iname, low, high)))
-        return Block((For(iname, low, high + 1, 1, _as_block(body), unroll=True),))
+        return Block((For(iname, low, high + 1, 1, as_block(body), unroll=True),))
 
     def _constant_range(self, iname: str, statements: tuple[str, ...]) -> tuple[int, int]:
         lows, highs = zip(*(self.launch.statements[s].domain.constant_range(iname) for s in statements), strict=True)
@@ -421,38 +422,6 @@ def _regions(children: tuple[Tree, ...]) -> Iterator[Tree]:
             run.append(child)
     if run:
         yield seq(*run)
-
-
-def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, ...]) -> Node:
-    """*node* where loops that isl found to have one iteration are named constants."""
-    defines = tuple(Define(x, v) for x, v in zip(inames, values, strict=True) if v != p.Variable(x))
-    return Block((*defines, node)) if defines else node
-
-
-def _with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
-                             values: tuple[Expression, ...]) -> Node:
-    moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
-    if all(isinstance(v, int) for v in moved.values()):
-        return emit(moved)
-    return with_values(emit({}), inames, values)
-
-
-def _as_block(node: Node) -> Block:
-    return node if isinstance(node, Block) else Block((node,))
-
-
-def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:
-    """isl's program as nodes; *call* gives what stands for a leaf."""
-    match node:
-        case ForNode():
-            return For(node.iname, node.start, node.stop, node.step, _as_block(converted(node.body, call)))
-        case IfNode():
-            otherwise = _as_block(converted(node.otherwise, call)) if node.otherwise is not None else None
-            return If(node.condition, _as_block(converted(node.then, call)), otherwise)
-        case BlockNode():
-            return Block(tuple(converted(c, call) for c in node.children))
-        case CallNode():
-            return call(node)
 
 # }}}
 
