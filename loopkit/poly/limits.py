@@ -1,7 +1,7 @@
 """isl's questions can grow without bound: a budget of operations, and an error instead of a hang.
 
 isl counts allocations and pivots: a million a second as a rule, but a pivot of a large tableau takes thirty times as
-long, so that the budget is a minute for most questions, and some twenty for the worst that are known. Everything that
+long, so that the budget is half a minute for most questions, and ten for the worst that are known. Everything that
 users call asks isl within one; its context is not limited in between, as it is the one that their own sets live in.
 """
 from __future__ import annotations
@@ -14,8 +14,8 @@ import islpy as isl
 
 from loopkit.errors import UndecidedError
 
-#: Operations of isl that one step may take; the largest cases of the tests need a third.
-BUDGET = 50_000_000
+#: Operations of isl that one step may take; the largest cases of the tests need a fifth.
+BUDGET = 20_000_000
 
 
 class _Running(threading.local):

@@ -215,6 +215,7 @@ def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
 
 def touched_against(elements: isl.Map) -> bool:
     """Is an element of ``{ [outer, inner...] -> element }`` touched at a greater *outer*, but an earlier *inner*?"""
+    elements = elements.compute_divs().coalesce()       # unknowns that are projected away would be asked for twice
     pairs, _ = apart_along(same_element(elements, elements), 0)
     for dim in range(1, elements.dim(DIM.in_)):
         if not apart_along(pairs, dim)[1].is_empty():
