@@ -27,7 +27,7 @@ def vectors(text: str, dtype: object = F32, length: int = 4, **more: object) -> 
 
 def full(code: lk.GeneratedCode) -> str:
     """The version for whole tiles, spaces and line ends as one space."""
-    return " ".join(code.source.split("} else")[0].split())
+    return " ".join(code.source.split("} else ")[0].split())
 
 
 def accesses(source: str, arch: str) -> Counter[str]:
