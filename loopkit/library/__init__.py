@@ -6,6 +6,7 @@ from loopkit.library.elementwise import add as add
 from loopkit.library.elementwise import axpy as axpy
 from loopkit.library.elementwise import copy as copy
 from loopkit.library.pairs import nbody as nbody
+from loopkit.library.pairs import nbody_direct as nbody_direct
 from loopkit.library.products import batched_matmul as batched_matmul
 from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm

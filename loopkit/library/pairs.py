@@ -1,28 +1,111 @@
 """Sums over all other bodies."""
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import checked
+from loopkit.library.defaults import WARP, checked
+from loopkit.transform.barrier import add_barrier
+from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
 from loopkit.transform.order import prioritize_loops
-from loopkit.transform.prefetch import precompute
+from loopkit.transform.peel import peel
+from loopkit.transform.prefetch import add_prefetch, precompute
+from loopkit.transform.step import require_positive
+from loopkit.transform.tags import tag_inames
 
 
-def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 128, bodies: int = 8,
-          lanes: int = 8, unroll: int = 4, tile: int = 256) -> LoopKernel:
+def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int = 8, warps: int = 4,
+          unroll: int = 2) -> LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
+
+    Two bodies are as far from each other seen from the one as from the other, to the last bit. So the root of a pair
+    is computed once, and serves the sums of both: a body meets those that come after the tile of bodies that it lies
+    in, and all of that tile.
+
+    A warp keeps some bodies, all of its lanes the same ones, and its lanes go along the others, one each. What the
+    pairs add to the bodies that are kept stays in registers to the end, a part of it in each lane; what they add to a
+    lane's body is summed over those that are kept first. Both then go to *phi* by atomic updates, one for many pairs.
+    The blocks with most to do come first, so that in the end none is long.
+
+    A launch before puts what is known of a body side by side, so that it comes in one vector.
+    Atomic updates come in any order, and last bits may differ from run to run; with :func:`nbody_direct` they do not.
+
+    :arg softening: keeps a body's own term finite.
+    :arg bodies: that a warp keeps.
+    :arg warps: of a block.
+    :arg unroll: bodies that a lane takes at once.
+
+    >>> x, zeros, q = np.array([0, 3], np.float32), np.zeros(2, np.float32), np.array([1, 6], np.float32)
+    >>> lk.library.nbody(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
+    array([1.45, 1.7 ], dtype=float32)
+    """
+    known, eps = checked(dtype), float(softening)
+    vector = "vec" if known.itemsize == 4 else "unr"
+    kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
+    along = WARP*require_positive(unroll, "unroll")
+    tile = math.lcm(kept, along)
+    # the softening is the first term, so that each square is added by the instruction that multiplies
+    knl = make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
+                       f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
+        for k
+            phi[k] = 0  {{id=clear}}
+            <> body[k, c] = if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k])))
+        end
+        for i
+            <> xi = x[i]
+            <> yi = y[i]
+            <> zi = z[i]
+            <> qi = q[i]
+            for j
+                <> root = rsqrt({eps!r} + (body[j, 0] - xi)**2 + (body[j, 1] - yi)**2 + (body[j, 2] - zi)**2)
+                phi[i] = phi[i] + body[j, 3]*root  {{id=at_i, atomic}}
+                if j >= {tile}*(i//{tile}) + {tile}
+                    phi[j] = phi[j] + qi*root  {{id=at_j, atomic}}
+                end
+            end
+        end
+        """, name="nbody")
+    knl = tag_inames(add_dtypes(knl, {"x,y,z,q,phi": known}), {"c": vector})
+    knl = split_iname(knl, "k", WARP*warps, outer_tag="g.0", inner_tag="l.0")
+    # a block keeps a piece of the bodies, a warp some of them
+    knl = split_iname(knl, "i", kept, outer_tag="g.0")
+    knl = split_iname(knl, "i_inner", bodies, outer_iname="i_warp", inner_iname="i_item", outer_tag="l.1",
+                      inner_tag="unr")
+    # its lanes go along the others, and what one loads there serves all that its warp keeps
+    knl = split_iname(knl, "j", along)
+    knl = split_iname(knl, "j_inner", WARP, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
+                      inner_tag="l.0")
+    knl = prioritize_loops(knl, "j_outer, j_item, i_item")
+    # in one vector, which stands right before what uses it
+    knl = add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
+                       fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
+    # one update for many pairs
+    knl = buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
+    knl = buffer_array(knl, "phi", "j_outer, j_item, i_item", within="at_i", default_tag="unr")
+    # beyond a body's own tile there is nothing to ask
+    return peel(knl, "j_outer", first=tile//along)
+
+
+def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 256, bodies: int = 8,
+                 lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> LoopKernel:
+    """What :func:`nbody` computes, from the root of each pair for each of both, and always in one order: the same bits
+    in each run.
 
     The bodies come past in tiles that a block copies to shared memory, so that one is loaded once for the whole
     block. From there each is loaded once for several bodies that a thread keeps in registers: a multiprocessor reads
     shared memory for a small part of the pairs that it can compute. Fewer threads than bodies are few for a GPU;
     so some lanes of a warp share their bodies, each with its part of a tile, and shuffles add up what they found.
 
-    What is known of a body lies side by side in a tile, so that it comes in one vector load.
+    A block has some of the tiles only, so that there are many more blocks than run at once: where there are as many
+    as run at once, multiprocessors get unequal numbers of them. A second launch adds up the parts.
+
+    What is known of a body lies side by side in a tile, so that it goes and comes in one vector.
 
     Blocks and tiles are filled up with bodies of no charge, so that no pair has a guard: a guarded block would be the
     last one to end by far.
@@ -33,47 +116,47 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads
     :arg lanes: threads that keep the same.
     :arg unroll: bodies of a tile that are one piece of code.
     :arg tile: bodies that are copied to shared memory at once, a multiple of what the lanes take.
+    :arg parts: blocks that share the tiles.
 
     >>> x, zeros, q = np.array([0, 3], np.float32), np.zeros(2, np.float32), np.array([1, 6], np.float32)
-    >>> lk.library.nbody(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
+    >>> lk.library.nbody_direct(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
     array([1.45, 1.7 ], dtype=float32)
     """
+    known = checked(dtype)
     eps = float(softening)
     across = max(threads//lanes, 1)
     together = across*bodies
-    # the softening is the first term, so that each square is added by the instruction that multiplies
-    knl = make_kernel(f"{{[i, j]: 0<=i<{_up_to_whole(together)} and 0<=j<{_up_to_whole(tile)}}}", f"""
-        part(k, c) := if(k < n, if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k]))), 0)
-        for i
+    at = f"{tile*require_positive(parts, 'parts')}*t + {tile}*p + j"
+    knl = make_kernel(
+        [f"{{[i, p]: 0<=i<{together}*floor((n + {together - 1})/{together}) and 0<=p<{parts}}}",
+         f"[p] -> {{[t, j]: 0<=t and {tile*parts}*t + {tile}*p < n and 0<=j<{tile}}}",
+         f"{{[k, r]: 0<=k<n and 0<=r<{parts}}}"],
+        f"""
+        of(k, c) := if(k < n, if(c == 0, x[k], if(c == 1, y[k], if(c == 2, z[k], q[k]))), 0)
+        for i, p
             <> xi = if(i < n, x[i], 0)
             <> yi = if(i < n, y[i], 0)
             <> zi = if(i < n, z[i], 0)
-            <> total = sum(j, part(j, 3)*rsqrt({eps!r} + (part(j, 0) - xi)**2 + (part(j, 1) - yi)**2
-                                               + (part(j, 2) - zi)**2))  {{id=phi}}
-            if i < n
-                phi[i] = total
-            end
+            <> partial[p, i] = sum([t, j], of({at}, 3)*rsqrt({eps!r} + (of({at}, 0) - xi)**2 + (of({at}, 1) - yi)**2
+                                                             + (of({at}, 2) - zi)**2))  {{id=partial}}
         end
-        """, name="nbody")
-    knl = add_dtypes(knl, {"x,y,z,q,phi": checked(dtype)})
+        phi[k] = sum(r, partial[r, k])  {{id=total}}
+        """, name="nbody_direct")
+    knl = add_dtypes(knl, {"x,y,z,q,phi": known})
+    knl = split_iname(knl, "k", threads, outer_tag="g.0", inner_tag="l.0")
     # a block has a piece of the bodies, a thread some of them
     knl = split_iname(knl, "i", together, outer_tag="g.0")
     knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
                       inner_tag="l.1")
-    # the others come in tiles
-    knl = split_iname(knl, "j", tile)
-    knl = precompute(knl, "part", ["j_inner"], within="phi", temporary_name="others",
-                     precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "j_outer"])
+    # the others come in tiles, of which a thread copies all of a body
+    knl = precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
+                     precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
+    knl = tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
     # of which lanes side by side take bodies side by side
-    knl = split_iname(knl, "j_inner", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
+    knl = split_iname(knl, "j", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
     knl = split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
                       inner_tag="l.0")
     # what is loaded serves all bodies of the thread
-    knl = prioritize_loops(knl, "j_outer, j_group, j_item, i_item")
+    knl = prioritize_loops(knl, "t, j_group, j_item, i_item")
     # whole blocks have no guard to save but that of their results
-    return set_options(knl, full_tiles=False)
-
-
-def _up_to_whole(size: int) -> str:
-    """``n`` rounded up to a multiple of *size*, as a bound."""
-    return f"{size}*floor((n + {size - 1})/{size})"
+    return set_options(add_barrier(knl, "partial", "total"), full_tiles=False)

@@ -15,7 +15,7 @@ from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.mappers import map_children, subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.codegen import worst_corner
+from loopkit.poly.corners import worst_corner
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless

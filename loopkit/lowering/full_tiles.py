@@ -19,7 +19,7 @@ from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
 from loopkit.lowering.decided import borders, has_branches
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.codegen import worst_corner
+from loopkit.poly.corners import worst_corner
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
 

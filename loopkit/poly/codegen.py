@@ -6,7 +6,7 @@ becomes the plain nodes below with the inames as loop variables.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import cast
 
@@ -14,8 +14,9 @@ import islpy as isl
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
-from loopkit.poly.sets import InstanceSet, param_name
+from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
 
@@ -89,6 +90,9 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     Each loop of *tree* becomes at most one loop. Where leaves of one loop have strides, isl may shift them into one
     iteration (``j`` and ``j + 1`` for even and odd ones); such a loop counts by a variable of its own.
 
+    Where strides leave one value of a loop only, which isl writes as a form of others, isl 0.27 misses some of the
+    points. The strides become conditions there, and the loops go over all that lies between.
+
     :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
     :arg context: what is known about the parameters.
     :arg fresh_name: makes a name that nothing has from a proposal.
@@ -99,13 +103,59 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
         return guarded(domain.set.params(), context, CallNode(tree, ()))
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
+    loops = _loops_of_leaves(tree)
+    ast, back = _ast(tree, domains, context), {_id(x): x for d in domains.values() for x in d.params if "." in x}
+    convert = _Conversion(loops, fresh_name)
+    if not any(_has_lattice(d.set) for d in domains.values()) or not _lacks_loops(ast):
+        return convert.node(ast, back)
+    wide = {name: domain.named(domain.set.remove_divs()) for name, domain in domains.items()}
+    if not all(d.set.is_bounded() for d in wide.values()):
+        raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
+
+    def inside(call: CallNode) -> Node:
+        known = context.intersect(params_of(wide[call.leaf]))
+        values = dict(zip(domains[call.leaf].inames, call.values, strict=True))
+        return _with_values(guarded(params_of(domains[call.leaf]), known, call), values)
+    return _each_call(convert.node(_ast(tree, wide, context), back), inside)
+
+
+def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
     plain = {name: domain.named(_plain_params(domain.set)) for name, domain in domains.items()}
     schedule = isl.Schedule.read_from_str(isl.DEFAULT_CONTEXT, _schedule_text(tree, plain))
     loops = _loops_of_leaves(tree)
     build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
         _iterators(max(map(len, loops.values()), default=0)))
-    back = {_id(name): name for domain in domains.values() for name in domain.params if "." in name}
-    return _Conversion(loops, fresh_name).node(build.node_from_schedule(schedule), back)
+    return build.node_from_schedule(schedule)
+
+
+def _has_lattice(points: isl.Set) -> bool:
+    """Do integers that are no coordinates stand in the conditions on *points*?"""
+    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
+
+
+def _lacks_loops(node: isl.AstNode) -> bool:
+    """Is a coordinate of some leaf a form without its loop's variable?"""
+    return any(not _mentions(call.get_op_arg(1 + k), f"{_ITERATOR}{k}")
+               for call in _calls(node) for k in range(call.get_op_n_arg() - 1))
+
+
+def _each_call(node: Node, f: Callable[[CallNode], Node]) -> Node:
+    match node:
+        case CallNode():
+            return f(node)
+        case ForNode():
+            return replace(node, body=_each_call(node.body, f))
+        case IfNode(condition, then, otherwise):
+            return IfNode(condition, _each_call(then, f), None if otherwise is None else _each_call(otherwise, f))
+        case BlockNode(children):
+            return block(*(_each_call(c, f) for c in children))
+
+
+def _with_values(node: Node, values: Mapping[str, Expression]) -> Node:
+    """A call, under conditions on the inames at which it stands."""
+    if isinstance(node, IfNode):
+        return IfNode(_replaced(node.condition, values), node.then, node.otherwise)
+    return node
 
 
 _ITERATOR = "_loop"
@@ -363,86 +413,25 @@ def _identifier(expr: isl.AstExpr) -> str:
 
 
 def _named(expr: isl.AstExpr, names: Mapping[str, str]) -> Expression:
-    return _renamed(from_ast_expr(expr), names)
+    return _replaced(from_ast_expr(expr), {old: p.Variable(new) for old, new in names.items()})
 
 
-def _renamed(expr: Expression, names: Mapping[str, str]) -> Expression:
+def _replaced(expr: Expression, names: Mapping[str, Expression]) -> Expression:
     match expr:
         case p.Variable(name=name):
-            return p.Variable(names[name]) if name in names else expr
+            return names.get(name, expr)
         case p.Sum() | p.Product():
-            return type(expr)(tuple(arithmetic(_renamed(c, names)) for c in expr.children))
+            return type(expr)(tuple(arithmetic(_replaced(c, names)) for c in expr.children))
         case p.Min() | p.Max() | p.LogicalAnd() | p.LogicalOr():
-            return type(expr)(tuple(_renamed(c, names) for c in expr.children))
+            return type(expr)(tuple(_replaced(c, names) for c in expr.children))
         case p.FloorDiv() | p.Remainder():
-            return type(expr)(arithmetic(_renamed(expr.numerator, names)),
-                              arithmetic(_renamed(expr.denominator, names)))
+            return type(expr)(arithmetic(_replaced(expr.numerator, names)),
+                              arithmetic(_replaced(expr.denominator, names)))
         case p.Comparison():
-            return p.Comparison(_renamed(expr.left, names), expr.operator, _renamed(expr.right, names))
+            return p.Comparison(_replaced(expr.left, names), expr.operator, _replaced(expr.right, names))
         case p.If():
-            return p.If(_renamed(expr.condition, names), _renamed(expr.then, names), _renamed(expr.else_, names))
+            return p.If(_replaced(expr.condition, names), _replaced(expr.then, names), _replaced(expr.else_, names))
         case _:
             return expr
-
-# }}}
-
-
-# {{{ full tiles
-
-def worst_corner(points: isl.Set, inames: Sequence[str], box: Mapping[str, tuple[int, int]],
-                 involving: Sequence[str], free_of: Sequence[str]) -> isl.Set | None:
-    """Where all of *box* satisfies the constraints that couple it to the rest.
-
-    Looks at each constraint that mentions a name of *box*, one of *involving* (where it is not empty) and
-    none of *free_of*, and takes the least value over the box. The result is a condition on the other names,
-    as parameters; ``None`` if no constraint couples them, or the set is no single polyhedron.
-    """
-    pieces = points.coalesce().get_basic_sets()
-    if len(pieces) != 1:
-        return None
-    piece = pieces[0].remove_redundancies()
-    result: isl.Set | None = None
-    for constraint in piece.get_constraints():
-        if constraint.is_equality() or any(
-                constraint.involves_dims(DIM.div, i, 1) for i in range(constraint.dim(DIM.div))):
-            continue
-        coefficients = _coefficients(constraint, inames)
-        boxed = {x: c for x, c in coefficients.items() if x in box}
-        if not boxed or (involving and not any(x in coefficients for x in involving)) \
-                or any(x in coefficients for x in free_of):
-            continue
-        rest = {x: c for x, c in coefficients.items() if x not in box}
-        if not rest:
-            continue
-        constant = int(constraint.get_constant_val().to_python())
-        constant += sum(c * (box[x][0] if c > 0 else box[x][1]) for x, c in boxed.items())
-        condition = _param_condition(rest, constant)
-        result = condition if result is None else result.intersect(condition)
-    return result
-
-
-def _coefficients(constraint: isl.Constraint, inames: Sequence[str]) -> dict[str, int]:
-    result: dict[str, int] = {}
-    for i, x in enumerate(inames):
-        value = int(constraint.get_coefficient_val(DIM.set, i).to_python())
-        if value:
-            result[x] = value
-    for i in range(constraint.dim(DIM.param)):
-        value = int(constraint.get_coefficient_val(DIM.param, i).to_python())
-        if value:
-            result[param_name(constraint, i)] = value
-    return result
-
-
-def _param_condition(coefficients: Mapping[str, int], constant: int) -> isl.Set:
-    space = isl.Space.params_alloc(isl.DEFAULT_CONTEXT, len(coefficients))
-    for i, x in enumerate(coefficients):
-        space = space.set_dim_name(DIM.param, i, x)
-    aff = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space)).set_constant_val(
-        isl.Val.int_from_si(isl.DEFAULT_CONTEXT, constant))
-    for i, c in enumerate(coefficients.values()):
-        aff = aff.set_coefficient_val(DIM.param, i, isl.Val.int_from_si(isl.DEFAULT_CONTEXT, c))
-    return isl.PwAff.from_aff(aff).ge_set(isl.PwAff.from_aff(
-        isl.Aff.zero_on_domain(isl.LocalSpace.from_space(space))))
 
 # }}}

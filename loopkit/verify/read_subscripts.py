@@ -61,8 +61,8 @@ def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np
                     or name in knl.temporaries:
                 dtype = _dtype(knl, name)
                 # an array that is written may hold another value when it is read again
-                if (dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
-                        and name not in knl.written_names):
+                short = dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
+                if dtype is not None and short and name not in knl.written_names:
                     reads[e] = np.iinfo(dtype)
                 return e in reads
             case bool():

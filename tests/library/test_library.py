@@ -114,7 +114,8 @@ READY = (
           ((1, 1, 1), (128, 128, 8), (131, 70, 29), (40, 260, 16))),
     Ready("batched_matmul", L.batched_matmul, lambda n: {"a": (n, 64, 64), "b": (n, 64, 64)},
           lambda a: a["a"] @ a["b"], ((1,), (5,))),
-    Ready("nbody", L.nbody, lambda n: dict.fromkeys("xyzq", (n,)), _nbody, ((1,), (256,), (600,))),
+    Ready("nbody", L.nbody, lambda n: dict.fromkeys("xyzq", (n,)), _nbody, ((1,), (64,), (257,))),
+    Ready("nbody_direct", L.nbody_direct, lambda n: dict.fromkeys("xyzq", (n,)), _nbody, ((1,), (256,), (600,))),
 )
 each = pytest.mark.parametrize("ready", READY, ids=lambda r: r.name)
 
@@ -229,6 +230,36 @@ def test_histograms_that_cannot_be() -> None:
     for wrong in ({"copies": 3}, {"threads": 100}):
         with pytest.raises(lk.PreconditionError, match="not made of warps"):
             lk.library.histogram(**wrong)
+
+
+@pytest.mark.parametrize("make", [
+    lambda: L.nbody(bodies=3, warps=2, unroll=1), lambda: L.nbody(bodies=4, warps=1, unroll=3),
+    lambda: L.nbody_direct(threads=64, bodies=3, lanes=16, unroll=2, tile=64, parts=3)])
+def test_bodies_of_any_number(make: Callable[[], lk.LoopKernel]) -> None:
+    knl = make()
+    assert lk.verify(knl).verdict is lk.Verdict.PROVEN
+    for n in (1, 31, 97, 200):
+        data = {c: np.random.default_rng(n).uniform(-1, 1, n) for c in "xyzq"}
+        result = lk.compile(knl, target="c")(**{c: v.astype(F32) for c, v in data.items()}).phi
+        np.testing.assert_allclose(result, _nbody(data), rtol=0, atol=2e-5*abs(_nbody(data)).max())
+
+
+@pytest.mark.parametrize("make", [
+    lambda: L.nbody(bodies=0), lambda: L.nbody(warps=0), lambda: L.nbody(unroll=-1), lambda: L.nbody_direct(parts=0)])
+def test_bodies_that_cannot_be(make: Callable[[], lk.LoopKernel]) -> None:
+    with pytest.raises(lk.PreconditionError, match="must be a positive integer"):
+        make()
+
+
+def test_one_root_serves_two_bodies() -> None:
+    """In the loop over those behind the tile nothing is asked, and what the pairs add comes together in registers."""
+    source = lk.generate_code(L.nbody()).source
+    loop = source[source.index("for (int j_outer ="):].partition("\n        }\n")[0]
+    assert "if (" not in loop
+    assert loop.count("rsqrt") == loop.count("atomicAdd") == 1
+    assert loop.count("+= ") == 2
+    assert loop.count("float4") == 2
+    assert "atomicAdd" not in lk.generate_code(L.nbody_direct()).source         # one order, the same bits
 
 
 @pytest.mark.parametrize("size", [3, 10, 33])

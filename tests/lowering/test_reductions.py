@@ -114,6 +114,18 @@ def test_the_order_of_the_parts_in_a_tree() -> None:
         "insn.k.init", "insn.k.update", "insn.k.store", "warp barrier", "insn.k.step0", "insn.k.step1", "insn"]
 
 
+@pytest.mark.parametrize("tags", ["k:l.0", "i:l.1, k:l.0"])
+def test_threads_have_no_part_in_an_accumulator_that_was_expanded(tags: str) -> None:
+    plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<4 and 0<=k<32}", "y[i] = sum(k, a[i,k])"), {"a": np.float32})
+    knl = lk.tag_inames(lk.expand(plain, "acc_k", "i"), tags)
+    with pytest.raises(lk.PreconditionError, match="The accumulator 'acc_k' of the reduction of 'insn' was expanded") \
+            as caught:
+        lk.lower(knl)
+    assert caught.value.hint is not None
+    assert caught.value.hint.startswith("contract(knl, 'acc_k', ['i'])")
+    lk.check_equivalent(plain, lk.contract(knl, "acc_k", ["i"]), {}, target="c")
+
+
 @pytest.mark.parametrize("part", ["S.r.init", "S.r.update"])
 @pytest.mark.parametrize("change", [partial(lk.split_iname, split_iname="s", inner_length=4),
                                     partial(lk.chunk_iname, split_iname="s", num_chunks=4),
@@ -129,15 +141,3 @@ def test_parts_in_loops_of_their_own_are_not_shared_by_threads(change: Callable[
     assert err.value.hint is not None
     together = change(knl, within=err.value.hint.split("within=")[1].strip("'"))
     assert_same(knl, together, n=6)
-
-
-@pytest.mark.parametrize("tags", ["k:l.0", "i:l.1, k:l.0"])
-def test_threads_have_no_part_in_an_accumulator_that_was_expanded(tags: str) -> None:
-    plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<4 and 0<=k<32}", "y[i] = sum(k, a[i,k])"), {"a": np.float32})
-    knl = lk.tag_inames(lk.expand(plain, "acc_k", "i"), tags)
-    with pytest.raises(lk.PreconditionError, match="The accumulator 'acc_k' of the reduction of 'insn' was expanded") \
-            as caught:
-        lk.lower(knl)
-    assert caught.value.hint is not None
-    assert caught.value.hint.startswith("contract(knl, 'acc_k', ['i'])")
-    lk.check_equivalent(plain, lk.contract(knl, "acc_k", ["i"]), {}, target="c")

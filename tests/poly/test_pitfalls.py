@@ -23,6 +23,7 @@ from loopkit.poly.affine import (
     to_aff,
 )
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
+from loopkit.poly.corners import worst_corner
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.points import extents
 from loopkit.poly.relations import (
@@ -289,7 +290,7 @@ def test_what_the_context_implies_is_not_asked_again() -> None:
 
 def test_full_tiles_by_their_worst_corner() -> None:
     tile = InstanceSet.parse("[n] -> { [o, i] : 0 <= i < 16 and 0 <= 16*o + i < n }")
-    full = codegen.worst_corner(tile.set, tile.inames, {"i": (0, 15)}, involving=(), free_of=())
+    full = worst_corner(tile.set, tile.inames, {"i": (0, 15)}, involving=(), free_of=())
     assert full is not None
     assert full.is_equal(isl.Set("[n, o] -> { : 16*o + 15 < n }"))
 

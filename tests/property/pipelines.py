@@ -96,6 +96,17 @@ class Drawer:
             kwargs.append(("outer_tag", self.one(("g.0", "g.1", "l.1"))))
         return Step("split_iname", (self.one(self.untagged), self.one((2, 3, 4, 8))), tuple(kwargs))
 
+    def levels(self) -> Step:
+        x = self.one(self.untagged)
+        names = [self.knl.fresh_name(f"{x}_{part}") for part in ("a", "b", "c")[:self.one((2, 3))]]
+        tags = {y: self.one(("l.0", "l.0", "g.0", "unr", "l.1", "vec")) for y in names if self.chance(60)}
+        lengths = {names[0]: None, **{y: self.one((1, 2, 3, 4)) for y in names[1:]}}
+        return Step("split_levels", (x, lengths), (("tags", tags), *self.within()))
+
+    def pack(self) -> Step:
+        """Several inames on one axis."""
+        return Step("tag_inames", ({x: self.one(("l.0", "l.0", "g.0")) for x in self.some(self.untagged, 3)},))
+
     def join(self) -> Step:
         pairs = {(outer.iname, outer.body.iname) for outer in _loops(self.knl.tree) if isinstance(outer.body, Loop)}
         return Step("join_inames", (list(self.one(sorted(pairs))),))
@@ -295,6 +306,26 @@ class Drawer:
     def expand_storage(self) -> Step:
         return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)))
 
+    def expand_behind(self) -> Step:
+        return Step("expand", (self.one(self.knl.temporaries), self.some(self.inames, 2)), (("behind", True),))
+
+    def pad(self) -> Step:
+        return Step("add_padding", (self.one(self.knl.temporaries), self.one((0, 1, -2))), (("by", self.one((1, 2))),))
+
+    def stream(self) -> Step:
+        return Step("stream_stores", (self.one([a for a in self.knl.array_args if a in self.knl.written_names]),))
+
+    def scan(self) -> Step:
+        node = self.one(list(self.knl.reductions.values()))
+        if self.chance(50):
+            return Step("realize_scan", (node.inames[0],))
+        return Step("make_two_level_scan", (node.final, node.inames[0], self.one(self.inames), self.one((1, 2, 3))))
+
+    def barrier(self) -> Step:
+        statements = [s.id for s in self.knl.statements]
+        return Step("add_barrier", (self.one(statements), self.one(statements)),
+                    (("synchronization_kind", self.one(("local", "global"))),))
+
     def contract(self) -> Step:
         axes = {(s.written, x) for s in self.knl.statements if s.written in self.knl.temporaries
                 for x in sorted(variables(s.assignee) & set(s.inames))}
@@ -322,7 +353,8 @@ class Drawer:
                                          f"{name} <= {size}", f"{name} >= {size}")),))
 
     def options(self) -> Step:
-        return Step("set_options", (), ((self.one(("full_tiles", "annotate")), False),))
+        option = self.one(("full_tiles", "annotate", "full_occupancy", "textual_unroll"))
+        return Step("set_options", (), ((option, option in ("full_occupancy", "textual_unroll")),))
 
     # }}}
 
@@ -347,6 +379,8 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "expand": Drawer.expand, "privatize": Drawer.privatize,
     "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
     "contract": Drawer.contract, "address space": Drawer.address_space,
+    "levels": Drawer.levels, "pack": Drawer.pack, "expand behind": Drawer.expand_behind, "pad": Drawer.pad,
+    "stream": Drawer.stream, "scan": Drawer.scan, "barrier": Drawer.barrier,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 
 
