@@ -297,7 +297,10 @@ class InstanceCheck:
             else:
                 return None if points.is_empty() else (a, b, points)
         if isinstance(b, p.If) and (meant := self._branch(execution, b)) is not None:
-            here = self._branch(execution, a) if isinstance(a, p.If) else None
+            # the branch may stand there alone, itself a choice, or with the choice around it
+            if self._of_one_type(meant, b) and self._difference(execution, a, meant) is None:
+                return None
+            here = self._branch(execution, a) if isinstance(a, p.If) and self._type(a) == self._type(b) else None
             if here is not None or self._of_one_type(meant, b):
                 return self._difference(execution, a if here is None else here, meant)
         if not _alike(a, b):
@@ -319,12 +322,12 @@ class InstanceCheck:
 
     def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
         """Does what is around *choice* compute the same with *branch* in its place?"""
-        types = index_types(self.kernel)
+        whole = self._type(choice)
+        return whole is not None and self._type(branch) == whole
 
-        def lookup(name: str) -> Type | None:
-            return types.get(name, WEAK_INT)                # what else there is are coordinates
-        whole = type_of(choice, lookup)
-        return whole is not None and type_of(branch, lookup) == whole
+    def _type(self, expr: Expression) -> Type | None:
+        types = index_types(self.kernel)
+        return type_of(expr, lambda name: types.get(name, WEAK_INT))        # what else there is are coordinates
 
     def _boxes(self) -> Iterator[Finding]:
         """Arrays as large as what they hold, or as all that touches them."""

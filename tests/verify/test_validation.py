@@ -106,10 +106,33 @@ def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
     assert validate(lowered(knl)) == ()
     lk.check_equivalent(lk.set_options(knl, textual_unroll=False), knl, {"n": 7}, target="c")
 
+
+@pytest.mark.parametrize("choice", [
+    "if(2*k <= n, if(k < 2, x[n-k], k % 3), x[k])", "if(n < 2*k, x[k], if(k < 2, k % 3, x[n-k]))",
+    "if(2*k <= n, if(k < 2, if(k < 1, x[k], k), x[n-k]), k)", "2*if(2*k <= n, if(1 < k, k // 2, x[0]), x[k])"])
+def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
+    """What is left may be of a dtype of its own, so that the choice around it stays where the outer one went."""
+    knl = lk.make_kernel("{[k]: 2<=k<=n}", f"c[k] = {choice}", [lk.GlobalArg("x, c", F32, shape="n + 1"), "..."])
+    assert validate(lowered(lk.split_iname(knl, "k", 8, outer_tag="g.0", inner_tag="l.0"))) == ()
+
 # }}}
 
 
 # {{{ what it finds
+
+def test_a_branch_of_another_dtype() -> None:
+    """The whole is a quotient of real numbers; with the branch alone it were one of integers."""
+    knl = lk.make_kernel("{[k]: 2<=k<=n}", "c[k] = if(k < 2, x[k], k) // 2", [lk.GlobalArg("x, c", F32), "..."])
+    low = lowered(lk.split_iname(knl, "k", 8, outer_tag="g.0", inner_tag="l.0"))
+    assert validate(low) == ()
+
+    def alone(node: Node) -> Node:
+        if isinstance(node, Assign) and isinstance(node.value, p.FloorDiv):
+            assert isinstance(node.value.numerator, p.If)
+            return replace(node, value=p.FloorDiv(node.value.numerator.else_, 2))
+        return node
+    assert {found.kind for found in validate(changed(low, alone))} == {"value"}
+
 
 def test_the_wrong_branch() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = if(i < n-1, x[i], 2*x[i])", name="ends")
