@@ -22,7 +22,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
-from loopkit.poly.limits import bounded
+from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.sets import InstanceSet, params_text
 
 _WIDTH = 110
@@ -185,7 +185,7 @@ class _Domains:
 
 def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
     """The constraints of *domain* that *context* does not imply, as text."""
-    text = domain.named(domain.set.gist(context.set).coalesce()).text
+    text = domain.named(coalesced(domain.set.gist(context.set))).text
     point, _, condition = text[text.index("{") + 1:text.rindex("}")].partition(":")
     # isl writes an equality into the tuple: [i_outer = 0, i_inner]
     equal = [item.strip() for item in point.strip().strip("[]").split(",") if "=" in item]

@@ -7,6 +7,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, from_aff
+from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import other_instance, same_element
 from loopkit.poly.sets import InstanceSet
 
@@ -47,7 +48,7 @@ def inverse(relation: isl.Map, points: InstanceSet, new: tuple[str, ...]) -> tup
     forms = isl.PwMultiAff.from_map(back)
     result = []
     for i in range(forms.dim(DIM.out)):
-        pieces = forms.get_pw_aff(i).coalesce().get_pieces()
+        pieces = coalesced(forms.get_pw_aff(i)).get_pieces()
         if len(pieces) != 1:
             return None
         result.append(from_aff(pieces[0][1], new))
@@ -61,7 +62,7 @@ def affine_ends(points: InstanceSet, context: isl.Set) -> tuple[Expression, Expr
         return 0, 0
     if not (values.dim_has_lower_bound(DIM.set, 0) and values.dim_has_upper_bound(DIM.set, 0)):
         return None
-    ends = [end.coalesce().get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
+    ends = [coalesced(end).get_pieces() for end in (values.dim_min(0), values.dim_max(0))]
     if any(len(pieces) != 1 for pieces in ends):
         return None
     low, high = (from_aff(pieces[0][1]) for pieces in ends)
@@ -90,7 +91,7 @@ def parted(points: InstanceSet, first: int, last: int) -> tuple[InstanceSet, Ins
         greatest = values.lexmax()
         late, early = greatest.apply_range(_line(f"i > j - {last}")), greatest.apply_range(_line(f"i <= j - {last}"))
     parts = (before, behind.intersect(early), behind.intersect(late))
-    one, two, three = (InstanceSet(points.inames, part.wrap().flatten().coalesce()) for part in parts)
+    one, two, three = (InstanceSet(points.inames, coalesced(part.wrap().flatten())) for part in parts)
     return one, two, three
 
 

@@ -17,6 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
@@ -181,7 +182,7 @@ def _plain_params(points: isl.Set) -> isl.Set:
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
     """*body* under the part of *condition* that *context* does not imply."""
-    needed = condition.coalesce().gist(context)
+    needed = coalesced(condition).gist(context)
     if needed.is_empty():
         return BlockNode(())
     if needed.plain_is_universe():
@@ -199,7 +200,7 @@ def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
     """*condition* on parameters as an expression; ``None`` where *context* implies it."""
-    needed = condition.coalesce().gist(context)
+    needed = coalesced(condition).gist(context)
     if needed.plain_is_universe():
         return None
     found = from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 import islpy as isl
 
 from loopkit.poly.affine import DIM
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import param_name
 
 
@@ -17,7 +18,7 @@ def worst_corner(points: isl.Set, inames: Sequence[str], box: Mapping[str, tuple
     none of *free_of*, and takes the least value over the box. The result is a condition on the other names,
     as parameters; ``None`` if no constraint couples them, or the set is no single polyhedron.
     """
-    pieces = points.coalesce().get_basic_sets()
+    pieces = coalesced(points).get_basic_sets()
     if len(pieces) != 1:
         return None
     piece = pieces[0].remove_redundancies()

@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, condition_set
 
 
@@ -98,9 +99,9 @@ def condition_points(condition: Expression, inames: Sequence[str]) -> isl.Set:
             points = condition_points(children[0], inames)
             for child in children[1:]:
                 points = points.union(condition_points(child, inames))
-            return points.coalesce()
+            return coalesced(points)
         case p.LogicalNot(child=child):
-            return condition_points(child, inames).complement().coalesce()
+            return coalesced(condition_points(child, inames).complement())
         case _:
             raise NotAffineError(str(condition))
 
@@ -110,4 +111,4 @@ def constrained(domain: InstanceSet, conditions: Sequence[Expression]) -> Instan
     points = domain.set
     for condition in conditions:
         points = points.intersect(condition_points(condition, domain.inames))
-    return domain.named(points.coalesce() if points.n_basic_set() > 1 else points)
+    return domain.named(coalesced(points) if points.n_basic_set() > 1 else points)

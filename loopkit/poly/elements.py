@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import piecewise
 from loopkit.poly.sets import InstanceSet, constant_min, in_few_pieces
 
@@ -30,7 +31,7 @@ def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions:
     touched = in_few_pieces(touched)
     last = _one_bound(touched) if touched.n_basic_set() > 1 else None
     if last is None:
-        last = _simplest(touched.dim_max(0).coalesce(), touched.params(), assumptions)
+        last = _simplest(coalesced(touched.dim_max(0)), touched.params(), assumptions)
     return add(from_pw_aff(last, assumptions), 1)
 
 

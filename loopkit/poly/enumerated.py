@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, names_in, remainder, subtract
 from loopkit.poly.domains import condition_points, is_affine_condition
+from loopkit.poly.limits import coalesced
 from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
@@ -56,18 +57,18 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
 def _holding(domain: InstanceSet, condition: Expression, names: Collection[str]) -> isl.Set:
     if is_affine_condition(condition, names):
         points = domain.set.intersect(condition_points(condition, domain.inames))
-        return points.coalesce() if points.n_basic_set() > 1 else points
+        return coalesced(points) if points.n_basic_set() > 1 else points
     match condition:
         case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= {*names}:
             difference = subscripts_on(domain, (subtract(left, right),))
             sign = condition_set(operator, p.Variable("_s"), ("_s",))
-            return domain.set.intersect(difference.intersect_range(sign).domain()).coalesce()
+            return coalesced(domain.set.intersect(difference.intersect_range(sign).domain()))
         case p.LogicalAnd(children=children):
-            return reduce(isl.Set.intersect, (_holding(domain, c, names) for c in children)).coalesce()
+            return coalesced(reduce(isl.Set.intersect, (_holding(domain, c, names) for c in children)))
         case p.LogicalOr(children=children):
-            return reduce(isl.Set.union, (_holding(domain, c, names) for c in children)).coalesce()
+            return coalesced(reduce(isl.Set.union, (_holding(domain, c, names) for c in children)))
         case p.LogicalNot(child=child):
-            return domain.set.subtract(_holding(domain, child, names)).coalesce()
+            return coalesced(domain.set.subtract(_holding(domain, child, names)))
         case _:
             raise NotAffineError(str(condition))
 

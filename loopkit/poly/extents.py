@@ -23,6 +23,7 @@ from loopkit.poly.affine import (
     ordered,
     subtract,
 )
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, at_least, constant_max
 
 
@@ -32,7 +33,7 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
     :arg context: what is known about the parameters.
     """
     known = points.set.params().intersect(context)
-    return _shaped(from_pw_aff(points.set.dim_min(0).coalesce(), context), known) if not known.is_empty() else 0
+    return _shaped(from_pw_aff(coalesced(points.set.dim_min(0)), context), known) if not known.is_empty() else 0
 
 
 def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expression:
@@ -47,7 +48,7 @@ def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expre
         return 0
     top = points.set.dim_max(0)
     below = points.set.dim_min(0).neg() if low is None else _constant(top, -low)
-    return _count(from_pw_aff(top.add(below).add(_constant(top, 1)).coalesce(), context), context)
+    return _count(from_pw_aff(coalesced(top.add(below).add(_constant(top, 1))), context), context)
 
 
 def _constant(like: isl.PwAff, value: int) -> isl.PwAff:

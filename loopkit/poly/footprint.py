@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, add, affine_difference, from_pw_aff, is_quasi_affine, names_in
 from loopkit.poly.enumerated import subscripts_on
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, with_dim_names
 
 
@@ -41,7 +42,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
     free = InstanceSet((*outer, "_s"), with_dim_names(points, (*outer, "_s"))).bound(outer)
     if not free.set.dim_is_bounded(DIM.set, 0):
         return None
-    low, high = free.set.dim_min(0).coalesce(), free.set.dim_max(0).coalesce()
+    low, high = coalesced(free.set.dim_min(0)), coalesced(free.set.dim_max(0))
     if low.n_piece() != 1 or high.n_piece() != 1:
         return None
     base, last = from_pw_aff(low), from_pw_aff(high)
@@ -80,7 +81,7 @@ def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:
 
 def _between_ends(points: isl.Set) -> isl.Set:
     """*points* with all that lies between two of them along the last dimension."""
-    hull, whole = isl.Set.from_basic_set(points.simple_hull()), points.coalesce()
+    hull, whole = isl.Set.from_basic_set(points.simple_hull()), coalesced(points)
     if whole.n_basic_set() == 1 and not any(piece.dim(DIM.div) for piece in whole.get_basic_sets()):
         return hull
     last = points.dim(DIM.set) - 1
@@ -88,4 +89,4 @@ def _between_ends(points: isl.Set) -> isl.Set:
     filled = points.apply(along.order_le(DIM.in_, last, DIM.out, last)).intersect(
         points.apply(along.order_ge(DIM.in_, last, DIM.out, last)))
     # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
-    return hull if hull.is_subset(filled) else filled.coalesce()
+    return hull if hull.is_subset(filled) else coalesced(filled)

@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, add, floor_div, multiply
+from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import other_instance, restrict, same_element, smallest_pair
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -29,7 +30,7 @@ def inverse(relation: Map, domain: InstanceSet, names: Sequence[str]) -> tuple[E
     backwards = (relation if relation.is_injective() else restrict(relation, domain)).reverse()
     if backwards.is_empty():
         return (0,)*len(domain.inames)             # there is no point to name
-    function = isl.PwMultiAff.from_map(backwards).coalesce()
+    function = coalesced(isl.PwMultiAff.from_map(backwards))
     function = function.gist(function.domain())
     if not function.isa_multi_aff():
         return None

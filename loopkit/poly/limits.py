@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TypeVar
 
 import islpy as isl
 
@@ -32,6 +33,23 @@ _limits: list[int] = []
 def gave_up(error: isl.Error) -> bool:
     """Did isl reach the end of its budget? (Other errors say that it cannot do what it was asked for.)"""
     return "maximal number of operations" in str(error)
+
+
+T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)
+
+
+def coalesced(points: T) -> T:
+    """*points* in fewer pieces, where isl finds them.
+
+    isl 0.27 fails on some unions with an error of its own ("original tableau does not correspond to original basic
+    map"). Those stay as they are: they mean the same.
+    """
+    try:
+        return points.coalesce()
+    except isl.Error as err:
+        if gave_up(err):
+            raise
+        return points
 
 
 @contextmanager

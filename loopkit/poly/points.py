@@ -9,7 +9,7 @@ from math import prod
 import islpy as isl
 
 from loopkit.poly.affine import DIM
-from loopkit.poly.limits import bounded
+from loopkit.poly.limits import bounded, coalesced
 from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
@@ -48,7 +48,7 @@ def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:
     A conjunction without existentially quantified variables becomes plain integer arithmetic (isl takes
     20 us a call); anything else is asked of isl.
     """
-    points = drop_unused_params(params.coalesce())
+    points = drop_unused_params(coalesced(params))
     if points.plain_is_universe():
         return lambda values: None
     constraints = _conjunction(points)

@@ -8,6 +8,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, _aff, names_in, set_space
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 #: One shared loop as (dimension of the source, dimension of the sink).
@@ -73,7 +74,7 @@ def in_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) ->
     for a, b in shared:
         result = result.union(pairs.order_lt(DIM.in_, a, DIM.out, b))
         pairs = pairs.equate(DIM.in_, a, DIM.out, b)
-    return (result.union(pairs) if before else result).coalesce()
+    return coalesced(result.union(pairs) if before else result)
 
 
 def out_of_time_order(pairs: isl.Map, shared: Sequence[SharedLoop], before: bool) -> isl.Map | None:
@@ -215,7 +216,7 @@ def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
 
 def touched_against(elements: isl.Map) -> bool:
     """Is an element of ``{ [outer, inner...] -> element }`` touched at a greater *outer*, but an earlier *inner*?"""
-    elements = elements.compute_divs().coalesce()       # unknowns that are projected away would be asked for twice
+    elements = coalesced(elements.compute_divs())       # unknowns that are projected away would be asked for twice
     pairs, _ = apart_along(same_element(elements, elements), 0)
     for dim in range(1, elements.dim(DIM.in_)):
         if not apart_along(pairs, dim)[1].is_empty():

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
-from loopkit.poly.limits import gave_up
+from loopkit.poly.limits import coalesced, gave_up
 
 Set = isl.Set
 Map = isl.Map
@@ -70,7 +70,7 @@ class InstanceSet:
     def text(self) -> str:
         """isl's notation, without parameters that do not occur."""
         # isl simplifies in place, so that what a set prints would depend on what was asked of it
-        plain = self.set.coalesce().remove_redundancies()
+        plain = coalesced(self.set).remove_redundancies()
         return str(with_dim_names(drop_unused_params(plain), self.inames))
 
     def is_empty(self) -> bool:
@@ -156,11 +156,11 @@ class InstanceSet:
         return self if known.plain_is_equal(self.set) else self.named(in_few_pieces(known))
 
     def union(self, other: InstanceSet) -> InstanceSet:
-        return self.named(self.set.union(other.set).coalesce())
+        return self.named(coalesced(self.set.union(other.set)))
 
     def subtract(self, other: InstanceSet) -> InstanceSet:
         """The points that are not in *other*, which may have a subset of the inames."""
-        return self.named(self.set.subtract(other.onto(self.inames).set).coalesce())
+        return self.named(coalesced(self.set.subtract(other.onto(self.inames).set)))
 
     def where(self, *conditions: tuple[str, Expression]) -> InstanceSet:
         """The points at which each ``(op, e)`` holds: ``e >= 0``, ``e == 0`` for ``">="``, ``"=="``."""
@@ -345,7 +345,7 @@ def universe_params() -> isl.Set:
 
 def params_text(params: isl.Set) -> str:
     """The condition of a parameter set, ``""`` where it assumes nothing."""
-    text = str(drop_unused_params(params.coalesce()))
+    text = str(drop_unused_params(coalesced(params)))
     body = text[text.index("{") + 1:text.rindex("}")].strip()
     return body.removeprefix(":").strip()
 
@@ -396,7 +396,7 @@ def without_empty_pieces(points: isl.Set) -> isl.Set:
 
 def in_few_pieces(points: isl.Set) -> isl.Set:
     """*points* with pieces joined; where there are many, isl finds more to join once it knows their equalities."""
-    return (points.detect_equalities() if points.n_basic_set() > _FEW else points).coalesce()
+    return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
 
 
 #: Pieces that are joined as they are: knowing their equalities changes how extents are written.

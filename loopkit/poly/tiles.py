@@ -7,6 +7,7 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import NotAffineError, add, floor_div, from_pw_aff, multiply, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
+from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import cells, same_element
 from loopkit.poly.sets import InstanceSet, Set, params_of
 
@@ -29,7 +30,7 @@ def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str
     if low is None or values.is_empty():
         return None
     try:
-        top = from_pw_aff(values.set.dim_max(0).coalesce())
+        top = from_pw_aff(coalesced(values.set.dim_max(0)))
         end = multiply(length, floor_div(add(top, length), length))
         if isinstance(top, int):
             end = top // length * length + length

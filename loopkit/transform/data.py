@@ -20,6 +20,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.language.assumptions import read_assumptions
 from loopkit.poly.affine import add
+from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, rename_param
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
@@ -277,7 +278,7 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
 
     def carried() -> tuple[Dependence, ...]:
         return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return kernel.copy(assumptions=both.coalesce(), carried=carried)
+    return kernel.copy(assumptions=coalesced(both), carried=carried)
 
 
 @transform

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -283,42 +284,58 @@ class InstanceCheck:
                 yield self._finding(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
                                     execution.coordinates)
 
-    def _difference(self, execution: Execution, a: Expression, b: Expression
+    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
                     ) -> tuple[Expression, Expression, Set] | None:
-        """The first parts in which two expressions differ, and where; ``None`` if they are one."""
+        """The first parts in which two expressions differ, and where; ``None`` if they are one.
+
+        :arg points: where they count, if that is not all of *execution*.
+        """
         if a == b:
             return None
+        points = execution.points if points is None else points
         known = self.kernel.value_params.union(execution.coordinates)
         if variables(a) | variables(b) <= known:
             try:
-                points = execution.points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
+                apart = points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
             except NotAffineError:
                 pass
             else:
-                return None if points.is_empty() else (a, b, points)
-        if isinstance(b, p.If) and (meant := self._branch(execution, b)) is not None:
+                return None if apart.is_empty() else (a, b, apart)
+        if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
             # the branch may stand there alone, itself a choice, or with the choice around it
-            if self._of_one_type(meant, b) and self._difference(execution, a, meant) is None:
+            if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
                 return None
-            here = self._branch(execution, a) if isinstance(a, p.If) and self._type(a) == self._type(b) else None
+            here = None
+            if isinstance(a, p.If) and self._type(a) == self._type(b):
+                here = self._branch(execution, a, points)
             if here is not None or self._of_one_type(meant, b):
-                return self._difference(execution, a if here is None else here, meant)
+                return self._difference(execution, a if here is None else here, meant, points)
         if not _alike(a, b):
-            return a, b, execution.points
-        differences = (self._difference(execution, x, y) for x, y in zip(children(a), children(b), strict=True))
-        return next((d for d in differences if d is not None), None)
+            return a, b, points
+        places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
+        for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
+            where = points if places is None else places[k]
+            if where.is_empty() and self._of_one_type(x, y):
+                continue                                    # a branch that is never taken
+            found = self._difference(execution, x, y, where)
+            if found is not None:
+                return found
+        return None
 
-    def _branch(self, execution: Execution, choice: p.If) -> Expression | None:
-        """The branch of *choice* that *execution* takes wherever it runs, if it is always the same one."""
-        if not variables(choice.condition) <= self.kernel.value_params.union(execution.coordinates):
-            return None
-        try:
-            holds = execution.points.intersect(points_where(choice.condition, execution.coordinates))
-        except NotAffineError:
-            return None
-        if holds.is_empty():
+    def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
+        """Where a condition and its branches count, as far as that can be told apart."""
+        if variables(condition) <= self.kernel.value_params.union(execution.coordinates):
+            with suppress(NotAffineError):
+                holds = points_where(condition, execution.coordinates)
+                return points, points.intersect(holds), points.subtract(holds)
+        return points, points, points
+
+    def _branch(self, execution: Execution, choice: p.If, points: Set) -> Expression | None:
+        """The branch of *choice* that is taken at all of *points*, if it is always the same one."""
+        _, then, other = self._branches(execution, choice.condition, points)
+        if then.is_empty():
             return choice.else_
-        return choice.then if execution.points.is_subset(holds) else None
+        return choice.then if other.is_empty() else None
 
     def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
         """Does what is around *choice* compute the same with *branch* in its place?"""

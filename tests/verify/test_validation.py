@@ -109,7 +109,9 @@ def test_unrolled_text_keeps_each_rounds_own_constants() -> None:
 
 @pytest.mark.parametrize("choice", [
     "if(2*k <= n, if(k < 2, x[n-k], k % 3), x[k])", "if(n < 2*k, x[k], if(k < 2, k % 3, x[n-k]))",
-    "if(2*k <= n, if(k < 2, if(k < 1, x[k], k), x[n-k]), k)", "2*if(2*k <= n, if(1 < k, k // 2, x[0]), x[k])"])
+    "if(2*k <= n, if(k < 2, if(k < 1, x[k], k), x[n-k]), k)", "if(3 <= k, if(2 < k, x[k], 1), x[n-k])",
+    "if(3 <= k, if(k < 3, 1, if(k == 2, k, x[k])), if(k < 3, x[n-k], 2))",
+    "2*if(2*k <= n, if(1 < k, k // 2, x[0]), x[k])"])
 def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
     """What is left may be of a dtype of its own, so that the choice around it stays where the outer one went."""
     knl = lk.make_kernel("{[k]: 2<=k<=n}", f"c[k] = {choice}", [lk.GlobalArg("x, c", F32, shape="n + 1"), "..."])
@@ -119,6 +121,18 @@ def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
 
 
 # {{{ what it finds
+
+def test_a_branch_that_is_only_right_where_the_other_one_is_taken() -> None:
+    knl = lk.make_kernel("{[k]: 0<=k<n}", "c[k] = if(3 <= k, x[k], if(k < 3, 2*x[k], x[0]))")
+    low = lowered(lk.split_iname(lk.add_dtypes(knl, {"x": F32}), "k", 8, outer_tag="g.0", inner_tag="l.0"))
+    assert validate(low) == ()
+
+    def wrong(node: Node) -> Node:
+        if isinstance(node, Assign) and isinstance(node.value, p.If):
+            return replace(node, value=p.If(node.value.condition, node.value.else_, node.value.then))
+        return node
+    assert {found.kind for found in validate(changed(low, wrong))} == {"value"}
+
 
 def test_a_branch_of_another_dtype() -> None:
     """The whole is a quotient of real numbers; with the branch alone it were one of integers."""
