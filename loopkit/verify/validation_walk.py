@@ -12,6 +12,7 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.accesses import data_params
 from loopkit.analysis.legality import iname_extent, iname_range
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Shuffle, Sync
 from loopkit.ast.vectors import vectors_in
@@ -234,6 +235,13 @@ class _Scope:
                 return replace(self, points=self.points.intersect(points), apart=apart)
         return replace(self, conditions=(*self.conditions, (condition, holds)), apart=apart)
 
+    def bounded_by(self, data: frozenset[str]) -> _Scope:
+        """The scope of a statement with bounds *data* that are read from memory: conditions on them are sets too."""
+        scope = replace(self, known=self.known | data, conditions=())
+        for condition, holds in self.conditions:
+            scope = scope.where(condition, holds)
+        return replace(scope, known=self.known, apart=self.apart) if data else self
+
     def inside(self, loop: For) -> _Scope:
         """The scope of the body of *loop*."""
         start, stop, x = self.value(loop.start), self.value(loop.stop), p.Variable(loop.iname)
@@ -291,5 +299,14 @@ class _Walk:
                 raise AssertionError(node)
 
     def _execution(self, node: Assign | Sync | Call | For, scope: _Scope) -> Execution:
+        if isinstance(node, Assign):
+            scope = scope.bounded_by(self._data(node.statement))
         return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
                          scope.numbers, scope.conditions, scope.data, scope.apart, scope.shuffle)
+
+    def _data(self, statement: str) -> frozenset[str]:
+        """What bounds of *statement* are read from memory; nothing if its conditions ask for the same values."""
+        s = self.kernel.statement_by_id[statement]
+        data = frozenset(data_params(self.kernel, s.domain))
+        asked = frozenset[str]().union(*map(variables, s.predicates))
+        return data if data.isdisjoint(asked) else frozenset()

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
 from loopkit.verify.validation_findings import Finding
@@ -116,6 +118,29 @@ def test_choices_in_choices_of_which_whole_tiles_take_one(choice: str) -> None:
     """What is left may be of a dtype of its own, so that the choice around it stays where the outer one went."""
     knl = lk.make_kernel("{[k]: 2<=k<=n}", f"c[k] = {choice}", [lk.GlobalArg("x, c", F32, shape="n + 1"), "..."])
     assert validate(lowered(lk.split_iname(knl, "k", 8, outer_tag="g.0", inner_tag="l.0"))) == ()
+
+
+@pytest.mark.parametrize("tag", ["for", "unr", "ilp", "vec"])
+@pytest.mark.parametrize("mapped", ["for", "g.0"])
+def test_bounds_from_memory_around_loops_of_their_own(tag: str, mapped: str) -> None:
+    """Where the bounds stand in a condition around the loops and in another one inside, both cut the instances."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[first] -> {[j]: 0<=j<m and first<=j<m-1}"], """
+        for i
+          <> first = at[i]
+          for j
+            y[i, j] = 2*x[i, j]  {id=S}
+          end
+        end
+        """, [lk.GlobalArg("x,y", F32, shape="n, m"), lk.GlobalArg("at", np.int32, shape="n"), "..."])
+    knl = lk.split_iname(lk.tag_inames(knl, {"i": mapped}), "j", 4, inner_tag=tag)
+    low = lowered(knl)
+    assert validate(low) == ()
+
+    def wider(node: Node) -> Node:
+        if isinstance(node, If) and "first" in variables(node.condition):
+            return node.then
+        return replace(node, start=0) if isinstance(node, For) and "first" in variables(node.start) else node
+    assert {found.kind for found in validate(changed(low, wider))} == {"outside"}
 
 # }}}
 
