@@ -251,16 +251,18 @@ def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str]
 def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The flow of the values of one temporary in the order of *knl* as it stands."""
     accesses = accesses_by_array(knl)[array]
-    for source, sink, kind, relation in _value_flow(knl, accesses, reference_paths(knl)):
-        a, b = accesses[source], accesses[sink]
-        yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+    return _of_values(array, accesses, _value_flow(knl, accesses, reference_paths(knl)))
 
 
 def order_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
     """The dependences of the values of one temporary in the order of *knl* as it stands."""
     accesses = accesses_by_array(knl)[array]
-    for source, sink, kind, relation in _value_order(knl, accesses, reference_paths(knl)):
+    return _of_values(array, accesses, _value_order(knl, accesses, reference_paths(knl)))
+
+
+def _of_values(array: str, accesses: Sequence[Access], found: Iterable[tuple[int, int, str, Map]]
+               ) -> Iterator[Dependence]:
+    for source, sink, kind, relation in found:
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)

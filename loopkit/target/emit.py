@@ -141,6 +141,8 @@ class Emitter:
                 yield f"if ({self.condition(for_all(condition, node), signs)}) {{"
                 yield from indented(moved(v, load=False))
                 yield "}"
+                if self.lowered.kernel.options.annotate:
+                    yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
                 yield from emitter.loop(lane_by_lane(node, v), signs)
 
     def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:

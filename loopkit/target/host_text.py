@@ -80,7 +80,7 @@ class _Writer:
             count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
         yield f"{name} *{scratch.name};"
         yield f"if (cudaMalloc(&{scratch.name}, {'*'.join(count)}) != cudaSuccess) {{"
-        yield from indented([*(f"cudaFree({x});" for x in before), "return;"])
+        yield from indented([*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
         yield "}"
 
     def _node(self, node: Node, known: Set) -> Iterator[str]:

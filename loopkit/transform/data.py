@@ -1,7 +1,7 @@
 """Transformations of arguments, temporaries, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 
@@ -156,15 +156,12 @@ def stream_stores(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKer
     >>> "__stcs(&y[i], 2.0f*x[i]);" in lk.generate_code(knl, target="cuda").source
     True
     """
-    names = name_list(var_names)
-    for name in names:
-        if name not in kernel.array_args:
-            raise unknown("array argument", name, kernel.array_args)
-        if name not in kernel.written_names:
-            raise PreconditionError(f"Nothing writes to '{name}'.", subject=name,
-                                    hint="name the arrays that the kernel writes to")
-    return kernel.copy(arguments=tuple(replace(a, streamed=True) if a.name in names and isinstance(a, GlobalArg) else a
-                                       for a in kernel.arguments), carried=unchanged_from(kernel))
+    names = _array_names(kernel, var_names)
+    unwritten = next((x for x in names if x not in kernel.written_names), None)
+    if unwritten is not None:
+        raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
+                                hint="name the arrays that the kernel writes to")
+    return _with_arrays(kernel, names, lambda a: replace(a, streamed=True))
 
 
 @transform
@@ -195,14 +192,26 @@ def keep_loads(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel
     >>> "y[i] = 2.0f*load_kept(&x[i]);" in lk.generate_code(knl, target="cuda").source
     True
     """
+    names = _array_names(kernel, var_names)
+    written = next((x for x in names if x in kernel.written_names), None)
+    if written is not None:
+        raise PreconditionError(f"'{written}' is written: a load that may be moved could miss that.", subject=written,
+                                hint="name arrays that the kernel only reads")
+    return _with_arrays(kernel, names, lambda a: replace(a, kept=True))
+
+
+def _array_names(kernel: LoopKernel, var_names: str | Iterable[str]) -> tuple[str, ...]:
+    """:raises UnknownNameError: one of them is no array argument."""
     names = name_list(var_names)
     for name in names:
         if name not in kernel.array_args:
             raise unknown("array argument", name, kernel.array_args)
-        if name in kernel.written_names:
-            raise PreconditionError(f"'{name}' is written: a load that may be moved could miss that.", subject=name,
-                                    hint="name arrays that the kernel only reads")
-    return kernel.copy(arguments=tuple(replace(a, kept=True) if a.name in names and isinstance(a, GlobalArg) else a
+    return names
+
+
+def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[GlobalArg], GlobalArg]) -> LoopKernel:
+    """*kernel* with other notes on how some of its arrays are accessed; what is computed stays."""
+    return kernel.copy(arguments=tuple(change(a) if a.name in names and isinstance(a, GlobalArg) else a
                                        for a in kernel.arguments), carried=unchanged_from(kernel))
 
 

@@ -237,10 +237,12 @@ class _Scope:
 
     def bounded_by(self, data: frozenset[str]) -> _Scope:
         """The scope of a statement with bounds *data* that are read from memory: conditions on them are sets too."""
+        if not data:
+            return self
         scope = replace(self, known=self.known | data, conditions=())
         for condition, holds in self.conditions:
             scope = scope.where(condition, holds)
-        return replace(scope, known=self.known, apart=self.apart) if data else self
+        return replace(scope, known=self.known, apart=self.apart)
 
     def inside(self, loop: For) -> _Scope:
         """The scope of the body of *loop*."""

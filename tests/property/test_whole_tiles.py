@@ -68,13 +68,18 @@ def test_filled_tiles_keep_results(part: int, monkeypatch: pytest.MonkeyPatch) -
     if part:
         monkeypatch.setattr(full_tiles, "LONG", 0)
 
-    @examples(part, max(EXAMPLES // 6, 16))
+    outcomes = []
+
+    @examples(part, EXAMPLES // 2)
     @given(kernels(), st.data(), st.tuples(*[st.integers(0, 9)]*3))
     def run(knl: lk.LoopKernel, data: st.DataObject, sizes: tuple[int, int, int]) -> None:
         try:
             other = tiled(data.draw, knl)
         except lk.IllegalTransformError as err:
             require_beyond_the_edge(knl, err)
+            outcomes.append("refused")
             return
         assert_same(knl, other, **dict(zip("nml", sizes, strict=True)))
+        outcomes.append("compared")
     run()
+    assert 4*outcomes.count("compared") >= len(outcomes), "most are refused: this shows little"

@@ -14,27 +14,18 @@ from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
+from tests.transform.test_pipelining import BODY
 from tests.verify.changed import built, report, with_tree
 
-REVERSED = """
-    for k
-        for i
-            <> t[i] = a[k, i]  {id=copy}
-        end
-        for j
-            c[k, j] = t[7 - j]  {id=use}
-        end
-    end"""
 
-
-def reversed_rows(body: str = REVERSED, dtype: type = np.float32) -> lk.LoopKernel:
+def reversed_rows(body: str = BODY, dtype: type = np.float32) -> lk.LoopKernel:
     knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<8}", body, assumptions="n>=0")
     knl = lk.add_dtypes(knl, {"a": dtype})
     return lk.tag_inames(knl, {x: "l.0" for x in "ij" if x in knl.inames})
 
 
 def in_place() -> lk.LoopKernel:
-    return reversed_rows(REVERSED.replace("c[k, j]", "a[k, j]"))
+    return reversed_rows(BODY.replace("c[k, j]", "a[k, j]"))
 
 
 def piped(stages: int, **sizes: int) -> lk.LoopKernel:
@@ -62,7 +53,7 @@ def test_the_result_stays(make: object, stages: int) -> None:
 
 
 def test_the_copies_come_first_and_say_what_they_are() -> None:
-    plain = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<8}", REVERSED)
+    plain = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<8}", BODY)
     assert lk.pipeline(plain, "k", 3, asynchronous=True).statements_text == """\
 for k_first, i
   t[k_first, i] = a[k_first, i]  {id=copy_first, async}
@@ -78,7 +69,7 @@ end"""
 
 
 def test_the_language_has_a_word_for_it() -> None:
-    knl = reversed_rows(REVERSED.replace("{id=copy}", "{id=copy, async}"))
+    knl = reversed_rows(BODY.replace("{id=copy}", "{id=copy, async}"))
     assert knl.statement("copy").asynchronous
     assert places(knl) == ["copies begun are a group, all groups are done, barrier", "warp barrier"]
 
@@ -109,13 +100,13 @@ def refused(body: str, dtype: type = np.float32) -> lk.PreconditionError:
 
 
 def test_a_copy_moves_bits() -> None:
-    assert "'copy' cannot be asynchronous: it is no copy" in str(refused(REVERSED.replace("a[k, i]", "2*a[k, i]")))
-    assert "elements of int16 have 2 bytes" in str(refused(REVERSED, np.int16))
-    assert "converts float32 to float64" in str(refused(REVERSED.replace("<>", "<float64>")))
+    assert "'copy' cannot be asynchronous: it is no copy" in str(refused(BODY.replace("a[k, i]", "2*a[k, i]")))
+    assert "elements of int16 have 2 bytes" in str(refused(BODY, np.int16))
+    assert "converts float32 to float64" in str(refused(BODY.replace("<>", "<float64>")))
 
 
 def test_types_that_are_known_later() -> None:
-    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<8}", REVERSED)
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<8}", BODY)
     knl = lk.pipeline(lk.tag_inames(knl, "i:l.0, j:l.0"), "k", asynchronous=True)
     with pytest.raises(lk.PreconditionError, match="2 bytes"):
         lk.lower(lk.add_dtypes(knl, {"a": np.int16}))

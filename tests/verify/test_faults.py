@@ -64,7 +64,7 @@ def chosen(low: Lowered) -> Iterator[Fault]:
     for fault in faults(low.program):
         kinds[fault.kind].append(fault)
     for kind, some in kinds.items():
-        step = 1 if ALL or kind.startswith(("barrier", "wait", "group")) else -(-len(some) // MOST)
+        step = 1 if ALL or kind.startswith(("barrier", "shuffle", "wait", "group")) else -(-len(some) // MOST)
         yield from some[::step]
 
 
