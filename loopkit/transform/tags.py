@@ -12,6 +12,7 @@ from loopkit.kernel.tags import (
     IlpTag,
     InameTag,
     LocalTag,
+    MmaTag,
     UnrollTag,
     VecTag,
 )
@@ -86,7 +87,7 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
                                     hint="pass force=True to replace it, or untag_inames first")
         if isinstance(tag, GroupTag):
             _require_no_reduction(kernel, x, tag)
-        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag):
+        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
             _require_constant_extent(kernel, x, tag)
         if isinstance(tag, VecTag):
             _require_lanes(kernel, x, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])

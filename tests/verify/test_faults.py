@@ -44,6 +44,8 @@ FOUND_AS = {
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},
     "alignment dropped": {"vector"},
+    "fragment shifted": {"product"},
+    "product divergent": {"divergent", "missing"},
     "shuffle deleted": {"missing"},
     "shuffle shifted": {"lane"},
     "shuffle spoils": {"lane"},
