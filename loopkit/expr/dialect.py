@@ -46,7 +46,7 @@ class Dialect:
     :ivar half_functions: names of functions of halves that the language has.
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
     :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
-    :ivar matrix_products: text of the functions for small products of matrices, by name.
+    :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streamed_store: the function that stores what caches give up first.

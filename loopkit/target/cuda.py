@@ -22,7 +22,6 @@ from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
 from loopkit.target.host_text import host_text
-from loopkit.target.matrix_products import shapes_of
 from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.shuffles import lanes_of
 from loopkit.target.signature import Signature, head_lines, signature
@@ -177,7 +176,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, used),
                       {**index_types(launch.kernel, index), **lanes.types}, used, layout.vectors, lanes.shuffle,
-                      cuda_update, matrix_shapes=shapes_of(limits.arch))
+                      cuda_update)
     blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
               lowered.kernel.options.min_blocks)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)

@@ -52,7 +52,6 @@ class Emitter:
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
     :ivar behind: lines that a target puts at the end of a loop's body.
-    :ivar matrix_shapes: what the warps of the target have instructions for, as rows of the left matrix and its columns.
     """
 
     lowered: Lowered
@@ -69,7 +68,6 @@ class Emitter:
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     atomic: Updates | None = None
     behind: Callable[[For], list[str]] = lambda node: []
-    matrix_shapes: frozenset[tuple[int, int]] = frozenset()
 
     # {{{ statements
 
@@ -86,7 +84,7 @@ class Emitter:
         match node:
             case Assign():
                 yield from self._assign(node, signs, last)
-            case For(product=MatrixProduct() as product) if self.matrix_shapes:
+            case For(product=MatrixProduct() as product) if self.dialect.matrix_products:
                 yield from self._by_warps(node, product, signs)
             case For():
                 yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
@@ -173,7 +171,7 @@ class Emitter:
         dtype = self.dtype_of(assign.target)
         sums, left, right = ([self.value(e, signs, dtype) for e in part]
                              for part in (sums_of(node, product), product.left, product.right))
-        yield from product_calls(sums, left, right, self.matrix_shapes, self.used)
+        yield from product_calls(sums, left, right, self.used)
 
     def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:
         """A loop of asynchronous copies, vector by vector."""

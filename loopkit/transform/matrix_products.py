@@ -27,9 +27,10 @@ def use_mma(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, ass
     other. It is what tensor cores ask for: they take a few elements of both matrices from each lane for all of them.
 
     What they compute is what the loops do, but for the order in which the steps of one box are added up, and for the
-    rounding of each product, which is left out. A target without them, like the host, runs the loops, and so does a
-    tile at the edge in which some lanes have no part; see :func:`fill_tiles`. On sm_80 boxes of 8x8x4 are one
-    instruction in float64, larger ones several. From sm_90 on those of 16 rows are one, twice as fast as two of eight.
+    rounding of each product, which is left out. The host runs the loops, and so does a tile at the edge in which some
+    lanes have no part; see :func:`fill_tiles`. On sm_80 a box of 8x8x4 is one instruction in float64, a larger one
+    several. From sm_90 on those of 16 rows are one, at twice the pace of two of eight. Before sm_80 lanes hand each
+    other elements by shuffles, which is slow.
 
     When the kernel is lowered, both operands must be elements in float64 of arrays that all threads see (a
     :func:`precompute` of them in shared memory will do), and the last inames on ``l.0`` the rows and the pairs of
@@ -88,7 +89,7 @@ def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) ->
     """:raises PreconditionError: *node* does not add up products of what has a row *i* with what has a column *j*."""
     operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
     match operand:
-        case p.Product(children=(p.Subscript() as one, p.Subscript() as other)):
+        case p.Product(children=(one, other)):
             depend = [variables(e) & {i, j} for e in (one, other)]
             if depend in ([{i}, {j}], [{j}, {i}]):
                 return

@@ -24,7 +24,7 @@ from loopkit.ast.nodes import (
     Sync,
     Vector,
 )
-from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.poly.affine import add
 
 
@@ -183,7 +183,8 @@ def _of_product(product: MatrixProduct | None) -> Found:
                     product, **{which: (*loaded[:i], wrong, *loaded[i + 1:])})
         if len(loaded) > 1:
             yield "fragment shifted", f"{which} turned round", replace(product, **{which: loaded[::-1]})
-    lanes = {x: p.Variable(y) for x, y in (("i_lane", "j_lane"), ("j_lane", "i_lane"))}
+    one, other = sorted(x for x in variables(product.left[0]) if x.endswith(("lane", "box")))
+    lanes = {one: p.Variable(other), other: p.Variable(one)}
     for which in ("left", "right"):
         loaded = getattr(product, which)
         yield "fragment shifted", f"{which} by other lanes", replace(
