@@ -578,7 +578,7 @@ CASES = [
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
     Case("matmul_asynchronous", matmul_asynchronous, _matmul_data, _matmul, _MATRICES),
-    Case("matmul_by_warps", matmul_by_warps,
+    Case("matmul_by_warps", lambda: lk.set_options(matmul_by_warps(), full_tiles=False),
          lambda *args: {k: v.astype(np.float64) for k, v in _matmul_data(*args).items()}, _matmul, _MATRICES, _F64),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
     Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
