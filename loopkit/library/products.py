@@ -56,7 +56,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     :arg mma: let each warp compute its part by matrix instructions, of 16x8 results each; default: in float64, where
         they have twice the pace of a thread's own. GPUs before sm_80 have none: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or a tile is no multiple
-        of its parts.
+        of its parts; or *mma* in another dtype than float64.
 
     >>> knl = lk.library.matmul()
     >>> for x in ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg"):
@@ -76,6 +76,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
     """
     known = checked(dtype)
     mma = known == np.float64 if mma is None else mma
+    _require_float64(known, mma)
     rows, columns, steps = tile or (128, 128 if known.itemsize <= 4 else 64, 16 if known.itemsize <= 4 or mma else 8)
     warp = warp or ((64, 32) if known.itemsize <= 4 else (32, 32))
     _require_strips(rows, columns, steps)
@@ -113,10 +114,11 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
         strip is stored between two barriers; 0: each is loaded when it is needed.
     :arg mma: let each warp compute its part by matrix instructions, of 8x8 results each, and copy strips of both
-        matrices asynchronously; default: in float64, of sizes up to 128 which 8 divides. GPUs before sm_80 can do
-        neither: choose false there.
+        matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts, and of
+        those that are given. GPUs before sm_80 can do neither: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
-        no multiple of what its threads load at once; with *mma*, the parts do not divide the product.
+        no multiple of what its threads load at once; with *mma*, the parts do not divide the product, or it is not in
+        float64.
 
     >>> a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     >>> lk.library.batched_matmul(size=2, steps=2)(a=a, b=a).c
@@ -129,8 +131,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     known = checked(dtype)
     size = require_positive(size, "size")
     if mma is None:
-        mma = known == np.float64 and size <= MOST_BY_WARPS and (warp, steps) == (None, None) and size % 8 == 0
-    steps = steps or ((16 if size % 16 == 0 or not mma else 8) if known.itemsize <= 8 else 8)
+        mma = known == np.float64 and _in_boxes(size, steps, warp)
+    _require_float64(known, mma)
+    steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
     _require_strips(size, size, steps)
     knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", _product("e, ", by_rows=mma),
                       name="batched_matmul")
@@ -161,6 +164,19 @@ def _product(e: str, *, by_rows: bool) -> str:
         b_rows(row, column) := b[{e}row, column]
         c[{e}i, j] = sum(k, {use}*b_rows(k, j))
         """
+
+
+def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
+    """Is a product a whole number of boxes, and of the parts that are given, and not too large for its warps?"""
+    return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
+            and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
+
+
+def _require_float64(dtype: np.dtype, mma: bool) -> None:
+    """:raises PreconditionError: matrix instructions are asked for, and not in float64."""
+    if mma and dtype != np.float64:
+        raise PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
+                                hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
