@@ -113,7 +113,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         of more than eight bytes 16, and with *mma* at most 32, as many as divide the product.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
         strip is stored between two barriers; 0: each is loaded when it is needed.
-    :arg mma: let each warp compute its part by matrix instructions, of 8x8 results each, and copy strips of both
+    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each, and copy strips of both
         matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts, and of
         those that are given. GPUs before sm_80 can do neither: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
@@ -143,8 +143,10 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         warp = warp or _largest_part(size)
         _parts(size, warp[0], "rows")
         _parts(size, warp[1], "columns")
-        for x, part in zip("ij", warp, strict=True):
-            knl = _boxes(knl, x, {f"{x}_warp": None}, part, 8)
+        # small ones wait for memory, large ones for instructions, of which those of 16 rows do twice as much in a time
+        rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
+        for x, part, box in zip("ij", warp, (rows, 8), strict=True):
+            knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
         knl = _by_warps(knl, ("e",), steps)
         # one strip ahead is enough, as it takes no registers on its way and a multiprocessor has several blocks
         return pipeline(knl, "k_outer", stages, asynchronous=stages > 1) if stages else knl
@@ -196,9 +198,13 @@ def _parts(length: int, part: int, what: str) -> int:
 
 
 def _largest_part(size: int) -> tuple[int, int]:
-    """Rows and columns, in eights, of the parts of a product with as few warps as hold 32 results a lane at most."""
+    """Rows and columns, in eights, of the parts of a product with as few warps as hold 32 results a lane at most.
+
+    Of parts of one size the most square is the best, and then one with more rows than columns.
+    """
     sides = [n for n in range(8, size + 1, 8) if size % n == 0]
-    return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP), key=lambda part: (part[0]*part[1], min(part)))
+    return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP),
+               key=lambda part: (part[0]*part[1], min(part), part[0]))
 
 
 def _boxes(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, box: int) -> LoopKernel:
