@@ -113,9 +113,9 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
         of more than eight bytes 16, and with *mma* at most 32, as many as divide the product.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
         strip is stored between two barriers; 0: each is loaded when it is needed.
-    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each, and copy strips of both
-        matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts, and of
-        those that are given. GPUs before sm_80 can do neither: choose false there.
+    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each, and copy strips of
+        both matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts,
+        and of those that are given. GPUs before sm_80 can do neither: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
         no multiple of what its threads load at once; with *mma*, the parts do not divide the product, or it is not in
         float64.

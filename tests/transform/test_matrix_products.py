@@ -114,7 +114,9 @@ def test_what_lanes_load_for_others_needs_its_barriers() -> None:
     (lambda: lk.use_mma(product(domain=BOX.replace("k<8", "k<n")), "i", "j", "k"),
      "'k' has not the values 0 to 3 or 7 or 15, of as many steps."),
     (lambda: lk.use_mma(lk.tag_inames(product(), "i: g.0"), "i", "j", "k"),
-     "'i' has the tag 'g.0' and cannot be computed by matrix instructions any more.")])
+     "'i' has the tag 'g.0' and cannot be computed by matrix instructions any more."),
+    (lambda: lk.tag_inames(product("c[i, j] = a[i, k]", "{[i, j, k]: 0<=i<16 and 0<=j,k<8}"), "j: mma"),
+     "'j' is an iname of no sum, which the tag 'mma' is for.")])
 def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message: str) -> None:
     with pytest.raises(lk.PreconditionError) as err:
         make()
