@@ -15,6 +15,7 @@ from tests.vector_kernels import axpy_vec, matmul_vec, stencil_2d_vec
 Arrays = dict[str, Any]
 F32 = np.float32
 F32_, F16, BF16 = np.dtype(F32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
+_F64 = np.dtype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -183,6 +184,27 @@ def matmul_pipelined() -> lk.LoopKernel:
 def matmul_asynchronous() -> lk.LoopKernel:
     """Two strips of each matrix are on their way to shared memory, in vectors, while a block computes on a third."""
     return lk.pipeline(matmul_vec(), "k_outer", 3, asynchronous=True)
+
+
+def matmul_by_warps(box: tuple[int, int] = (8, 4), steps: int = 16, stages: int = 1) -> lk.LoopKernel:
+    """The lanes of two warps compute boxes of 8 rows, 8 columns and 4 steps together; at edges they meet zeros.
+
+    :arg box: rows and steps.
+    """
+    rows, depth = box
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
+                         name="matmul_by_warps", assumptions="n>=1 and m>=1 and l>=1")
+    knl = lk.fill_tiles(lk.add_dtypes(knl, {"a,b,c": np.float64}), {"i": 2*rows, "j": 16, "k": steps})
+    knl = lk.split_levels(knl, "i", {"i_block": None, "i_warp": 2, "i_box": rows},
+                          tags={"i_block": "g.1", "i_warp": "l.0"})
+    knl = lk.split_levels(knl, "j", {"j_block": None, "j_reg": 2, "j_box": 8}, tags={"j_block": "g.0", "j_reg": "unr"})
+    knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // depth, "k_box": depth}, tags={"k_step": "unr"})
+    knl = lk.prioritize_loops(knl, "i_warp, k_outer, k_step, j_reg, i_box, j_box")
+    knl = lk.use_mma(knl, "i_box", "j_box", "k_box")
+    own = [x for x in knl.inames if x.startswith("i_box")]
+    knl = lk.precompute(knl, "a_filled", ["i_warp", *own, "k_step", "k_box"])
+    knl = lk.precompute(knl, "b_filled", ["k_step", "k_box", "j_reg", "j_box_lane", "j_box_item"])
+    return lk.pipeline(knl, "k_outer", stages) if stages else knl
 
 
 def matmul_ilp() -> lk.LoopKernel:
@@ -571,6 +593,8 @@ CASES = [
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
     Case("matmul_asynchronous", matmul_asynchronous, _matmul_data, _matmul, _MATRICES),
+    Case("matmul_by_warps", lambda: lk.set_options(matmul_by_warps(), full_tiles=False),
+         lambda *args: {k: v.astype(np.float64) for k, v in _matmul_data(*args).items()}, _matmul, _MATRICES, _F64),
     Case("csr_matvec", csr_matvec, _csr_data, _csr, [(1, 5), (64, 10), (150, 99)]),
     Case("histogram", histogram, lambda rng, n: {"b": rng.integers(0, 50, n).astype(np.uint8), "w": _rand(rng, n)},
          lambda a: {"h": 1 + np.bincount(a["b"], a["w"].astype(np.float64), 50)}, [(1,), (256,), (3001,)]),

@@ -20,8 +20,9 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     :arg outside: names that a caller gives a value: arguments and global temporaries.
     :arg divergent: names that may differ between the threads of a block; what is computed from them may too.
     :raises InternalError: a name is used where it has no value, is defined twice in one scope or by itself, hides the
-        variable of a loop around it; a barrier or a shuffle is under a condition that may differ between threads, or in
-        a region; or an array in lanes is touched at another thread's element in any other way.
+        variable of a loop around it; a barrier, a shuffle or a product of matrices is under a condition that may differ
+        between threads, or one of the first two in a region; or an array in lanes is touched at another thread's
+        element in any other way.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
@@ -102,6 +103,11 @@ class _Check:
                 if node.iname in scope.loops:
                     raise self._fault(f"a loop over '{node.iname}' stands in another one")
                 uniform = scope.uniform and scope.agree(node.start, node.stop)
+                if node.product is not None:
+                    for e in (*node.product.left, *node.product.right):
+                        self._use(e, scope)
+                    if not uniform:
+                        raise self._fault("a product of matrices stands where not all threads of a block come")
                 self.block(node.body, replace(scope.naming(node.iname, node.start, node.stop),
                                               loops=scope.loops | {node.iname}, uniform=uniform))
             case If():

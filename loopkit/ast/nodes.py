@@ -90,10 +90,41 @@ class Vector:
 
 
 @dataclass(frozen=True)
+class MatrixProduct:
+    """A nest of loops, around one statement, adds the product of two small matrices to a third.
+
+    The lanes of a warp may compute it at once. Lane ``t`` has the rows ``t // 4`` and, of two, ``t // 4 + 8`` of the
+    sums, and of each the columns ``2*(t % 4)`` and ``2*(t % 4) + 1``: those that its own iterations add to. Of the left
+    matrix it loads the same rows in the columns ``t % 4``, ``t % 4 + 4`` and so on, of the right one the rows with the
+    numbers of these columns in column ``t // 4``.
+
+    :ivar row: the iname of its rows, ``None`` if it has one; *column*: of its two columns; *depth*: the one along which
+        products are added up.
+    :ivar left: what it loads of the left matrix, all rows of the first column, then of the next; *right*: of the right
+        one.
+    """
+
+    row: str | None
+    column: str
+    depth: str
+    left: tuple[p.Subscript, ...]
+    right: tuple[p.Subscript, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows of the sums a lane has."""
+        return len(self.left) // len(self.right)
+
+    def __str__(self) -> str:
+        return f"{8*self.rows}x{4*len(self.right)} by {4*len(self.right)}x8"
+
+
+@dataclass(frozen=True)
 class For:
     """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled.
 
     :ivar vectors: what may be moved in vector accesses around it.
+    :ivar product: what it and the loops in it are together, if they are the product of two matrices.
     """
 
     iname: str
@@ -103,6 +134,7 @@ class For:
     body: Block
     unroll: bool = False
     vectors: tuple[Vector, ...] = ()
+    product: MatrixProduct | None = None
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
+    MatrixProduct,
     Node,
     Program,
     Region,
@@ -81,6 +82,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
                    f"{'  [unroll]' if node.unroll else ''}")
             yield from (f"{pad}  # {_vector(v)}" for v in node.vectors)
+            if node.product is not None:
+                yield f"{pad}  # {_product(node.product)}"
             yield from _lines(node.body, depth + 1)
         case If():
             yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
@@ -102,6 +105,11 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Block():
             yield f"{pad}block"
             yield from _lines(node, depth + 1)
+
+
+def _product(product: MatrixProduct) -> str:
+    left, right = (", ".join(map(to_text, part)) for part in (product.left, product.right))
+    return f"{product} by the lanes of a warp: each loads {left} and {right}"
 
 
 def _vector(vector: Vector) -> str:

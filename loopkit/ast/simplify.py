@@ -127,6 +127,8 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
     match node:
         case For():
             body, names = _used(node.body)
+            for e in () if node.product is None else (*node.product.left, *node.product.right):
+                names |= variables(e)
             return replace(node, body=body), names | variables(node.start) | variables(node.stop)
         case If():
             then, names = _used(node.then)

@@ -47,6 +47,17 @@ class VecTag(InameTag):
 
 
 @dataclass(frozen=True)
+class MmaTag(InameTag):
+    """``mma``: like ``ilp``, in a product of small matrices that the lanes of a warp compute at once.
+
+    Along the iname products are added up, or it tells the rows apart that one lane has.
+    """
+
+    def __str__(self) -> str:
+        return "mma"
+
+
+@dataclass(frozen=True)
 class GroupTag(InameTag):
     """``g.N``: along axis *axis* of the grid of blocks."""
 
@@ -74,7 +85,7 @@ class AutoLocalTag(InameTag):
         return "l.auto"
 
 
-NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "vec", "for")
+NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "vec", "mma", "for")
 
 
 def parse_tag(text: str) -> InameTag:
@@ -84,7 +95,7 @@ def parse_tag(text: str) -> InameTag:
     if text in ("l.0", "l.1", "l.2"):
         return LocalTag(int(text[2]))
     return {"l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "for": ForTag()}[text]
+            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}[text]
 
 
 def is_parallel(tag: InameTag | None) -> bool:
@@ -94,9 +105,9 @@ def is_parallel(tag: InameTag | None) -> bool:
 
 def is_innermost(tag: InameTag | None) -> bool:
     """Do loops over an iname of this tag stand around single statements, whatever stands between in the order?"""
-    return isinstance(tag, IlpTag | VecTag)
+    return isinstance(tag, IlpTag | VecTag | MmaTag)
 
 
 def is_unrolled(tag: InameTag | None) -> bool:
     """Is a loop over an iname of this tag one of constant trip count under ``#pragma unroll``?"""
-    return isinstance(tag, UnrollTag | VecTag) or (isinstance(tag, IlpTag) and tag.unroll)
+    return isinstance(tag, UnrollTag | VecTag | MmaTag) or (isinstance(tag, IlpTag) and tag.unroll)

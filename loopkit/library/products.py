@@ -10,9 +10,10 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import WARP, checked, items_a_thread, vector_of_rows
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname, split_levels
+from loopkit.transform.matrix_products import use_mma
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
 from loopkit.transform.pipelining import pipeline
@@ -25,10 +26,13 @@ from loopkit.transform.whole_tiles import fill_tiles
 #: than sixteen by two do.
 LANES = (8, 4)
 
+#: Rows of the largest product that batched_matmul computes in boxes: the parts of a larger one are too many warps.
+MOST_BY_WARPS = 128
+
 
 def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | None = None,
-           warp: tuple[int, int] | None = None, group: int = 8, min_blocks: int | None = None, stages: int = 1
-           ) -> LoopKernel:
+           warp: tuple[int, int] | None = None, group: int = 8, min_blocks: int | None = None, stages: int = 1,
+           mma: bool | None = None) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
@@ -49,8 +53,10 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
         two where a thread's products take half of its 128 registers then, else one.
     :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers; 0: each is
         loaded when it is needed.
+    :arg mma: let each warp compute its part by matrix instructions, of 16x8 results each; default: in float64, where
+        they have twice the pace of a thread's own. GPUs before sm_80 have none: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or a tile is no multiple
-        of its parts.
+        of its parts; or *mma* in another dtype than float64.
 
     >>> knl = lk.library.matmul()
     >>> for x in ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg"):
@@ -69,31 +75,33 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
            [3., 3.]], dtype=float32)
     """
     known = checked(dtype)
-    rows, columns, steps = tile or (128, 128 if known.itemsize <= 4 else 64, 16 if known.itemsize <= 4 else 8)
+    mma = known == np.float64 if mma is None else mma
+    _require_float64(known, mma)
+    rows, columns, steps = tile or (128, 128 if known.itemsize <= 4 else 64, 16 if known.itemsize <= 4 or mma else 8)
     warp = warp or ((64, 32) if known.itemsize <= 4 else (32, 32))
     _require_strips(rows, columns, steps)
     if min_blocks is None:
         min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
-    knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", """
-        a_columns(column, row) := a[row, column]
-        b_rows(row, column) := b[row, column]
-        c[i, j] = sum(k, a_columns(k, i)*b_rows(k, j))
-        """, name="matmul", options=Options(min_blocks=min_blocks))
+    knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", _product("", by_rows=mma), name="matmul",
+                      options=Options(min_blocks=min_blocks))
     knl = add_dtypes(knl, {"a,b,c": known})
     # a tile at the edge has the text of a whole one: there, loads and stores have conditions, and products none
     knl = fill_tiles(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; blocks that follow each other are in the rows of one group
-    knl = _levels(knl, "i", {"i_group": None, "i_block": require_positive(group, "group"),
-                             "i_warp": _parts(rows, warp[0], "rows")}, warp[0], LANES[0], known)
-    knl = _levels(knl, "j", {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}, warp[1], LANES[1], known)
+    outer: dict[str, dict[str, int | None]] = {
+        "i": {"i_group": None, "i_block": require_positive(group, "group"), "i_warp": _parts(rows, warp[0], "rows")},
+        "j": {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}}
+    for x, part, lanes, box in zip("ij", warp, LANES, (16, 8), strict=True):
+        knl = _boxes(knl, x, outer[x], part, box) if mma else _levels(knl, x, outer[x], part, lanes, known)
     knl = tag_inames(knl, {"i_group": "g.1", "i_block": "g.0", "j_block": "g.0"})
-    knl = _in_registers(knl, ("i_group", "j_block", "i_block"), steps, known)
+    blocks = ("i_group", "j_block", "i_block")
+    knl = _by_warps(knl, blocks, steps) if mma else _in_registers(knl, blocks, steps, known)
     # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
     return pipeline(knl, "k_outer", stages) if stages else knl
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
-                   warp: tuple[int, int] | None = None, stages: int = 2) -> LoopKernel:
+                   warp: tuple[int, int] | None = None, stages: int = 2, mma: bool | None = None) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
     A block has one product, whose result is one tile of :func:`matmul`.
@@ -102,11 +110,15 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more
         often at barriers, more take registers.
     :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
-        of more than eight bytes 16.
+        of more than eight bytes 16, and with *mma* at most 32, as many as divide the product.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
         strip is stored between two barriers; 0: each is loaded when it is needed.
+    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each, and copy strips of
+        both matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts,
+        and of those that are given. GPUs before sm_80 can do neither: choose false there.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
-        no multiple of what its threads load at once.
+        no multiple of what its threads load at once; with *mma*, the parts do not divide the product, or it is not in
+        float64.
 
     >>> a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     >>> lk.library.batched_matmul(size=2, steps=2)(a=a, b=a).c
@@ -118,20 +130,55 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     """
     known = checked(dtype)
     size = require_positive(size, "size")
-    steps = steps or (16 if known.itemsize <= 8 else 8)
+    if mma is None:
+        mma = known == np.float64 and _in_boxes(size, steps, warp)
+    _require_float64(known, mma)
+    steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
     _require_strips(size, size, steps)
-    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", """
-        a_columns(column, row) := a[e, row, column]
-        b_rows(row, column) := b[e, row, column]
-        c[e, i, j] = sum(k, a_columns(k, i)*b_rows(k, j))
-        """, name="batched_matmul")
+    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", _product("e, ", by_rows=mma),
+                      name="batched_matmul")
     knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
+    if mma:
+        _parts(size, steps, "steps")
+        warp = warp or _largest_part(size)
+        _parts(size, warp[0], "rows")
+        _parts(size, warp[1], "columns")
+        # small ones wait for memory, large ones for instructions, of which those of 16 rows do twice as much in a time
+        rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
+        for x, part, box in zip("ij", warp, (rows, 8), strict=True):
+            knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
+        knl = _by_warps(knl, ("e",), steps)
+        # one strip ahead is enough, as it takes no registers on its way and a multiprocessor has several blocks
+        return pipeline(knl, "k_outer", stages, asynchronous=stages > 1) if stages else knl
     warp = warp or ((64, 32) if known.itemsize <= 8 else (32, 16))
     knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], known)
     # the result is a third of what is moved: it is stored in vectors too
     knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], known, "vec" if items_a_thread(known) > 1 else "unr")
     knl = _in_registers(knl, ("e",), steps, known)
     return pipeline(knl, "k_outer", stages) if stages else knl
+
+
+def _product(e: str, *, by_rows: bool) -> str:
+    """The product with rules for its operands, of which that for *a* says how strips of it lie."""
+    rule, use = ("a_rows(row, column)", "a_rows(i, k)") if by_rows else ("a_columns(column, row)", "a_columns(k, i)")
+    return f"""
+        {rule} := a[{e}row, column]
+        b_rows(row, column) := b[{e}row, column]
+        c[{e}i, j] = sum(k, {use}*b_rows(k, j))
+        """
+
+
+def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
+    """Is a product a whole number of boxes, and of the parts that are given, and not too large for its warps?"""
+    return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
+            and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
+
+
+def _require_float64(dtype: np.dtype, mma: bool) -> None:
+    """:raises PreconditionError: matrix instructions are asked for, and not in float64."""
+    if mma and dtype != np.float64:
+        raise PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
+                                hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
@@ -148,6 +195,44 @@ def _parts(length: int, part: int, what: str) -> int:
         raise PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
                                 hint=f"let {part} divide them")
     return length // part
+
+
+def _largest_part(size: int) -> tuple[int, int]:
+    """Rows and columns, in eights, of the parts of a product with as few warps as hold 32 results a lane at most.
+
+    Of parts of one size the most square is the best, and then one with more rows than columns.
+    """
+    sides = [n for n in range(8, size + 1, 8) if size % n == 0]
+    return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP),
+               key=lambda part: (part[0]*part[1], min(part), part[0]))
+
+
+def _boxes(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, box: int) -> LoopKernel:
+    """*iname* over *outer*, then over the boxes of a warp's part that matrix instructions have."""
+    return split_levels(
+        knl, iname, {**outer, f"{iname}_reg": _parts(warp, box, "rows or columns of a warp"), f"{iname}_box": box},
+        tags={f"{iname}_warp": "l.0", f"{iname}_reg": "unr"})
+
+
+def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKernel:
+    """The tile of a block in the registers of its warps, who add products of boxes of *a* and *b* to boxes of it."""
+    knl = split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
+                       tags={"k_step": "unr"})
+    knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
+    knl = use_mma(knl, "i_box", "j_box", "k_box")
+    # strips of both matrices lie as these do, and come in vectors along their rows
+    along = {x: ["k_step", "k_box"] if x == "k" else [y for y in knl.inames if y.startswith((f"{x}_reg", f"{x}_box"))]
+             for x in "ijk"}
+    knl = precompute(knl, "a_rows", ["i_warp", *along["i"], *along["k"]], temporary_name="a_tile",
+                     precompute_inames=["a_i", "a_k"], default_tag=None)
+    knl = precompute(knl, "b_rows", ["j_warp", *along["j"], *along["k"]], temporary_name="b_tile",
+                     precompute_inames=["b_k", "b_j"], default_tag=None)
+    for x in ("a_k", "b_j"):
+        knl = split_iname(knl, x, items_a_thread(np.dtype(np.float64)), outer_iname=f"{x}_vec",
+                          inner_iname=f"{x}_item", outer_tag="l.auto", inner_tag="vec")
+    knl = tag_inames(knl, dict.fromkeys(("a_i", "b_k"), "l.auto"))
+    # what the lanes of half a warp load, four neighbours of each of four rows, lies in different banks
+    return add_padding(add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
 
 def _levels(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, lanes: int, dtype: np.dtype,

@@ -9,6 +9,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
+from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
@@ -176,6 +177,8 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
         pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
     if a.auto or b.auto:
         same = None                      # any thread may run them
+    elif is_product(knl, a.statement) or is_product(knl, b.statement):
+        same = None                      # what an instance reads, any lane of its warp may load
     else:
         known: list[tuple[Expression, Expression]] = []
         same = pairs

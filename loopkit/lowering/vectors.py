@@ -141,6 +141,8 @@ class _Finder:
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
+            case For() if node.product is not None:
+                return node                     # its elements go to registers one by one, each lane's
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
             case For():

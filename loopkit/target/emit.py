@@ -10,7 +10,21 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync, Vector
+from loopkit.ast.matrix_products import nest_of, sums_of
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    Function,
+    If,
+    MatrixProduct,
+    Node,
+    Region,
+    Sync,
+    Vector,
+)
 from loopkit.ast.signs import Signs
 from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.c import CText, Dialect
@@ -21,6 +35,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
 from loopkit.target.copies import moved_vectors, one_copy, vector_copies
+from loopkit.target.matrix_products import product_calls
 from loopkit.target.vectors import in_registers, lane_by_lane, moves, registers
 
 
@@ -69,6 +84,8 @@ class Emitter:
         match node:
             case Assign():
                 yield from self._assign(node, signs, last)
+            case For(product=MatrixProduct() as product) if self.dialect.matrix_products:
+                yield from self._by_warps(node, product, signs)
             case For():
                 yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
             case If():
@@ -144,6 +161,17 @@ class Emitter:
                 if self.lowered.kernel.options.annotate:
                     yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
                 yield from emitter.loop(lane_by_lane(node, v), signs)
+
+    def _by_warps(self, node: For, product: MatrixProduct, signs: Signs) -> Iterator[str]:
+        """A product of matrices that the lanes of each warp compute together."""
+        _, assign = nest_of(node)
+        assert assign is not None
+        if self.lowered.kernel.options.annotate:
+            yield f"// {assign.statement}"
+        dtype = self.dtype_of(assign.target)
+        sums, left, right = ([self.value(e, signs, dtype) for e in part]
+                             for part in (sums_of(node, product), product.left, product.right))
+        yield from product_calls(sums, left, right, self.used)
 
     def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:
         """A loop of asynchronous copies, vector by vector."""

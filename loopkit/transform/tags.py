@@ -12,6 +12,7 @@ from loopkit.kernel.tags import (
     IlpTag,
     InameTag,
     LocalTag,
+    MmaTag,
     UnrollTag,
     VecTag,
 )
@@ -23,14 +24,15 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 @transform
 def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for``.
+    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for``,
+    and ``mma``, which :func:`use_mma` gives with others.
 
     :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
     :arg force: replace a tag that an iname has already.
     :raises UnknownNameError: an iname that the kernel does not have.
     :raises PreconditionError: an unknown tag, an iname that has another tag, a parametric extent where the tag
-        needs a constant one, an odd one or a second ``vec`` iname of a statement for ``vec``, or a reduction iname
-        over blocks.
+        needs a constant one, an odd one or a second ``vec`` iname of a statement for ``vec``, one of no sum for
+        ``mma``, or a reduction iname over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
     :raises UndecidedError: whether one would be broken cannot be decided.
 
@@ -86,8 +88,10 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
                                     hint="pass force=True to replace it, or untag_inames first")
         if isinstance(tag, GroupTag):
             _require_no_reduction(kernel, x, tag)
-        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag):
+        if isinstance(tag, LocalTag | UnrollTag | IlpTag | VecTag | MmaTag):
             _require_constant_extent(kernel, x, tag)
+        if isinstance(tag, MmaTag):
+            _require_sum(kernel, x)
         if isinstance(tag, VecTag):
             _require_lanes(kernel, x, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])
     result = kernel.copy(tags={**kernel.tags, **new}, carried=unchanged_from(kernel))
@@ -116,6 +120,13 @@ def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None
                 f"The reduction iname '{iname}' of '{node.final}' cannot have the tag '{tag}': blocks cannot combine "
                 "their partial results within one launch.", subject=iname,
                 hint="split the iname, write the partial results to an array over the blocks, and reduce that")
+
+
+def _require_sum(kernel: LoopKernel, iname: str) -> None:
+    """:raises PreconditionError: no statement with *iname* adds up anything."""
+    if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
+        raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
+                                hint="use_mma gives the tags of a product of matrices; ilp runs instances side by side")
 
 
 def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> None:

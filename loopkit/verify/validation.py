@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from loopkit.ast.nodes import Assign, Function, Sync
+from loopkit.ast.nodes import Assign, For, Function, Sync
 from loopkit.kernel.devices import WARP
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
@@ -14,8 +14,9 @@ from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
 from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
+from loopkit.verify.validation_products import ProductCheck
 from loopkit.verify.validation_vectors import VectorCheck
-from loopkit.verify.validation_walk import Execution, executions, grid_of, vector_loops
+from loopkit.verify.validation_walk import Execution, annotated_loops, executions, grid_of
 
 
 def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
@@ -33,6 +34,8 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
       what they assume;
     - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
       what another one holds in any other way, or what a lane spoils that has no part in the statement;
+    - of a product of matrices, each lane loads what the iterations of others read and the instruction takes from it,
+      all lanes of a warp are there, and what they load is ordered as if each of them read all of it;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -71,8 +74,12 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
     for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
         yield found
         decided = decided and found.kind != "undecided"
-    for loop in vector_loops(knl, function, grid):
-        yield from VectorCheck(knl, launch.name, lowered.storages, function, loop).findings()
+    for loop in annotated_loops(knl, function, grid):
+        assert isinstance(loop.node, For)
+        if loop.node.vectors:
+            yield from VectorCheck(knl, launch.name, lowered.storages, function, loop).findings()
+        if loop.node.product is not None:
+            yield from ProductCheck(knl, launch, lowered.storages, grid, loop, loop.node.product).findings()
     yield from LaneCheck(knl, launch, function, grid, of_statements, warp).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

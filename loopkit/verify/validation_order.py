@@ -209,12 +209,19 @@ class OrderCheck:
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
         if kind == "copy":
             return self._early(first, second, run)
-        for i, _ in self._same("l"):
-            for apart in apart_along(run, i):
-                bare = self._bare(first, second, apart)
-                if bare is not None:
-                    return bare
+        for apart in self._on_two_threads(first, second, run):
+            bare = self._bare(first, second, apart)
+            if bare is not None:
+                return bare
         return None
+
+    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
+        """Those of *pairs* of which two threads may touch the cell."""
+        if first.product is not None or second.product is not None:
+            yield pairs                      # what one reads, any lane of its warp may load
+            return
+        for i, _ in self._same("l"):
+            yield from apart_along(pairs, i)
 
     def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
                          ) -> bool:

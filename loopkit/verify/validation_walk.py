@@ -14,7 +14,21 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.legality import iname_extent, iname_range
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Shuffle, Sync
+from loopkit.ast.matrix_products import products_in
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Call,
+    Define,
+    For,
+    Function,
+    If,
+    MatrixProduct,
+    Node,
+    Region,
+    Shuffle,
+    Sync,
+)
 from loopkit.ast.vectors import vectors_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
@@ -50,7 +64,7 @@ class Grid:
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment, a barrier, a launch, or a loop with vector accesses around it, at its place in the program.
+    """An assignment, a barrier, a launch, or a loop that says more than its iterations, at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
     :ivar path: the way to it.
@@ -58,6 +72,7 @@ class Execution:
     :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
     :ivar shuffle: that of the region in which it stands.
+    :ivar product: that of the loops around it: lanes of its warp may load what it reads.
     """
 
     node: Assign | Sync | Call | For
@@ -70,6 +85,7 @@ class Execution:
     data: frozenset[str]
     divergent: bool
     shuffle: Shuffle | None = None
+    product: MatrixProduct | None = None
 
     @cached_property
     def points(self) -> Set:
@@ -157,9 +173,9 @@ def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Exec
     yield from (e for e in _walked(knl, function, grid) if not isinstance(e.node, For))
 
 
-def vector_loops(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
-    """Every loop of *function* with vector accesses around it."""
-    if any(vectors_in(function.body)):
+def annotated_loops(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
+    """Every loop of *function* with vector accesses around it, or that is a product of matrices."""
+    if any(vectors_in(function.body)) or any(products_in(function.body)):
         yield from (e for e in _walked(knl, function, grid) if isinstance(e.node, For))
 
 
@@ -195,6 +211,7 @@ class _Scope:
     data: frozenset[str] = frozenset()
     apart: bool = False
     shuffle: Shuffle | None = None
+    product: MatrixProduct | None = None
 
     def at(self, step: int | str) -> _Scope:
         return replace(self, path=(*self.path, step))
@@ -280,9 +297,11 @@ class _Walk:
             case Assign() | Sync() | Call():
                 yield self._execution(node, scope)
             case For():
-                if node.vectors:
+                if node.vectors or node.product is not None:
                     yield self._execution(node, scope)
-                yield from self.block(node.body, scope.inside(node))
+                inside = scope.inside(node)
+                yield from self.block(node.body, inside if node.product is None else
+                                      replace(inside, product=node.product))
             case If():
                 condition = scope.value(node.condition)
                 yield from self.block(node.then, scope.where(condition).at(0))
@@ -304,7 +323,7 @@ class _Walk:
         if isinstance(node, Assign):
             scope = scope.bounded_by(self._data(node.statement))
         return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.shuffle)
+                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.shuffle, scope.product)
 
     def _data(self, statement: str) -> frozenset[str]:
         """What bounds of *statement* are read from memory; nothing if its conditions ask for the same values."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
+from loopkit.ast.matrix_products import nest_of, sums_of
 from loopkit.ast.nodes import (
     Array,
     Assign,
@@ -28,6 +29,7 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
+    MatrixProduct,
     Node,
     Region,
     Shuffle,
@@ -274,6 +276,17 @@ class Vector(dict[tuple[int, ...], Any]):
         raise MachineError(f"element {index[0]} of a vector is read, which it does not have")
 
 
+class Lanes(dict[int, Any]):
+    """What each thread of a block gives for a product of matrices, by its number."""
+
+    def __missing__(self, number: int) -> Any:
+        raise MachineError(f"thread {number} gives nothing for a product of matrices, as it is not there")
+
+
+#: Meetings of a warp with larger numbers order nothing.
+UNORDERED = 10**6
+
+
 # {{{ the loop program as Python
 
 class _Text:
@@ -289,7 +302,7 @@ class _Text:
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
-        lines = ["def run(__memory, __place, __own, __g, __l):", "    __copies = __Copies()"]
+        lines = ["def run(__memory, __place, __own, __given, __g, __l):", "    __copies = __Copies()"]
         lines += [f"    {_axis(a)} = {'__g' if a in GRID else '__l'}[{i % 3}]" for i, a in enumerate((*GRID, *BLOCK))]
         lines += [f"    {a.name} = __own({a.name!r})" for a in own if a.across_regions]
         lines += [f"    {a} = __memory[{a!r}]" for a in sorted(self.arrays - {a.name for a in own})]
@@ -309,6 +322,8 @@ class _Text:
         match node:
             case Assign():
                 return [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
+            case For(product=MatrixProduct() as product):
+                return self._by_lanes(node, product, pad)
             case For() if node.vectors and not _copies(node):
                 return self._in_vectors(node, depth)
             case For():
@@ -368,6 +383,28 @@ class _Text:
                                  f"raise __MachineError('not all lanes of {v.name} are computed')")
         holds = " and ".join(dict.fromkeys(self._holds(a) for v in node.vectors for a in v.assumed)) or "True"
         return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, vectors=()), depth + 1)]
+
+    def _by_lanes(self, node: For, product: MatrixProduct, pad: str) -> list[str]:
+        """A product as the instruction makes it: each lane loads, all lanes meet, each takes what it needs of others.
+
+        They only meet: what one wrote before need not be there for another.
+        """
+        assign = nest_of(node)[1]
+        assert assign is not None
+        left, right = ("".join(f"{self.text(e)}, " for e in part) for part in (product.left, product.right))
+        lines = [f"__place.statement = {assign.statement!r}", "__lane = __place.number(__place.thread)",
+                 f"__given[__lane] = (({left}), ({right}))", self._meet()]
+        for n, element in enumerate(sums_of(node, product)):
+            r, c = divmod(n, 2)
+            one = f"__given[__lane - __lane % 4 + __k % 4][0][__k // 4*{product.rows} + {r}]"
+            other = f"__given[__lane - __lane % 32 + __lane % 4*8 + {4*c} + __k % 4][1][__k // 4]"
+            lines += [f"for __k in range({4*len(product.right)}):",
+                      f"    {self.text(element)} = {self.text(element)} + {one}*{other}"]
+        return [pad + line for line in (*lines, self._meet())]
+
+    def _meet(self) -> str:
+        self.syncs.append(Sync((), warp=True))
+        return f"yield -{UNORDERED + len(self.syncs)}"
 
     def _holds(self, a: Assumed) -> str:
         """Whether rows are aligned, or a size is divisible; every array begins at the best of places."""
@@ -532,7 +569,8 @@ def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapp
     def own(name: str) -> Own:
         a = private[name]
         return Own(name, a.shape, a.dtype.kind in "iub", place)
-    running = {t: run(memories, place, own, place.block, t) for threads in warps for t in threads}
+    given = Lanes()
+    running = {t: run(memories, place, own, given, place.block, t) for threads in warps for t in threads}
     while True:
         at = dict.fromkeys(range(len(warps)), 0)        # each warp's own epoch since the last barrier of the block
         met: dict[int, int | None] = {}
@@ -542,7 +580,8 @@ def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapp
             barrier = _warp(running, warps[place.warp], place, order)
             if barrier is None or barrier > 0:
                 met[place.warp] = barrier
-            at[place.warp] += 1
+            if barrier is None or barrier > -UNORDERED:
+                at[place.warp] += 1
         _require_one(met.values(), f"block {place.block}")
         if None in met.values():
             return

@@ -87,9 +87,9 @@ def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
 
 # {{{ the body
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [case for case in CASES if case.dtype != np.float64], ids=lambda case: case.name)
 def test_single_precision_stays_single(case: Case) -> None:
-    """All cases compute in float32: no double, no literal without its f, no function of doubles."""
+    """All these cases compute in float32: no double, no literal without its f, no function of doubles."""
     code = re.sub(r"//.*", "", lk.generate_code(case.make(), target="cuda").source)
     assert "double" not in code
     assert not re.findall(r"(?<![\w.])\d+\.\d*(?:e[+-]?\d+)?(?![\w.])", code)

@@ -16,6 +16,7 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
+    MatrixProduct,
     Node,
     Program,
     Region,
@@ -23,7 +24,7 @@ from loopkit.ast.nodes import (
     Sync,
     Vector,
 )
-from loopkit.expr.mappers import children, map_children
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.poly.affine import add
 
 
@@ -136,6 +137,11 @@ def _of_node(node: Node) -> Found:
             yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
             # the last iteration, where the step is more than one
             yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
+            for kind, text, product in _of_product(node.product):
+                yield kind, f"{text} along {name}", replace(node, product=product)
+            if node.product is not None:
+                first = p.Comparison(p.Variable("l.0"), "!=", 0)
+                yield "product divergent", f"without the first thread, along {name}", If(first, Block((node,)))
             for kind, text, vectors in _of_vectors(node.vectors):
                 yield kind, f"{text} along {name}", replace(node, vectors=vectors)
         case If():
@@ -163,6 +169,26 @@ def _of_node(node: Node) -> Found:
                 yield "copy at once", node.statement, replace(node, asynchronous=False)
         case Define() | Sync():
             pass
+
+
+def _of_product(product: MatrixProduct | None) -> Found:
+    """Another element for a lane to load, those of other lanes, and elements in another order."""
+    if product is None:
+        return
+    for which in ("left", "right"):
+        loaded: tuple[p.Subscript, ...] = getattr(product, which)
+        for i, e in enumerate(loaded):
+            for wrong in _shifted(e):
+                yield "fragment shifted", f"{e} as {wrong}", replace(
+                    product, **{which: (*loaded[:i], wrong, *loaded[i + 1:])})
+        if len(loaded) > 1:
+            yield "fragment shifted", f"{which} turned round", replace(product, **{which: loaded[::-1]})
+    one, other = sorted(x for x in variables(product.left[0]) if x.endswith(("lane", "box")))
+    lanes = {one: p.Variable(other), other: p.Variable(one)}
+    for which in ("left", "right"):
+        loaded = getattr(product, which)
+        yield "fragment shifted", f"{which} by other lanes", replace(
+            product, **{which: tuple(substitute(e, lanes) for e in loaded)})
 
 
 def _of_vectors(vectors: tuple[Vector, ...]) -> Found:

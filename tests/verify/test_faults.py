@@ -32,7 +32,7 @@ MOST = 4
 
 #: What a fault of each kind is found as.
 FOUND_AS = {
-    "guard weakened": {"outside", "twice", "missing"},
+    "guard weakened": {"outside", "twice", "missing", "value"},
     "guard tightened": {"missing", "outside"},
     "bound weakened": {"outside", "twice"},
     "footprint shrunk": {"missing"},
@@ -44,6 +44,8 @@ FOUND_AS = {
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},
     "alignment dropped": {"vector"},
+    "fragment shifted": {"product"},
+    "product divergent": {"divergent", "missing"},
     "shuffle deleted": {"missing"},
     "shuffle shifted": {"lane"},
     "shuffle spoils": {"lane"},
