@@ -6,6 +6,7 @@ target may move what a :class:`~loopkit.ast.nodes.Vector` names before and behin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -101,11 +102,12 @@ def _at(expr: Expression, iname: str, value: Expression) -> Expression:
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """What the vectors of *functions* take for granted of a call: of each array the most, of each size once."""
     found = dict.fromkeys(a for f in functions for v in vectors_in(f.body) for a in v.assumed)
-    most: dict[str, int] = {}
+    most: dict[AlignedArray, int] = {}
     for a in found:
         if isinstance(a, AlignedArray):
-            most[a.array] = max(most.get(a.array, 0), a.elements)
-    arrays = [AlignedArray(name, elements) for name, elements in most.items()]
+            rows = replace(a, elements=1)
+            most[rows] = max(most.get(rows, 0), a.elements)
+    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
     return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
 
 

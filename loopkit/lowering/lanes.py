@@ -38,10 +38,13 @@ class CutLanes:
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
         """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
-        places = InstanceSet((), params_of(self.vectors).from_params())
+        return all(self.have_none(*_conditions(given), beyond)
+                   for beyond in (("<", first), (">=", subtract(last, extent))))
+
+    def have_none(self, *conditions: tuple[str, Expression]) -> bool:
+        """Is there no vector at which all *conditions* hold?"""
         try:
-            places = places.where(*_conditions(given))
-            return places.where(("<", first)).is_empty() and places.where((">=", subtract(last, extent))).is_empty()
+            return InstanceSet((), params_of(self.vectors).from_params()).where(*conditions).is_empty()
         except NotAffineError:
             return False
 

@@ -44,6 +44,7 @@ FOUND_AS = {
     "vector lengthened": {"vector"},
     "vector not moved": {"vector"},
     "alignment dropped": {"vector"},
+    "vector outside": {"vector"},
     "shuffle deleted": {"missing"},
     "shuffle shifted": {"lane"},
     "shuffle spoils": {"lane"},
