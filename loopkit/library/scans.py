@@ -1,7 +1,7 @@
 """Prefix sums: of an array in three launches, and of rows, a block a row."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,12 @@ import numpy.typing as npt
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes, fix_parameters
 from loopkit.transform.expansion import contract
 from loopkit.transform.scan import realize_scan
+from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
@@ -66,25 +67,37 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: in
     return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
 
 
-def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
+def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
+             ) -> LoopKernel:
     """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row, and goes through it tile by tile.
 
-    :arg columns: how long rows are, so that a thread's elements are moved in vectors of up to 16 bytes, as far as the
-        length is a multiple of those; default: what the arrays of a call say.
-    :arg threads: of a block; the elements that they have at a time are a tile.
+    :arg columns: how long rows are, so that a thread's elements are moved in vectors of 16 bytes, which begin where
+        memory is aligned; default: what the arrays of a call say, and each thread has an element.
+    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or near that so many that
+        all tiles of a row are full.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
     """
     known = checked(dtype)
-    items = 1 if columns is None else vector_of_rows(columns, known)
-    tiled = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads, items, None)
-    knl = make_kernel(["{[b]: 0<=b<n}", *tiled.domains], tiled.text, tiled.arrays, name="row_scan")
+    row = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
+    if columns is not None:
+        items = items_a_thread(known)
+        back = before_row("b", require_positive(columns, "columns"), items)
+        row = replace(row, start=f"0 {back}", items=items, threads=threads or _full_tiles(columns, items),
+                      everywhere=True, cut=bool(back))
+    knl = make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
     knl = add_dtypes(knl, {"x,y": known})
     if columns is not None:
         knl = fix_parameters(knl, m=columns)
-    return tiled.realized(tag_inames(knl, {"b": "g.0", **tiled.tags}))
+    return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
+
+
+def _full_tiles(columns: int, items: int) -> int:
+    """The threads of tiles that are equally long, as near to the usual number as whole warps are."""
+    tiles = max(round(columns/(THREADS*items)), 1)
+    return WARP * -(-longest_row(columns, items) // (WARP*items*tiles))
 
 
 @dataclass(frozen=True)
@@ -98,6 +111,8 @@ class Tiled:
     :ivar x: an element, ``{}`` its place; likewise *y*.
     :ivar before: what comes before the first element.
     :ivar tiles: how many there are at most; ``None``: as many as it takes.
+    :ivar everywhere: threads without elements take part, so that whole warps do, which need fewer conditions.
+    :ivar cut: *start* is up to a vector before the first element, which has the place 0.
     """
 
     block: str
@@ -109,6 +124,8 @@ class Tiled:
     threads: int
     items: int
     tiles: int | None
+    everywhere: bool = False
+    cut: bool = False
 
     @property
     def vector(self) -> str:
@@ -121,12 +138,15 @@ class Tiled:
     @property
     def domains(self) -> tuple[str, ...]:
         b, end, items = self.block, self.end, self.items
+        some = "" if self.everywhere else f" and {self.place} < {end}"
+        behind = f" and 0 <= {self.place} + {{}}" if self.cut else ""
         few = "" if self.tiles is None else f" and r<{self.tiles}"
         return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
                 "[r] -> {[o]: 0<=o<r}",
-                f"[{b}, r] -> {{[i]: 0<=i<{self.threads} and {self.place} < {end}}}", "[i] -> {[h]: 0<=h<i}",
-                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}}}",
-                f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}}}", "[w] -> {[k]: 0<=k<=w}")
+                f"[{b}, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
+                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
+                f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}{behind.format('w')}}}",
+                f"[{b}, r, i, w] -> {{[k]: 0<=k<=w{behind.format('k')}}}" if self.cut else "[w] -> {[k]: 0<=k<=w}")
 
     @property
     def text(self) -> str:

@@ -43,10 +43,15 @@ class CutLanes:
 
     def have_none(self, *conditions: tuple[str, Expression]) -> bool:
         """Is there no vector at which all *conditions* hold?"""
+        places = self.places(*conditions)
+        return places is not None and places.is_empty()
+
+    def places(self, *conditions: tuple[str, Expression]) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, as parameters; ``None`` if one is no affine form."""
         try:
-            return InstanceSet((), params_of(self.vectors).from_params()).where(*conditions).is_empty()
+            return InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
         except NotAffineError:
-            return False
+            return None
 
 
 def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:

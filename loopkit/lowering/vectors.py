@@ -7,6 +7,7 @@ kernel's own numbers, or it depends on the sizes, strides and addresses of a cal
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.analysis.legality import iname_range
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import (
     AlignedArray,
@@ -32,12 +34,14 @@ from loopkit.ast.vectors import WIDEST, certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import VecTag
+from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.lowering.binding import Launch
+from loopkit.lowering.iterations import unless
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
 from loopkit.poly.remainders import is_multiple, known_remainder
+from loopkit.poly.sets import params_of
 
 Names = Mapping[str, Expression]
 
@@ -265,13 +269,21 @@ class _Finder:
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = [(_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside]
-            if not cut.have_none(*missed):
+            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside))
+            if missed is None:
+                return None
+            if not missed.is_empty():
                 found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
-                parts.append(found[0] if len(found) == 1 else p.LogicalOr(found))
+                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+                parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
         if not parts:
             return vector
         return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+
+    def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
+        """The ranges of those *inames* whose loops are unrolled."""
+        found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
+        return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
     def _counted(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""

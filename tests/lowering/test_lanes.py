@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -61,6 +62,22 @@ def test_what_is_loaded_whole(knl: lk.LoopKernel, cut: bool) -> None:
     assert ("m divisible by 4" in map(str, code.assumed)) == cut
     assert LOADED not in lk.generate_code(knl, layout=Layout(vectors=False)).source
     assert (code.source.count("*reinterpret_cast<float4 *>(&out[") == 2) == cut, code.source
+
+
+@pytest.mark.parametrize(("m", "length", "threads"), [(25, 4, 2), (29, 4, 2), (22, 4, 3), (23, 4, 2), (21, 2, 4)])
+def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, threads: int) -> None:
+    """A compiler that unrolls the loop has to ask about the first and the last vector of a row only."""
+    knl = anywhere(m, length, m % length, threads=threads)
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    asked = re.findall(r"(\w+ < \w+) \|\| (.*?) <= ", lk.generate_code(knl).source)
+    assert {iteration for iteration, left in asked if left.startswith("i %")} == {"0 < q_outer"}
+    assert all(iteration.startswith("q_outer < ") for iteration, left in asked if left.startswith(f"{length*threads}*q"))
+    for n in (1, 2, 7):
+        a = np.arange(n*m).reshape(n, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
 
 
 @pytest.mark.parametrize(("m", "length"), [(4, 8), (5, 4), (7, 4), (9, 2), (11, 8), (13, 4), (14, 4), (2, 4)])
