@@ -51,7 +51,7 @@ def anywhere(m: int | None, length: int, shift: int, *, dtype: Any = F32, text: 
              assumptions: str | None = None, threads: int = 0) -> lk.LoopKernel:
     """Row *i* begins *shift* elements further behind the beginning of a vector than the one before it.
 
-    :arg threads: that have all of a row, several vectors each; else blocks of three have it.
+    :arg threads: that have all of a row, several vectors each; 0: it is dealt to blocks of three threads.
     """
     column = f"{length}*q - ({shift}*i) % {length} + v"
     at = f"i, {column}"

@@ -58,8 +58,6 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
 
 #: Bytes of a row in a thread that 32 registers are enough for, with what is computed from them.
 FEW = 48
-#: Loads of a row in a thread whose weights come one by one.
-MANY = 9
 #: Threads of a block of short rows: so many that the blocks which a multiprocessor takes fill it.
 SHORT = 128
 
@@ -92,10 +90,19 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
     if columns is None:
         return _read_again(row, dtype, threads or THREADS, rows or 1)
     columns = require_positive(columns, "columns")
-    # weights begin elsewhere then, so that they come one by one: that takes many of them under way, in few threads
-    far = bool(row.weights) and columns % items_a_thread(dtype) > 0
-    threads = threads or threads_for(columns, dtype, MANY if far else 2)
+    threads = threads or threads_for(columns, dtype, _loads(row, columns, dtype))
     return _kept(row, dtype, columns, threads, rows or (-(-SHORT//threads) if threads <= WARP else 1))
+
+
+def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
+    """How many loads a thread has, about.
+
+    Where vectors do not divide rows, the first and the last one of a thread have conditions, and those between have
+    none. Weights begin elsewhere then and come one by one: that takes more of them under way.
+    """
+    if columns % items_a_thread(dtype) == 0:
+        return 2
+    return 9 if row.weights else 5
 
 
 def threads_for(columns: int, dtype: np.dtype, loads: int = 2) -> int:

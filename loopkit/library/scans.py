@@ -13,6 +13,7 @@ from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, ch
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes, fix_parameters
 from loopkit.transform.expansion import contract
+from loopkit.transform.iname import split_iname
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
@@ -91,7 +92,10 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     knl = add_dtypes(knl, {"x,y": known})
     if columns is not None:
         knl = fix_parameters(knl, m=columns)
-    return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
+    if row.threads > WARP or columns is None:
+        return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
+    # a multiprocessor takes 32 blocks: of one warp each they would leave half of it idle
+    return row.realized(split_iname(tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
 
 
 def _full_tiles(columns: int, items: int) -> int:
@@ -145,14 +149,21 @@ class Tiled:
                 "[r] -> {[o]: 0<=o<r}",
                 f"[{b}, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
                 f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
-                f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}{behind.format('w')}}}",
-                f"[{b}, r, i, w] -> {{[k]: 0<=k<=w{behind.format('k')}}}" if self.cut else "[w] -> {[k]: 0<=k<=w}")
+                f"[{b}, r, i] -> {{[w]: 0<=w<{items}{'' if self.cut else f' and {self.place} + w < {end}'}}}",
+                "[w] -> {[k]: 0<=k<=w}", *([f"{{[z]: 0<=z<{items}}}"] if self.cut else []))
 
     @property
     def text(self) -> str:
         at = f"{self.place} + v"
+        nothing = ""
+        if self.cut:
+            nothing = """
+            for i, z
+                <> kept[i, z] = 0
+            end"""
         return f"""
         for {self.block}, r
+            {nothing}
             for i, v
                 <> kept[i, v] = {self.x.format(at)}  {{id=load}}
             end
@@ -180,7 +191,7 @@ class Tiled:
 
     @property
     def tags(self) -> dict[str, str]:
-        return {"i": "l.0", "v": self.vector, "w": "unr"}
+        return {"i": "l.0", "v": self.vector, "w": "unr", **({"z": "unr"} if self.cut else {})}
 
     def realized(self, knl: LoopKernel) -> LoopKernel:
         """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""

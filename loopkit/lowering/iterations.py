@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -22,38 +22,51 @@ from loopkit.poly.sets import InstanceSet, Set, range_condition
 Ranges = Mapping[str, tuple[int, int]]
 
 
-def saying_where(block: Block, ranges: Ranges, context: Set, sizes: AbstractSet[str]) -> Block:
+@dataclass(frozen=True)
+class About:
+    """Which conditions say it: those that differ between *threads*, which keep each answer, and have no *sizes*."""
+
+    threads: AbstractSet[str]
+    sizes: AbstractSet[str]
+
+    def __contains__(self, condition: object) -> bool:
+        if not isinstance(condition, p.Comparison):
+            return False
+        names = variables(condition)
+        return self.sizes.isdisjoint(names) and not self.threads.isdisjoint(names)
+
+
+def saying_where(block: Block, ranges: Ranges, context: Set, about: About) -> Block:
     """*block*, inside loops that are unrolled over *ranges*, where conditions say in which iterations they may fail.
 
     :arg context: what is known around the block.
     """
-    return Block(tuple(_node(child, ranges, context, sizes) for child in block.children))
+    return Block(tuple(_node(child, ranges, context, about) for child in block.children))
 
 
-def _node(node: Node, ranges: Ranges, context: Set, sizes: AbstractSet[str]) -> Node:
+def _node(node: Node, ranges: Ranges, context: Set, about: About) -> Node:
     match node:
         case If():
             parts = node.condition.children if isinstance(node.condition, p.LogicalAnd) else (node.condition,)
-            found = tuple(_part(part, ranges, context, sizes) for part in parts)
+            found = tuple(_part(part, ranges, context, about) for part in parts)
             condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
-            otherwise = None if node.otherwise is None else saying_where(node.otherwise, ranges, context, sizes)
-            then = saying_where(node.then, ranges, context, sizes)
+            otherwise = None if node.otherwise is None else saying_where(node.otherwise, ranges, context, about)
+            then = saying_where(node.then, ranges, context, about)
             return replace(node, condition=condition, then=then, otherwise=otherwise)
         case For(start=int() as start, stop=int() as stop):
             inside = context.intersect(range_condition(node.iname, start, stop - 1))
-            return replace(node, body=saying_where(node.body, ranges, inside, sizes))
+            return replace(node, body=saying_where(node.body, ranges, inside, about))
         case For() | Region():
-            return replace(node, body=saying_where(node.body, ranges, context, sizes))
+            return replace(node, body=saying_where(node.body, ranges, context, about))
         case Block():
-            return saying_where(node, ranges, context, sizes)
+            return saying_where(node, ranges, context, about)
         case _:
             return node
 
 
-def _part(part: Expression, ranges: Ranges, context: Set, sizes: AbstractSet[str]) -> Expression:
-    names = variables(part)
-    inames = [x for x in ranges if x in names]
-    if not inames or not sizes.isdisjoint(names) or not isinstance(part, p.Comparison):
+def _part(part: Expression, ranges: Ranges, context: Set, about: About) -> Expression:
+    inames = [x for x in ranges if x in variables(part)]
+    if not inames or part not in about:
         return part
     try:
         fails = params_condition(points_where(p.LogicalNot(part), ())).intersect(context)
@@ -63,10 +76,13 @@ def _part(part: Expression, ranges: Ranges, context: Set, sizes: AbstractSet[str
 
 
 def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
-    """*part*, which is false at points of *fails* only, with the iterations of one of *ranges* in which it is not."""
+    """*part*, which is false at points of *fails* only, with the iterations of one of *ranges* in which it is not.
+
+    *part* alone, if these are not most of them: there is little to win, and a text to read.
+    """
     for x, (first, last) in ranges.items():
         low, high = InstanceSet((), fails.from_params()).onto((x,)).constant_range(x)
-        if low is None or high is None:
+        if low is None or high is None or 2*(high - low + 1) >= last - first + 1:
             continue
         before = (p.Comparison(p.Variable(x), "<", low),) if low > first else ()
         behind = (p.Comparison(high, "<", p.Variable(x)),) if high < last else ()
