@@ -57,7 +57,7 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
 
 
 #: Bytes of a row in a thread that 32 registers are enough for, with what is computed from them.
-FEW = 48
+FEW = 40
 #: Threads of a block of short rows: so many that the blocks which a multiprocessor takes fill it.
 SHORT = 128
 
@@ -170,7 +170,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     if items > 1:
         # a cache that gives up results before rows writes them soon; loads one by one would wait for each other
         knl = keep_loads(knl, "x")
-    if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW or (row.weights and columns % items):
+    if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
     # few elements and what is computed from them need few registers: a thread with two more would cost its
     # multiprocessor a whole block
