@@ -24,8 +24,8 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 
     A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
     fixed: the elements are read once and stay in registers until the results are written, and they are moved in
-    vectors of up to 16 bytes, as far as the length is a multiple of those. A block has several rows then if one takes
-    a warp or less. Without *columns* the row is read three times, of which the caches serve two.
+    vectors of 16 bytes, which begin where memory is aligned. A block has several rows then if one takes a warp or
+    less. Without *columns* the row is read three times, of which the caches serve two.
 
     :arg columns: how long rows are; default: what the arrays of a call say.
     :arg threads: of a row; default: so many that each holds a few elements of it.

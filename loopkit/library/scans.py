@@ -74,8 +74,9 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
 
     :arg columns: how long rows are, so that a thread's elements are moved in vectors of 16 bytes, which begin where
         memory is aligned; default: what the arrays of a call say, and each thread has an element.
-    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or near that so many that
-        all tiles of a row are full.
+    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 where vectors do
+        not divide rows, which takes more instructions: more blocks are there then while one waits for its threads. No
+        more warps than a row has vectors for.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
@@ -86,22 +87,22 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     if columns is not None:
         items = items_a_thread(known)
         back = before_row("b", require_positive(columns, "columns"), items)
-        row = replace(row, start=f"0 {back}", items=items, threads=threads or _full_tiles(columns, items),
+        row = replace(row, start=f"0 {back}", items=items, threads=threads or _threads_of_row(columns, items),
                       everywhere=True, cut=bool(back))
     knl = make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
     knl = add_dtypes(knl, {"x,y": known})
     if columns is not None:
         knl = fix_parameters(knl, m=columns)
-    if row.threads > WARP or columns is None:
+    if columns is None or row.threads != WARP:
         return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
     # a multiprocessor takes 32 blocks: of one warp each they would leave half of it idle
     return row.realized(split_iname(tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
 
 
-def _full_tiles(columns: int, items: int) -> int:
-    """The threads of tiles that are equally long, as near to the usual number as whole warps are."""
-    tiles = max(round(columns/(THREADS*items)), 1)
-    return WARP * -(-longest_row(columns, items) // (WARP*items*tiles))
+def _threads_of_row(columns: int, items: int) -> int:
+    """The threads of a block that has a row of *columns* elements, *items* of them a vector: whole warps."""
+    vectors = -(-longest_row(columns, items) // items)
+    return min(THREADS if columns % items == 0 else THREADS//2, WARP * -(-vectors // WARP))
 
 
 @dataclass(frozen=True)
