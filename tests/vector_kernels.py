@@ -45,3 +45,19 @@ def matmul_vec() -> lk.LoopKernel:
     knl = lk.tag_inames(knl, {"b_dim_0": "l.auto"})
     knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
     return lk.tag_inames(knl, {"j_inner_inner": "vec"})
+
+
+def anywhere(m: int | None, length: int, shift: int, *, dtype: Any = F32, text: str = "out[{}] = 2*a[{}]",
+             assumptions: str | None = None, threads: int = 0) -> lk.LoopKernel:
+    """Row *i* begins *shift* elements further behind the beginning of a vector than the one before it.
+
+    :arg threads: that have all of a row, several vectors each; 0: it is dealt to blocks of three threads.
+    """
+    column = f"{length}*q - ({shift}*i) % {length} + v"
+    at = f"i, {column}"
+    knl = lk.make_kernel(f"{{[i, q, v]: 0<=i<n and 0<=v<{length} and 0<=q and 0<={column}<m}}", text.format(at, at),
+                         [lk.GlobalArg("a", dtype, ("n", "m")), lk.GlobalArg("out", dtype, ("n", "m")), "..."],
+                         name="anywhere", assumptions=assumptions)
+    knl = knl if m is None else lk.fix_parameters(knl, m=m)
+    knl = lk.split_iname(knl, "q", threads or 3, outer_tag="unr" if threads else "g.0", inner_tag="l.0")
+    return lk.tag_inames(knl, {"i": "g.0" if threads else "g.1", "v": "vec"})

@@ -37,13 +37,17 @@ class AlignedArray:
     """An array argument begins at a multiple of *elements* elements, and so does each of its rows.
 
     That is, its last stride is one element, and the others are such multiples.
+
+    :ivar strides: in elements, of all axes but the last, where rows may begin anywhere: then it has exactly these.
     """
 
     array: str
     elements: int
+    strides: tuple[Expression, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.array} in {self.elements}s"
+        rows = ", rows without gaps" if self.strides else ""
+        return f"{self.array} in {self.elements}s{rows}"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,8 @@ class Vector:
     :ivar length: elements of one access; the first of the loop is a multiple of it.
     :ivar loaded: they are read before the loop; *stored*: they are written behind it.
     :ivar assumed: what must hold of a call, and is not known from the kernel.
+    :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
+        lane.
     """
 
     name: str
@@ -77,6 +83,7 @@ class Vector:
     loaded: bool
     stored: bool
     assumed: tuple[Assumed, ...] = ()
+    inside: Expression | None = None
 
     @property
     def array(self) -> str:

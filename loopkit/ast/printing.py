@@ -115,4 +115,5 @@ def _product(product: MatrixProduct) -> str:
 def _vector(vector: Vector) -> str:
     verb = " and ".join(word for word, done in (("loaded", vector.loaded), ("stored", vector.stored)) if done)
     given = f", given {', '.join(map(str, vector.assumed))}" if vector.assumed else ""
-    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{given}"
+    where = f" where {to_text(vector.inside)}" if vector.inside is not None else ""
+    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{where}{given}"

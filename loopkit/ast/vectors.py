@@ -6,6 +6,7 @@ target may move what a :class:`~loopkit.ast.nodes.Vector` names before and behin
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -23,7 +24,7 @@ from loopkit.ast.nodes import (
     Region,
     Vector,
 )
-from loopkit.expr.mappers import children, substitute
+from loopkit.expr.mappers import children, substitute, variables
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -81,6 +82,8 @@ def for_all(condition: Expression, loop: For) -> Expression:
 def _rise(condition: Expression, iname: str) -> int | None:
     """By how much more *condition* holds with the next value of *iname*, if that is constant."""
     match condition:
+        case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
+            return _rise(last, iname)
         case p.Comparison(operator="<" | "<=", left=low, right=high):
             room = subtract(high, low)
         case p.Comparison(operator=">" | ">=", left=high, right=low):
@@ -91,6 +94,8 @@ def _rise(condition: Expression, iname: str) -> int | None:
 
 
 def _at(expr: Expression, iname: str, value: Expression) -> Expression:
+    if isinstance(expr, p.LogicalOr):
+        return p.LogicalOr(tuple(_at(c, iname, value) for c in expr.children))
     if isinstance(expr, p.Comparison):
         left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
         return readable_comparison(left, expr.operator, right) if expr.operator in _ORDERS else \
@@ -101,11 +106,12 @@ def _at(expr: Expression, iname: str, value: Expression) -> Expression:
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
     """What the vectors of *functions* take for granted of a call: of each array the most, of each size once."""
     found = dict.fromkeys(a for f in functions for v in vectors_in(f.body) for a in v.assumed)
-    most: dict[str, int] = {}
+    most: dict[AlignedArray, int] = {}
     for a in found:
         if isinstance(a, AlignedArray):
-            most[a.array] = max(most.get(a.array, 0), a.elements)
-    arrays = [AlignedArray(name, elements) for name, elements in most.items()]
+            rows = replace(a, elements=1)
+            most[rows] = max(most.get(rows, 0), a.elements)
+    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
     return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
 
 

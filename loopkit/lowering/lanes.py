@@ -38,12 +38,20 @@ class CutLanes:
 
     def lie_in(self, extent: Expression, first: Expression, last: Expression, given: Sequence[DivisibleSize]) -> bool:
         """Is every vector from the subscript *first* to *last* in an axis of *extent* elements, if *given* holds?"""
-        places = InstanceSet((), params_of(self.vectors).from_params())
+        return all(self.have_none(*_conditions(given), beyond)
+                   for beyond in (("<", first), (">=", subtract(last, extent))))
+
+    def have_none(self, *conditions: tuple[str, Expression]) -> bool:
+        """Is there no vector at which all *conditions* hold?"""
+        places = self.places(*conditions)
+        return places is not None and places.is_empty()
+
+    def places(self, *conditions: tuple[str, Expression]) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, as parameters; ``None`` if one is no affine form."""
         try:
-            places = places.where(*_conditions(given))
-            return places.where(("<", first)).is_empty() and places.where((">=", subtract(last, extent))).is_empty()
+            return InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
         except NotAffineError:
-            return False
+            return None
 
 
 def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:

@@ -7,6 +7,7 @@ kernel's own numbers, or it depends on the sizes, strides and addresses of a cal
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
+from loopkit.analysis.legality import iname_range
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import (
     AlignedArray,
@@ -32,16 +34,21 @@ from loopkit.ast.vectors import WIDEST, certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import VecTag
+from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.lowering.binding import Launch
+from loopkit.lowering.iterations import unless
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import add, affine_difference, multiply
+from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
+from loopkit.poly.remainders import is_multiple, known_remainder
+from loopkit.poly.sets import params_of
 
 Names = Mapping[str, Expression]
 
 #: Elements of one access, the widest first.
 _LENGTHS = (16, 8, 4, 2)
+
+_OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -83,7 +90,8 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
         every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
         given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
-        if any(v.loaded for v in whole) and len(whole) == len(every) and lanes.are_cut(given):
+        rows_anywhere = any(_anywhere(a) for v in whole for a in v.assumed)
+        if (rows_anywhere or any(v.loaded for v in whole)) and len(whole) == len(every) and lanes.are_cut(given):
             result[s] = lanes
     return result
 
@@ -219,7 +227,10 @@ class _Finder:
         for length in _LENGTHS:
             if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
                 continue
-            assumed = self._assumed(place, vector.at(loop.iname, loop.start), length, names)
+            first = vector.at(loop.iname, loop.start)
+            assumed = self._assumed(place, first, length, names)
+            if assumed is None:
+                assumed = self._counted(place, first, length, names)
             if assumed is not None:
                 return replace(vector, length=length, assumed=assumed)
         return None
@@ -237,11 +248,68 @@ class _Finder:
             return None
         first, last = (substitute(vector.at(loop.iname, at).index_tuple[-1], names)
                        for at in (loop.start, loop.stop - 1))
+        if any(_anywhere(a) for a in vector.assumed):
+            return self._overlapping(vector, loop, names, cut)
         choices: list[tuple[DivisibleSize, ...]] = [()]
         if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
             choices.append((DivisibleSize(extent, vector.length),))
         given = next((g for g in choices if cut.lie_in(extent, first, last, g)), None)
         return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
+
+    def _overlapping(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
+        """*vector* with where all of it lies in its array, whose rows follow each other: it may overlap the next ones.
+
+        So nothing is asked but in the first row and in the last. A vector that is longer than a row is none.
+        """
+        assert isinstance(loop.stop, int)
+        shape = self.places[vector.array].shape
+        extent = shape[-1]
+        if extent is None:
+            return None
+        first, last = (vector.at(loop.iname, at).index_tuple for at in (loop.start, loop.stop - 1))
+        ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
+        before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
+        behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
+        low, high = (substitute(index[-1], names) for index in (first, last))
+        if not all(map(cut.have_none, [("<", add(low, extent)), (">=", subtract(high, multiply(2, extent)))])):
+            return None
+        parts: list[Expression] = []
+        for inside in (before, behind):
+            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside))
+            if missed is None:
+                return None
+            if not missed.is_empty():
+                found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
+                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+                parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
+        if not parts:
+            return vector
+        return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+
+    def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
+        """The ranges of those *inames* whose loops are unrolled."""
+        found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
+        return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
+
+    def _counted(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+        """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""
+        assert isinstance(first.aggregate, p.Variable)
+        rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
+        if not any(rests) or None in rests:
+            return None
+        number: Expression = 0
+        for rest, index in zip((0, *rests), first.index_tuple, strict=True):
+            assert rest is not None
+            number = add(multiply(rest, number), substitute(index, names))
+        if not is_multiple(_remainder(number, length), length):
+            return None
+        if not place.argument:
+            return ()
+        strides: tuple[Expression, ...] = ()
+        for extent in reversed(place.shape[1:]):
+            assert extent is not None
+            strides = (multiply(extent, strides[0]) if strides else extent, *strides)
+        return (AlignedArray(first.aggregate.name, length, strides),)
 
     def _assumed(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
@@ -268,6 +336,11 @@ class _Finder:
         return tuple(result)
 
     # }}}
+
+
+def _anywhere(assumed: Assumed) -> bool:
+    """Do rows of the array begin at no multiples of a vector?"""
+    return isinstance(assumed, AlignedArray) and bool(assumed.strides)
 
 
 def _moves_by_one(element: p.Subscript, iname: str) -> bool:

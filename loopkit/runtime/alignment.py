@@ -16,17 +16,20 @@ from loopkit.runtime.views import ArrayLike, c_strides
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> bool:
     """Does all that is *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
-    return all(_has_rows(arrays[a.array], a.elements) if isinstance(a, AlignedArray)
+    return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
                else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
 
 
-def _has_rows(array: ArrayLike, elements: int) -> bool:
-    """Is the last stride one element, and each other one a multiple of *elements*?"""
+def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
+    """Is the last stride one element, and each other one as *assumed*, or a multiple of its elements?"""
     strides = c_strides(array.shape, array.itemsize) if isinstance(array, np.ndarray) else array.strides
-    own = [s for n, s in zip(array.shape, strides, strict=True) if n > 1]
-    if array.shape[-1] > 1 and own.pop() != array.itemsize:
+    if array.shape[-1] > 1 and strides[-1] != array.itemsize:
         return False
-    return all(s % (elements * array.itemsize) == 0 for s in own)
+    if assumed.strides:
+        wanted = (evaluate(s, values)*array.itemsize for s in assumed.strides)
+        return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
+    rows = zip(array.shape[:-1], strides, strict=False)
+    return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)
 
 
 def address_masks(assumed: Iterable[Assumed], names: Sequence[str], sizes: Mapping[str, int]

@@ -36,7 +36,7 @@ from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
 from loopkit.target.copies import moved_vectors, one_copy, vector_copies
 from loopkit.target.matrix_products import product_calls
-from loopkit.target.vectors import in_registers, lane_by_lane, moves, registers
+from loopkit.target.vectors import in_registers, lane_by_lane, loaded_by_lanes, moves, registers
 
 
 @dataclass(frozen=True)
@@ -144,11 +144,15 @@ class Emitter:
             first, each = self._place(v.at(node.iname, node.start), signs), self._place(v.element, inside)
             return moves(v, node, dtypes[v.name], first, each, self.index, load=load,
                          streamed=self._streamed(v.element), kept=self._kept(v.array))
-        for v in node.vectors:
-            if v.loaded:
-                yield from moved(v, load=True)
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         emitter = replace(self, addresses=own, types={**self.types, **dtypes})
+        for v in node.vectors:
+            if v.loaded and v.inside is None:
+                yield from moved(v, load=True)
+            elif v.loaded and v.inside is not None:
+                yield f"if ({self.condition(v.inside, signs)}) {{"
+                yield from indented(moved(v, load=True))
+                yield from or_else(list(emitter.loop(loaded_by_lanes(node, v), signs)))
         yield from emitter.loop(in_registers(node), signs)
         _, condition = assignment_of(node)
         for v in node.vectors:

@@ -32,11 +32,12 @@ def access_type(dtype: np.dtype, length: int) -> str:
 
 def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
     """What a reader is told of them; *sizes* are the bytes of an element of each array."""
-    by_bytes: dict[int, list[str]] = {}
+    by_bytes: dict[tuple[int, str], list[str]] = {}
     for a in assumed:
         if isinstance(a, AlignedArray):
-            by_bytes.setdefault(a.elements * sizes[a.array], []).append(a.array)
-    parts = [f"{', '.join(names)} at multiples of {count} bytes, row by row" for count, names in by_bytes.items()]
+            rows = "rows without gaps" if a.strides else "row by row"
+            by_bytes.setdefault((a.elements * sizes[a.array], rows), []).append(a.array)
+    parts = [f"{', '.join(names)} at multiples of {count} bytes, {rows}" for (count, rows), names in by_bytes.items()]
     parts += [f"{to_text(a.size)} is a multiple of {a.divisor}" for a in assumed if isinstance(a, DivisibleSize)]
     if parts:
         text = f"vector accesses: {'; '.join(parts)}; other calls run a text without them"
@@ -81,6 +82,16 @@ def lane_by_lane(loop: For, vector: Vector) -> For:
     own = condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
     alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *own))
     return replace(loop, body=Block((If(alone, Block((store,))),)), vectors=())
+
+
+def loaded_by_lanes(loop: For, vector: Vector) -> For:
+    """The loop that loads *vector* of *loop*, element by element, in the lanes that are in."""
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    assert condition is not None
+    held = p.Subscript(p.Variable(vector.name), subtract(p.Variable(loop.iname), loop.start))
+    load = replace(assign, target=held, value=vector.element, combine=None)
+    return replace(loop, body=Block((If(condition, Block((load,))),)), vectors=())
 
 
 def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:

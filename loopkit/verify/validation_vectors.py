@@ -1,7 +1,7 @@
 """Do the vector accesses around a loop move what its iterations touch, and could they be made before and behind it?"""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function, Vector
 from loopkit.ast.simplify import assigned
 from loopkit.ast.vectors import WIDEST, assignment_of, certain_elements
@@ -17,8 +17,9 @@ from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import affine_difference, remainder
+from loopkit.poly.affine import add, affine_difference, multiply, remainder, subtract
 from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.remainders import known_remainder
 from loopkit.poly.sets import InstanceSet, Set, lexmin_point
 from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_walk import Execution
@@ -89,18 +90,23 @@ class VectorCheck:
         loop, length, name = self._loop, vector.length, vector.array
         assert isinstance(loop.start, int)
         assert isinstance(loop.stop, int)
-        row: Expression = 0
         argument = self.kernel.array_args.get(name)
         storage = self.storages.get(name)
         if argument is not None:
             assert argument.dtype is not None
             dtype = np.dtype(argument.dtype)
-            if not any(isinstance(a, AlignedArray) and a.array == name and a.elements % length == 0
-                       for a in vector.assumed):
+            shape = array_shapes(self.kernel)[name]
+            given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
+                          and a.elements % length == 0), None)
+            if given is None:
                 yield self._finding(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+            elif not given.strides:
+                shape = (0,)*len(shape)                     # so do rows, whatever their length
+            elif not _follow_each_other(given.strides, shape):
+                yield self._finding(s, f"'{name}' is assumed to have strides that are not its own")
         elif storage is not None and storage.space is not AddressSpace.PRIVATE:
             dtype = storage.dtype
-            row = storage.in_memory[-1] if len(storage.shape) > 1 else 0
+            shape = storage.in_memory
             if storage.swizzle is not None and storage.swizzle.chunk % length:
                 yield self._finding(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
         else:
@@ -109,11 +115,18 @@ class VectorCheck:
         if length < 2 or (loop.stop - loop.start) % length or length * dtype.itemsize > WIDEST:
             yield self._finding(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
             return
-        for what, offset in ((f"the first element, {vector.at(loop.iname, loop.start)},",
-                              vector.at(loop.iname, loop.start).index_tuple[-1]), (f"a row of '{name}'", row)):
-            odd = self._not_divisible(vector, offset)
-            if odd is not None:
-                yield self._finding(s, f"{what} may begin at no multiple of {length} elements", odd)
+        first = vector.at(loop.iname, loop.start)
+        number: Expression = 0
+        for k, (extent, index) in enumerate(zip(shape, first.index_tuple, strict=True)):
+            # a row is as good as what remains of it
+            rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector))
+            if rest is None:
+                yield self._finding(s, f"rows of '{name}' may begin at no multiple of {length} elements")
+                return
+            number = add(multiply(rest, number), index)
+        odd = self._not_divisible(vector, number)
+        if odd is not None:
+            yield self._finding(s, f"{first} may begin at no multiple of {length} elements", odd)
 
     def _not_divisible(self, vector: Vector, offset: Expression) -> Set | None:
         """Where *offset* is no multiple of the vector's length, although all that is assumed holds."""
@@ -131,6 +144,15 @@ class VectorCheck:
                 points = points.intersect(points_where(holds, self.execution.coordinates))
         return points
 
+    def _sizes(self, vector: Vector) -> Set:
+        """What is known of sizes where *vector* is moved."""
+        result = self.kernel.assumptions
+        for a in vector.assumed:
+            if isinstance(a, DivisibleSize):
+                holds = points_where(p.Comparison(remainder(a.size, a.divisor), "==", 0), ())
+                result = result.intersect(params_condition(holds))
+        return result
+
     def _whole(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
         """Where lanes are cut off: is all that is loaded there, and left alone by other threads?"""
         s, name = assign.statement, vector.array
@@ -139,16 +161,40 @@ class VectorCheck:
         if name not in self.kernel.array_args or name in self._written:
             yield self._finding(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this launch")
             return
-        extent = array_shapes(self.kernel)[name][-1]
-        e, loop = self.execution, self._loop
-        assert isinstance(loop.stop, int)
-        for at, op, bound in ((loop.start, "<", 0), (loop.stop - 1, ">=", extent)):
-            element = vector.at(loop.iname, at)
-            value = substitute(element.index_tuple[-1], e.names)
-            beyond = None if bound is None else points_where(p.Comparison(value, op, bound), e.coordinates)
+        e = self.execution
+        for element, beyond in self._ends(vector):
             points = e.points if beyond is None else self._given(vector, e.points.intersect(beyond))
+            if vector.inside is not None:
+                points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
             if not points.is_empty():
                 yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+
+    def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
+        """The first and the last element of *vector*, each with where it lies outside of the array.
+
+        Of an array without gaps that is not where it lies in the row before or in the next one.
+        """
+        loop, e = self._loop, self.execution
+        assert isinstance(loop.stop, int)
+        *above, extent = array_shapes(self.kernel)[vector.array]
+        rows = any(isinstance(a, AlignedArray) and a.strides for a in vector.assumed)
+        for at, last in ((loop.start, False), (loop.stop - 1, True)):
+            element = vector.at(loop.iname, at)
+            if extent is None:
+                yield element, None
+                continue
+            *around, value = (substitute(i, e.names) for i in element.index_tuple)
+            beyond = p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0)
+            points = points_where(beyond, e.coordinates)
+            if rows:
+                other = p.Comparison(value, ">=", multiply(2, extent)) if last else \
+                    p.Comparison(add(value, extent), "<", 0)
+                ends = [p.Comparison(i, ">=", subtract(n, 1)) if last else p.Comparison(i, "<=", 0)
+                        for i, n in zip(around, above, strict=True) if n is not None]
+                for end in ends:
+                    points = points.intersect(points_where(end, e.coordinates))
+                points = points.union(points_where(other, e.coordinates))
+            yield element, points
 
     @cached_property
     def _written(self) -> frozenset[str]:
@@ -192,3 +238,13 @@ class VectorCheck:
         return points
 
     # }}}
+
+
+def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
+    """Are *strides* those of all axes but the last of an array of *shape* in C order?"""
+    own: list[Expression] = [1]
+    for extent in reversed(shape[1:]):
+        if extent is None:
+            return False
+        own.insert(0, multiply(extent, own[0]))
+    return len(strides) == len(own) - 1 and all(add(a) == add(b) for a, b in zip(strides, own, strict=False))

@@ -2,16 +2,22 @@
 from __future__ import annotations
 
 import random
+import re
+from dataclasses import replace
+from math import gcd
 
 import numpy as np
 import pytest
 
 import loopkit as lk
 from loopkit.lowering.pipeline import Lowered
+from loopkit.runtime.alignment import serves
+from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout
 from loopkit.verify.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
+from tests.vector_kernels import anywhere
 
 LOADED = "const float4 *>(&a["
 
@@ -57,6 +63,58 @@ def test_what_is_loaded_whole(knl: lk.LoopKernel, cut: bool) -> None:
     assert ("m divisible by 4" in map(str, code.assumed)) == cut
     assert LOADED not in lk.generate_code(knl, layout=Layout(vectors=False)).source
     assert (code.source.count("*reinterpret_cast<float4 *>(&out[") == 2) == cut, code.source
+
+
+@pytest.mark.parametrize(("m", "length", "threads"), [(25, 4, 2), (29, 4, 2), (30, 4, 2), (27, 4, 2), (21, 2, 4)])
+def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, threads: int) -> None:
+    """A compiler that unrolls the loop has to ask about the first and the last vector of a row only."""
+    knl = anywhere(m, length, m % length, threads=threads)
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    asked = {iteration for iteration, _ in re.findall(r"(\w+ < \w+) \|\| (.*?) <= ", lk.generate_code(knl).source)}
+    last = -(-(m + length - gcd(m, length)) // (length*threads)) - 1
+    assert asked == {"0 < q_outer", f"q_outer < {last}"}
+    for n in (1, 2, 7):
+        a = np.arange(n*m).reshape(n, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
+
+
+@pytest.mark.parametrize(("m", "length"), [(4, 8), (5, 4), (7, 4), (9, 2), (11, 8), (13, 4), (14, 4), (2, 4)])
+def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
+    """They are aligned, and nothing outside of the array is read, of arrays with any number of rows."""
+    knl = anywhere(m, length, m % length, dtype={2: np.float64, 4: F32, 8: np.float16}[length])
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    gaps = f"in {length}s, rows without gaps"
+    assert sorted(map(str, lk.generate_code(knl).assumed)) == [f"a {gaps}", f"out {gaps}"]
+    for n in (0, 1, 2, 5, 9):
+        a = np.arange(n*m).reshape(n, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
+
+
+@pytest.mark.parametrize(("knl", "vectors"), [
+    (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 5"), True),
+    (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 1"), False),      # three elements may be three rows
+    (anywhere(None, 4, 1), False),                                          # rows of a multiple of 4 do not begin so
+    (anywhere(13, 4, 2), False),                                            # nor rows of 13
+    (anywhere(13, 4, 1, text="a[{}] = 2*a[{}]"), False)])                   # the row before is written meanwhile
+def test_what_is_aligned_counted_through_all_rows(knl: lk.LoopKernel, vectors: bool) -> None:
+    assert ("_vec[" in lk.generate_code(knl).source) == vectors
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+
+
+@pytest.mark.parametrize(("row", "served"), [(13, True), (14, False), (17, False)])
+def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) -> None:
+    """Though rows of 17 would begin as those of 13 do: what is between them need not belong to the array."""
+    assumed = lk.generate_code(anywhere(13, 4, 1)).assumed
+    strided = DeviceView(np.dtype(F32), (5, 13), (4*row, 4), 0, 0)
+    assert serves(assumed, {"a": strided, "out": replace(strided, strides=(52, 4))}, {"n": 5}) == served
 
 
 def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:

@@ -20,6 +20,7 @@ import pymbolic.primitives as p
 
 from loopkit.ast.matrix_products import nest_of, sums_of
 from loopkit.ast.nodes import (
+    AlignedArray,
     Array,
     Assign,
     Assumed,
@@ -200,12 +201,32 @@ class Memory:
         if len(index) != len(self.shape) or not all(0 <= i < e for i, e in zip(index, self.shape, strict=True)):
             raise MachineError(f"{self.place.statement} touches {self.name}{list(index)}, outside of {self.shape}")
 
+    def require_aligned(self, first: tuple[int, ...], elements: int) -> None:
+        """Has *first* a multiple of *elements* before it?"""
+        if _number(first, self.shape) % elements:
+            raise MachineError(f"{self.place.statement}: {self.name}{list(first)} is not aligned")
+
+    def in_its_row(self, index: tuple[int, ...]) -> tuple[int, ...]:
+        """The cell at *index*, whose last subscript may be beyond the row, in the row before or the next one."""
+        number = _number(index, self.shape)
+        if not 0 <= number < prod(self.shape):
+            raise MachineError(f"{self.place.statement} touches {self.name}{list(index)}, outside of {self.shape}")
+        return tuple(int(i) for i in np.unravel_index(number, self.shape))
+
     def _require_ordered(self, index: tuple[int, ...], other: Access, verb: str) -> None:
         here = self.place
         if not other.before(here):
             raise MachineError(
                 f"race: {here.statement} in block {here.block}, thread {here.thread} touches {self.name}{list(index)}, "
                 f"{verb} by {other.statement} in block {other.block}, thread {other.thread}")
+
+
+def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
+    """How many cells of *shape* are before the one at *index*."""
+    number = 0
+    for i, extent in zip(index, shape, strict=True):
+        number = number*extent + i
+    return number
 
 
 def stored(value: Any, *, integer: bool, temporary: bool) -> Any:
@@ -364,13 +385,18 @@ class _Text:
         assert assign is not None
         lines = [f"{inner}__place.statement = {assign.statement!r}"]
         for v in node.vectors:
-            first = self.text(v.at(node.iname, node.start).index_tuple[-1])
-            lines += [f"{inner}if {first} % {v.length}: raise __MachineError('{v.name} is not aligned')",
+            first = self._index(v.at(node.iname, node.start))
+            lines += [f"{inner}{v.array}.require_aligned({first}, {v.length})",
                       f"{inner}{v.name} = __Vector()"]
         lanes = f"{inner}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}):"
         for v in node.vectors:
             if v.loaded:
-                lines += [lanes, f"{inner}    {v.name}[({node.iname} - {node.start}, )] = {self.text(v.element)}"]
+                element = self._index(v.element)
+                if any(isinstance(a, AlignedArray) and a.strides for a in v.assumed):
+                    element = f"{v.array}.in_its_row({element})"
+                guard = "" if v.inside is None else f"if {self.text(p.LogicalOr((v.inside, condition)))}: "
+                held = f"{v.name}[({node.iname} - {node.start}, )]"
+                lines += [lanes, f"{inner}    {guard}{held} = {v.array}[{element}]"]
         lines += self._node(in_registers(node), depth + 1)
         for v in node.vectors:
             if v.stored:
@@ -406,10 +432,15 @@ class _Text:
         self.syncs.append(Sync((), warp=True))
         return f"yield -{UNORDERED + len(self.syncs)}"
 
+    def _index(self, element: p.Subscript) -> str:
+        return f"({''.join(self.text(i) + ', ' for i in element.index_tuple)})"
+
     def _holds(self, a: Assumed) -> str:
-        """Whether rows are aligned, or a size is divisible; every array begins at the best of places."""
+        """Whether rows are aligned, or a size is divisible; every array begins at the best of places, without gaps."""
         if isinstance(a, DivisibleSize):
             return f"{self.text(a.size)} % {a.divisor} == 0"
+        if a.strides:
+            return "True"
         return f"(len({a.array}.shape) < 2 or {a.array}.shape[-1] % {a.elements} == 0)"
 
     def _spoilt(self, node: Region, pad: str) -> list[str]:
@@ -449,7 +480,7 @@ class _Text:
             case p.Variable(name=name):
                 return f"{name}[()]" if name in self.arrays else _axis(name)
             case p.Subscript(aggregate=p.Variable(name=name)):
-                return f"{name}[({''.join(self.text(i) + ', ' for i in e.index_tuple)})]"
+                return f"{name}[{self._index(e)}]"
             case p.Sum(children=c):
                 return f"({' + '.join(map(self.text, c))})"
             case p.Product(children=c):

@@ -205,6 +205,8 @@ def _of_vectors(vectors: tuple[Vector, ...]) -> Found:
             wrong.append(("vector not moved", replace(v, loaded=False)))
         else:
             wrong.append(("vector not moved", replace(v, stored=False, loaded=True)))
+        if v.inside is not None:
+            wrong += [("vector outside", replace(v, inside=e)) for e in (None, *_changed(v.inside, _weaker))]
         for a in v.assumed:
             wrong.append(("alignment dropped", replace(v, assumed=tuple(b for b in v.assumed if b != a))))
         for kind, other in wrong:

@@ -34,7 +34,7 @@ MOST = 4
 FOUND_AS = {
     "guard weakened": {"outside", "twice", "missing", "value"},
     "guard tightened": {"missing", "outside"},
-    "bound weakened": {"outside", "twice"},
+    "bound weakened": {"outside", "twice", "vector"},
     "footprint shrunk": {"missing"},
     "box shrunk": {"box"},
     "grid shrunk": {"missing"},
@@ -46,6 +46,7 @@ FOUND_AS = {
     "alignment dropped": {"vector"},
     "fragment shifted": {"product"},
     "product divergent": {"divergent", "missing"},
+    "vector outside": {"vector"},
     "shuffle deleted": {"missing"},
     "shuffle shifted": {"lane"},
     "shuffle spoils": {"lane"},
