@@ -96,6 +96,24 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
         np.testing.assert_array_equal(found, 2*a)
 
 
+@pytest.mark.parametrize(("k", "m"), [(3, 7), (2, 9)])
+def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
+    """All rows before count, and only the last row of the last plane has nothing behind it."""
+    column = f"4*q - ({k*m % 4}*i + {m % 4}*j) % 4 + v"
+    knl = lk.make_kernel(f"{{[i, j, q, v]: 0<=i<n and 0<=j<{k} and 0<=v<4 and 0<=q and 0<={column}<{m}}}",
+                         f"out[i, j, {column}] = 2*a[i, j, {column}]", [
+                             lk.GlobalArg("a", F32, ("n", k, m)), lk.GlobalArg("out", F32, ("n", k, m)), "..."])
+    knl = lk.tag_inames(knl, {"i": "g.0", "j": "l.1", "q": "l.0", "v": "vec"})
+    assert f"if (i < n - 1 || j < {k - 1} || 4*q" in lk.generate_code(knl).source
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    for n in (1, 3):
+        a = np.arange(n*k*m).reshape(n, k, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
+
+
 @pytest.mark.parametrize(("knl", "vectors"), [
     (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 5"), True),
     (anywhere(None, 4, 1, assumptions="m % 4 = 1 and m >= 1"), False),      # three elements may be three rows
