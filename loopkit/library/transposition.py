@@ -6,6 +6,7 @@ from math import gcd
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import SECTOR, WARP, checked
@@ -46,7 +47,8 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     """
     along, across = threads
     known = checked(dtype)
-    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", name="transpose")
+    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [GlobalArg("a", shape="n, m"), "..."],
+                      name="transpose")
     knl = add_dtypes(knl, {"a,b": known})
     if tile is None:
         tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None else (64, 128)

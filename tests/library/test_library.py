@@ -399,6 +399,9 @@ def test_pieces_of_rows_begin_with_sectors_of_memory(dtype: Any, sector: int) ->
         np.testing.assert_array_equal(knl(a=a).b, a.T)
         source = lk.generate_code(knl, target="cuda").source
         assert (f"% {sector}" in source) == (rows == 75)
+        for other in (rows - 1, rows + 1):
+            with pytest.raises(lk.CallError, match=f"'a' is .* must have {rows}"):
+                knl(a=a[np.arange(other) % rows])
         # whole tiles are loaded without a condition
         loads = source.split("the whole tile lies inside")[1].split("__syncthreads")[0]
         assert "if (" not in loads
