@@ -5,6 +5,7 @@ from math import gcd
 
 import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +21,7 @@ from loopkit.transform.step import require_positive
 
 
 def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
-              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] = (WARP, 16)) -> LoopKernel:
+              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> LoopKernel:
     """``b[j, i] = a[i, j]``.
 
     Read along rows, the matrix would be written along columns: a warp would touch 32 pieces of memory for 32
@@ -35,7 +36,8 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     :arg tile: rows and columns of a tile, a number where there are as many of both; default: 128 by 64 elements of
         four bytes or less, with *rows* 64 by 128, and 64 by 64 larger ones. The more rows, the longer the pieces that
         are written; the more columns, those that are read.
-    :arg threads: of a block, along the rows and across them.
+    :arg threads: of a block, along the rows and across them; default: 32 by 32, and 32 by 16 for elements of less than
+        four bytes. Large blocks are few at a time, whose rows of *b* the memory has to follow.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))
@@ -45,10 +47,10 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
            [1., 4.],
            [2., 5.]], dtype=float32)
     """
-    along, across = threads
     known = checked(dtype)
-    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [GlobalArg("a", shape="n, m"), "..."],
-                      name="transpose")
+    along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
+    a = GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
+    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
     knl = add_dtypes(knl, {"a,b": known})
     if tile is None:
         tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None else (64, 128)
