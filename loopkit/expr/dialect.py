@@ -49,8 +49,8 @@ class Dialect:
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streamed_store: the function that stores what caches give up first.
-    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text; *kept_start*: the line that
-        functions begin with which use it.
+    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text; *kept_start*: with what
+        a function begins that uses it.
     """
 
     name: str

@@ -30,12 +30,12 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     Memory is written in sectors of 32 bytes. Where rows of *b* begin within one, the pieces that blocks write would
     have parts of sectors at both ends, each of which is put together of two writes. With *rows* the length of these
     rows is fixed, and pieces begin where sectors do, in each row of *b* at another row of *a*. A block reads a few rows
-    more for that, which the cache has.
+    more for that, which the cache has; for elements of one byte these would cost more than they save.
 
     :arg rows: how many rows *a* has; default: what the arrays of a call say.
-    :arg tile: rows and columns of a tile, a number where there are as many of both; default: 128 by 64 elements of
-        four bytes or less, with *rows* 64 by 128, and 64 by 64 larger ones. The more rows, the longer the pieces that
-        are written; the more columns, those that are read.
+    :arg tile: rows and columns of a tile, a number where there are as many of both; default: 128 by 64 elements of four
+        bytes or less, with *rows* 64 by 128 (not of one byte), and 64 by 64 larger ones. The more rows, the longer the
+        pieces that are written; the more columns, those that are read.
     :arg threads: of a block, along the rows and across them; default: 32 by 32, and 32 by 16 for elements of less than
         four bytes. Large blocks are few at a time, whose rows of *b* the memory has to follow.
 
@@ -53,10 +53,13 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
     knl = add_dtypes(knl, {"a,b": known})
     if tile is None:
-        tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None else (64, 128)
+        tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None or known.itemsize == 1 else (64, 128)
     height, width = tile if isinstance(tile, tuple) else (tile, tile)
     if rows is not None:
-        knl = _in_whole_sectors(knl, require_positive(rows, "rows"), max(SECTOR // known.itemsize, 1))
+        knl = fix_parameters(knl, n=require_positive(rows, "rows"))
+        # bytes, moved one by one, are not at the memory's pace: what costs are loads, of which a larger box has more
+        if known.itemsize > 1:
+            knl = _in_whole_sectors(knl, rows, max(SECTOR // known.itemsize, 1))
     # a block has a tile; blocks that follow each other write pieces of the same rows, so that the memory gets long ones
     knl = split_iname(knl, "i", height, outer_tag="g.0")
     knl = split_iname(knl, "j", width, outer_tag="g.1")
@@ -80,7 +83,6 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
 
 
 def _in_whole_sectors(knl: LoopKernel, rows: int, sector: int) -> LoopKernel:
-    """Rows of *b* counted from where the sector begins in which they begin, *sector* elements each."""
-    knl = fix_parameters(knl, n=rows)
+    """Rows of *b*, *rows* elements long, counted from the sector of so many elements in which they begin."""
     behind = rows % sector
     return skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl
