@@ -389,7 +389,8 @@ def rows() -> tuple[Row, ...]:
         Row("transpose", [square], (16381, 16411), _squares, [(70, 100)],
             lambda s: {"a": s}, lambda s: {"b": s[::-1]}, lambda xp, p: p.a.T, lambda s: of_width(s)*2, lambda s: 0.0,
             {"torch": peers.torch_transpose, "Triton": peers.triton_peer("transpose")}, [Goal("copy", 0.95, 0.98)],
-            {"loopkit": loopkit(lib.transpose), "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
+            {"loopkit": lambda s: lib.transpose(rows=s[0]), "any length": loopkit(lib.transpose),
+             "tile=32, 32x8": loopkit(lib.transpose, tile=32, threads=(32, 8)),
              "tile=64": loopkit(lib.transpose, tile=64), "64x8": loopkit(lib.transpose, threads=(64, 8))}),
         _stencil("stencil_2d", square, _squares, (30, 300), 6, {
             "loopkit": lambda s: lib.stencil_2d(columns=s[1]), "any length": loopkit(lib.stencil_2d),

@@ -50,7 +50,8 @@ class Dialect:
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streamed_store: the function that stores what caches give up first.
-    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text.
+    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text; *kept_start*: with what
+        a function begins that uses it.
     """
 
     name: str
@@ -78,6 +79,7 @@ class Dialect:
     streamed_store: str = ""
     kept_load: str = ""
     kept_text: str = ""
+    kept_start: str = ""
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""

@@ -16,6 +16,8 @@ MOST_THREADS = 1024
 THREADS = 256
 #: Bytes of a line of the cache.
 LINE = 128
+#: Bytes of a sector: a line is read and written in these.
+SECTOR = 32
 #: Bytes that a thread has under way at once, so that few threads keep a memory busy.
 BYTES_A_THREAD = 16
 

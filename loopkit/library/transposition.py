@@ -1,29 +1,43 @@
 """Transposition through a tile in shared memory."""
 from __future__ import annotations
 
+from math import gcd
+
 import numpy as np
 import numpy.typing as npt
+import pymbolic.primitives as p
 
+from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked
-from loopkit.transform.data import add_dtypes, keep_loads
-from loopkit.transform.iname import split_iname
+from loopkit.library.defaults import SECTOR, WARP, checked
+from loopkit.transform.affine import skew
+from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads
+from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
 from loopkit.transform.prefetch import add_prefetch
+from loopkit.transform.step import require_positive
 
 
-def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int | tuple[int, int] | None = None,
-              threads: tuple[int, int] = (WARP, 16)) -> LoopKernel:
+def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
+              tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> LoopKernel:
     """``b[j, i] = a[i, j]``.
 
     Read along rows, the matrix would be written along columns: a warp would touch 32 pieces of memory for 32
     elements. So a block reads a tile by rows, and writes it by rows of the result.
 
-    :arg tile: rows and columns of a tile, a number where there are as many of both; default: 64 columns, and twice as
-        many rows of elements of four bytes or less. The more rows, the longer the pieces that are written.
-    :arg threads: of a block, along the rows and across them.
+    Memory is written in sectors of 32 bytes. Where rows of *b* begin within one, the pieces that blocks write would
+    have parts of sectors at both ends, each of which is put together of two writes. With *rows* the length of these
+    rows is fixed, and pieces begin where sectors do, in each row of *b* at another row of *a*. A block reads a few rows
+    more for that, which the cache has; for elements of one byte these would cost more than they save.
+
+    :arg rows: how many rows *a* has; default: what the arrays of a call say.
+    :arg tile: rows and columns of a tile, a number where there are as many of both; default: 128 by 64 elements of four
+        bytes or less, with *rows* 64 by 128 (not of one byte), and 64 by 64 larger ones. The more rows, the longer the
+        pieces that are written; the more columns, those that are read.
+    :arg threads: of a block, along the rows and across them; default: 32 by 32, and 32 by 16 for elements of less than
+        four bytes. Large blocks are few at a time, whose rows of *b* the memory has to follow.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))
@@ -33,20 +47,30 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int | tuple[int, int] 
            [1., 4.],
            [2., 5.]], dtype=float32)
     """
-    along, across = threads
     known = checked(dtype)
-    if tile is None:
-        tile = (128 if known.itemsize <= 4 else 64, 64)
-    rows, columns = tile if isinstance(tile, tuple) else (tile, tile)
-    knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose")
+    along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
+    a = GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
+    knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")
     knl = add_dtypes(knl, {"a,b": known})
+    if tile is None:
+        tile = (64, 64) if known.itemsize > 4 else (128, 64) if rows is None or known.itemsize == 1 else (64, 128)
+    height, width = tile if isinstance(tile, tuple) else (tile, tile)
+    if rows is not None:
+        knl = fix_parameters(knl, n=require_positive(rows, "rows"))
+        # bytes, moved one by one, are not at the memory's pace: what costs are loads, of which a larger box has more
+        if known.itemsize > 1:
+            knl = _in_whole_sectors(knl, rows, max(SECTOR // known.itemsize, 1))
     # a block has a tile; blocks that follow each other write pieces of the same rows, so that the memory gets long ones
-    knl = split_iname(knl, "i", rows, outer_tag="g.0")
-    knl = split_iname(knl, "j", columns, outer_tag="g.1")
-    # which it reads by rows of a
-    knl = add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None)
-    knl = split_iname(knl, "a_dim_1", along, inner_tag="l.0", outer_tag="unr")
-    knl = split_iname(knl, "a_dim_0", across, inner_tag="l.1", outer_tag="unr")
+    knl = split_iname(knl, "i", height, outer_tag="g.0")
+    knl = split_iname(knl, "j", width, outer_tag="g.1")
+    # which it reads by rows of a, as many warps side by side as a row has pieces for; where the pieces of b begin at
+    # different rows, it reads all of the box around them and a row more, so that no load has a condition
+    beside = gcd(across, -(-width // along))
+    knl = add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None, fetch_bounding_box=True,
+                       box_multiples=(across // beside, along*beside))
+    knl = split_levels(knl, "a_dim_1", {"a_round": None, "a_warp": beside, "a_lane": along},
+                       tags={"a_round": "unr", "a_warp": "l.1", "a_lane": "l.0"})
+    knl = split_iname(knl, "a_dim_0", across // beside, inner_tag="l.1", outer_tag="unr")
     # and writes by rows of b
     knl = split_iname(knl, "i_inner", along, inner_tag="l.0", outer_tag="unr")
     knl = split_iname(knl, "j_inner", across, inner_tag="l.1", outer_tag="unr")
@@ -56,3 +80,9 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, tile: int | tuple[int, int] 
     knl = add_padding(knl, "a_fetch", 0, by=1)
     # a cache that gives up results first writes them soon, and one after another
     return keep_loads(knl, "a")
+
+
+def _in_whole_sectors(knl: LoopKernel, rows: int, sector: int) -> LoopKernel:
+    """Rows of *b*, *rows* elements long, counted from the sector of so many elements in which they begin."""
+    behind = rows % sector
+    return skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl

@@ -174,9 +174,10 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
     places = Addresses({**own.places, **own_arrays, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+    own_used: set[str] = set()
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
-                      lambda sync: _sync_lines(lowered, sync, used),
-                      {**index_types(launch.kernel, index), **lanes.types}, used, layout.vectors, lanes.shuffle,
+                      lambda sync: _sync_lines(lowered, sync, own_used),
+                      {**index_types(launch.kernel, index), **lanes.types}, own_used, layout.vectors, lanes.shuffle,
                       cuda_update)
     blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
               lowered.kernel.options.min_blocks)
@@ -192,11 +193,13 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     aligned = frozenset(v.array for v in vectors_in(function.body)) if layout.vectors else frozenset()
     body += shared.declarations(function.arrays, CUDA, aligned)
     body += lanes.declarations()
+    inner = list(emitter.lines(function.body, signs))
+    body += [CUDA.kept_start] if CUDA.kept_load in own_used else []
     if body:
         body.append("")
-    body += list(emitter.lines(function.body, signs))
-    yield from indented(body)
+    yield from indented([*body, *inner])
     yield "}"
+    used |= own_used
 
 
 def outer_signs(launch: Launch) -> Signs:

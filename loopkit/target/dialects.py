@@ -173,37 +173,46 @@ def _cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> s
 
 
 #: No function of CUDA's says what a cache shall keep: that is PTX, for architectures that have it. What is loaded so is
-#: never written meanwhile, so that the compiler may move it as it moves any load of constants.
+#: never written meanwhile, so that the compiler may move it as it moves any load of constants. The policy is made once,
+#: where a function begins: made at each load, it would keep loads under conditions from being under way together.
 _KEPT_LOAD = """
-template <typename T>
-__device__ __forceinline__ T load_kept(const T *p)  // caches give it up last
-{
+struct LoadKept {  // caches give up last what it loads
 #if __CUDA_ARCH__ >= 800
     unsigned long long policy;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    T value = {};
-    if constexpr (sizeof(T) == 16) {
-        uint4 w;
-        asm("ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-            : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p), "l"(policy));
-        memcpy(&value, &w, sizeof(T));
-    } else if constexpr (sizeof(T) == 8) {
-        uint2 w;
-        asm("ld.global.L1::evict_last.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
-            : "=r"(w.x), "=r"(w.y) : "l"(p), "l"(policy));
-        memcpy(&value, &w, sizeof(T));
-    } else if constexpr (sizeof(T) == 4) {
-        unsigned int w;
-        asm("ld.global.L1::evict_last.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w) : "l"(p), "l"(policy));
-        memcpy(&value, &w, sizeof(T));
-    } else {
-        value = *p;
+
+    __device__ __forceinline__ LoadKept()
+    {
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     }
-    return value;
-#else
-    return *p;
 #endif
-}
+    template <typename T>
+    __device__ __forceinline__ T operator()(const T *p) const
+    {
+#if __CUDA_ARCH__ >= 800
+        T value = {};
+        if constexpr (sizeof(T) == 16) {
+            uint4 w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else if constexpr (sizeof(T) == 8) {
+            uint2 w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
+                : "=r"(w.x), "=r"(w.y) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else if constexpr (sizeof(T) == 4) {
+            unsigned int w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else {
+            value = *p;
+        }
+        return value;
+#else
+        return *p;
+#endif
+    }
+};
 """
 
 #: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
@@ -227,7 +236,8 @@ CUDA = Dialect(
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
     unroll=("#pragma unroll",), streamed_store="__stcs", kept_load="load_kept", kept_text=_KEPT_LOAD,
-    copies=copies.TEXT, matrix_products=matrix_products.TEXT)
+     kept_start="const LoadKept load_kept;",
+     copies=copies.TEXT, matrix_products=matrix_products.TEXT)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 

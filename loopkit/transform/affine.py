@@ -11,7 +11,7 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -43,17 +43,22 @@ Equation = str | tuple[str | Expression, str | Expression]
 
 
 @transform
-def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str | Collection[str] | None = None,
-         assume: str | None = None, unsafe: bool = False) -> LoopKernel:
+def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
+         within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Count *iname* from another start in each iteration of outer loops: *iname* plus multiples of their inames.
 
     The iterations run in the order in which they ran, but a dependence that went backwards along *iname* from one
     iteration of an outer loop to the next may now go forwards, so that the two loops can be tiled or interchanged.
 
-    :arg by: integer factors by iname; their loops stand around that of *iname*.
+    The start may be any affine form. With what is left of an address by the length of a line, tiles of rows that begin
+    anywhere begin with lines of the cache: row *j* of 29 elements begins ``29*j % 8`` elements behind a multiple of 8.
+
+    :arg by: integer factors by iname, or an affine form as a text, with ``//`` and ``%`` by integers; the loops of its
+        inames stand around that of *iname*.
     :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
     :raises UnknownNameError: one of the inames is none of the kernel.
-    :raises PreconditionError: *iname* has a tag, or a factor is no integer.
+    :raises ParseError: *by* cannot be read.
+    :raises PreconditionError: *iname* has a tag, or *by* is neither integer factors nor an affine form.
     :raises ScheduleError: a loop over *iname* does not stand inside one over each iname of *by*.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
@@ -63,23 +68,23 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str |
     [m, n] -> { [t, i] : 0 <= t < m and t < i < n + t }
     >>> print(lk.tile(knl, {"t": 8, "i": 32}).paths["insn"][0].iname)
     t_outer
+    >>> knl = lk.make_kernel("{[j, i]: 0<=j<m and 0<=i<29}", "y[j, i] = 2*x[j, i]")
+    >>> print(lk.skew(knl, "i", by="29*j % 8").statements_text)
+    for j, i
+      y[j, i - 29*j % 8] = 2*x[j, i - 29*j % 8]  {id=insn}
+    end
     """
     chosen, owners = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "skewed")
     require_whole_reductions(kernel, iname, chosen)
-    factors = dict(by) if isinstance(by, Mapping) else {}
-    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
-        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
-                                hint="skew(knl, 'i', by={'t': 1})")
-    for x in factors:
-        require_iname(kernel, x)
+    start, outer = _start(kernel, iname, by)
+    for x in outer:
         for s in owners:
             _require_around(kernel, s, x, iname)
-    start = add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
     result = reindex(kernel, step, tree, chosen)
-    return require_legal(result, f"skew({iname}, by={factors})", assume=assume, unsafe=unsafe)
+    return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -221,6 +226,29 @@ def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) ->
                else "skew by inames of the loops around it, and name the statements with within=")
         raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{outer}'.",
                             subject=iname, hint=way)
+
+
+def _start(kernel: LoopKernel, iname: str, by: object) -> tuple[Expression, list[str]]:
+    """What a skew adds to *iname*, and the inames in it."""
+    if isinstance(by, str):
+        start = parse_expression(by, what="the start of a skew")
+        inames = [x for x in kernel.inames if x in variables(start)]
+        try:
+            to_aff(start, inames, kernel.value_params)
+        except NotAffineError:
+            raise PreconditionError(f"skew needs an affine form in inames and parameters, not '{by}'.", subject=iname,
+                                    hint="skew(knl, 'i', by='29*j % 8'); fix_parameters makes sizes integers") from None
+        if not inames:
+            raise PreconditionError(f"'{by}' is the same for all iterations around '{iname}'.", subject=iname,
+                                    hint=f"shift(knl, '{iname}', '{by}')")
+        return start, inames
+    factors = dict(by) if isinstance(by, Mapping) else {}
+    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
+        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
+                                hint="skew(knl, 'i', by={'t': 1})")
+    for x in factors:
+        require_iname(kernel, x)
+    return add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items())), list(factors)
 
 
 def _distance(kernel: LoopKernel, by: int | str) -> Expression:

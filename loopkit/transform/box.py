@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -40,6 +40,13 @@ class Box:
     @property
     def shape(self) -> tuple[int, ...]:
         return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+
+    def lengthened(self, multiples: Sequence[int]) -> Box:
+        """This box, the axes that have inames lengthened at their ends to multiples of these numbers."""
+        numbers = iter(multiples)
+        return replace(self, intervals=tuple(
+            v if x is None else replace(v, extent=-(-v.extent // (by := next(numbers)))*by)
+            for v, x in zip(self.intervals, self.inames, strict=True)))
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def keep_loads(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel
 
     For what is read again; and for a kernel that reads and writes as fast as memory lets it, although it reads nothing
     twice: it gained 3 % on an H200, presumably as the cache gives up results instead, which so go to memory soon. Where
-    loads stand one by one, each under a condition or before a store, it costs: measure. What is computed is the same.
+    loads stand one by one, each before a store, it costs: measure. What is computed is the same.
     Host C has no word for it, nor has CUDA for complex numbers, truth values and halves that are read one by one, nor
     an architecture before ``sm_80``.
 

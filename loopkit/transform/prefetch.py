@@ -24,7 +24,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
-                 fetch_bounding_box: bool = False, prefetch_insn_id: str | None = None,
+                 fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
+                 prefetch_insn_id: str | None = None,
                  within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
@@ -43,10 +44,12 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         written, stay).
     :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, so that the loops of the copy are
         as plain as can be.
+    :arg box_multiples: of which the lengths of a whole box become multiples, a number for each axis of more than one
+        element, or one for all: split by as many, the loops of the copy have no remainder, and no condition.
     :raises UnknownNameError: no such array, or an iname that no reader has.
     :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),
         or the box has no constant size; or a whole box is asked for, of an array that the kernel writes, or whose
-        ends are not known.
+        ends are not known; or multiples are no positive integers, one for each axis, or of no whole box.
     :raises ScheduleError: the readers do not share a place for the copy.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
@@ -77,8 +80,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        prefetch_insn_id, within, source, moves_only=var_name, whole_box=fetch_bounding_box, assume=assume,
-        unsafe=unsafe))
+        prefetch_insn_id, within, source, moves_only=var_name, whole_box=fetch_bounding_box, multiples=box_multiples,
+        assume=assume, unsafe=unsafe))
 
 
 @transform
@@ -87,7 +90,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                default_tag: str | InameTag | None = "l.auto",
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
-               compute_insn_id: str | None = None,
+               box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
                within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
                ) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
@@ -98,6 +101,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
     :arg fetch_bounding_box: compute all of the box around what is read, as far as that reads inside of its arrays: of
         a stencil's cross the corners too. The loops of the computation are as plain as can be.
+    :arg box_multiples: of which the lengths of a whole box become multiples, as for :func:`add_prefetch`.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         rule's values have no dtype of their own; or a whole box is asked for, of values made of what the kernel
@@ -137,7 +141,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        compute_insn_id, within, None, whole_box=fetch_bounding_box, assume=assume, unsafe=unsafe))
+        compute_insn_id, within, None, whole_box=fetch_bounding_box, multiples=box_multiples, assume=assume,
+        unsafe=unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
     return result.copy(carried=result.carried,

@@ -28,7 +28,7 @@ from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed
-from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id
+from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,7 @@ class Request:
     :ivar value: the expression that the copy holds for given arguments.
     :ivar moves_only: the array whose dependences move to the copy wholly; ``None``: the readers keep theirs too.
     :ivar whole_box: all of the box is copied, as far as what the copy reads lies inside its arrays.
+    :ivar multiples: what the lengths of the box's axes become multiples of.
     """
 
     step: str
@@ -56,6 +57,7 @@ class Request:
     source: GlobalArg | TemporaryVariable | None
     moves_only: str | None = None
     whole_box: bool = False
+    multiples: int | Sequence[int] = 1
     assume: str | None = None
     unsafe: bool = False
 
@@ -77,6 +79,7 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     outer = _outer_inames(kernel, request, readers, uses)
     box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
                  [(s, uses[s.id]) for s in readers], outer)
+    box = box.lengthened(_multiples(request, len(box.dims)))
     return _with_copy(kernel, request, readers, uses, outer, box)
 
 
@@ -95,6 +98,24 @@ def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] 
     for subscript in s.subscripts:
         walk(subscript)
     return tuple(found)
+
+
+def _multiples(request: Request, axes: int) -> tuple[int, ...]:
+    """What the lengths of the box become multiples of.
+
+    :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
+    """
+    given = request.multiples
+    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]*axes
+    if len(several) != axes:
+        raise PreconditionError(f"{request.step}: the box has {axes} axes of more than one element, but box_multiples= "
+                                f"has {len(several)} numbers.", subject="box_multiples",
+                                hint="give each a number, 1 for one that stays, or give a single number for all")
+    numbers = tuple(require_positive(m, "each number of box_multiples=") for m in several)
+    if not request.whole_box and any(m > 1 for m in numbers):
+        raise PreconditionError(f"{request.step}: box_multiples= lengthens a box that is copied as a whole.",
+                                subject="box_multiples", hint="fetch_bounding_box=True")
+    return numbers
 
 
 def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Statement],

@@ -92,6 +92,8 @@ READY = (
     Ready("add", L.add, lambda n: {"x": (n,), "y": (n,)}, lambda a: a["x"] + a["y"], LINES),
     Ready("transpose", L.transpose, lambda n, m: {"a": (n, m)}, lambda a: a["a"].T,
           ((1, 1), (64, 64), (65, 63), (130, 200))),
+    Ready("transpose of odd rows", partial(L.transpose, rows=133), lambda n, m: {"a": (n, m)}, lambda a: a["a"].T,
+          ((133, 1), (133, 200))),
     Ready("stencil_2d", L.stencil_2d, lambda n, m: {"a": (n, m)}, _stencil, ((3, 3), (18, 259), (40, 600))),
     Ready("stencil_2d of odd rows", partial(L.stencil_2d, columns=259), lambda n, m: {"a": (n, m)}, _stencil,
           ((3, 3), (18, 259))),
@@ -426,6 +428,22 @@ def test_vectors_of_rows_are_the_last_that_caches_give_up() -> None:
 def test_blocks_that_follow_each_other_write_the_same_rows() -> None:
     source = lk.generate_code(lk.library.transpose()).source
     assert "const int i_outer = blockIdx.x;" in source                                    # along rows of b
+
+
+@pytest.mark.parametrize(("dtype", "sector"), [(np.int8, 0), (np.float16, 16), (np.float32, 8), (np.float64, 4)])
+def test_pieces_of_rows_begin_with_sectors_of_memory(dtype: Any, sector: int) -> None:
+    for rows in (75, 64):                                                                      # 75 is odd, 64 is whole
+        knl = lk.library.transpose(dtype, rows=rows, tile=(32, 64), threads=(32, 4))
+        a = np.arange(rows*70).reshape(rows, 70).astype(dtype)
+        np.testing.assert_array_equal(knl(a=a).b, a.T)
+        source = lk.generate_code(knl, target="cuda").source
+        assert (f"j_inner_inner) % {sector}" in source) == (rows == 75 and sector > 0)
+        for other in (rows - 1, rows + 1):
+            with pytest.raises(lk.CallError, match=f"'a' is .* must have {rows}"):
+                knl(a=a[np.arange(other) % rows])
+        # whole tiles are loaded without a condition
+        loads = source.split("the whole tile lies inside")[1].split("__syncthreads")[0]
+        assert "if (" not in loads
 
 
 def test_the_tile_of_a_transposition_is_a_parameter() -> None:

@@ -59,7 +59,8 @@ class Reshaper(Drawer):
 
     def skew(self) -> Step:
         outer, inner = self.one(sorted(_nested(self.knl.tree)))
-        return Step("skew", (inner,), (("by", {outer: self.one((1, 1, 2, -1))}),))
+        by = self.one(({outer: 1}, {outer: 1}, {outer: 2}, {outer: -1}, f"3*{outer} % 4"))
+        return Step("skew", (inner,), (("by", by),))
 
     def shift(self) -> Step:
         iname = self.one(self.untagged)

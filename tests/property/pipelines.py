@@ -142,7 +142,8 @@ class Drawer:
         nests = {(x, y) for way in self.knl.paths.values() for a, x in enumerate(_inames(way))
                  for y in _inames(way)[a + 1:]}
         outer, inner = self.one(sorted(nests))
-        return Step("skew", (inner, {outer: self.one((1, -1, 2))}), self.within())
+        by = self.one(({outer: 1}, {outer: -1}, {outer: 2}, f"3*{outer} % 4", f"{outer} // 2"))
+        return Step("skew", (inner, by), self.within())
 
     def shift(self) -> Step:
         iname = self.one(self.untagged)
@@ -246,7 +247,7 @@ class Drawer:
         if self.chance(25):
             kwargs.append(("within", self.one(readers[array])))
         if self.chance(20):
-            kwargs.append(("fetch_bounding_box", True))
+            kwargs += [("fetch_bounding_box", True), ("box_multiples", self.one((1, 1, 2, 3)))]
         sweep = self.some(inames, 2) if inames and self.chance(90) else []
         return Step("add_prefetch", (array, sweep), tuple(kwargs))
 
@@ -263,7 +264,7 @@ class Drawer:
         inames = sorted({x for s in self.knl.statements if rule in _called(s.expression) for x in s.inames})
         kwargs: tuple[tuple[str, Any], ...] = (("default_tag", self.one((None, "l.0"))),) if self.chance(40) else ()
         if self.chance(40):
-            kwargs += (("fetch_bounding_box", True),)
+            kwargs += (("fetch_bounding_box", True), ("box_multiples", self.one((1, 2))))
         return Step("precompute", (rule, self.some(inames, 2) if inames else []), kwargs)
 
     def extract(self) -> Step:

@@ -118,6 +118,29 @@ def test_skew_of_a_reduction_iname() -> None:
         assert_same(matvec(), tiled, n=n, m=m)
 
 
+def test_skew_by_what_an_address_is_behind_a_line() -> None:
+    rows = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<29}", "y[i,j] = 2*x[j,i]"), {"x": F32})
+    knl = step(rows, lk.skew, "j", "29*i % 8")
+    assert_domain(knl, "[n] -> {[i,j]: 0<=i<n and 0 <= j - ((5i) mod 8) < 29}")
+    whole = lk.split_iname(knl, "j", 8, outer_tag="g.0", inner_tag="l.0")
+    # where the pieces of a row begin: the first of each starts at a multiple of 8 elements
+    begins = {29*i + 8*k - 29*i % 8 for i in range(9) for k in range(4)}
+    assert all(at % 8 == 0 for at in begins)
+    assert "y[i, 8*j_outer + j_inner - 29*i % 8]" in whole.statements_text
+    assert lk.verify(whole).proven
+    for n in (0, 1, 9):
+        assert_same(rows, knl, n=n)
+        assert_same(rows, whole, n=n)
+
+
+def test_a_skew_by_a_remainder_may_break_a_dependence() -> None:
+    sweep = lk.make_kernel("{[t,i]: 1<=t<m and 0<=i<n}", "a[t,i] = 2*a[t-1,i]")
+    skewed = lk.skew(sweep, "i", "3*t % 4")
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        lk.interchange(skewed, "t", "i")
+    assert caught.value.witness.array == "a"
+
+
 def test_a_rule_whose_argument_is_called_like_the_outer_iname() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", """
         near(i) := x[j] + i
@@ -394,6 +417,16 @@ REFUSED: dict[str, tuple[Callable[[], object], type[lk.LoopkitError], str]] = {
                                  "None of the statements"),
     "shift of a tagged iname": (lambda: lk.shift(mapped(twice()), "i_inner", 1), lk.PreconditionError,
                                 "cannot be shifted"),
+    "skew by a product": (lambda: lk.skew(scaled_matrix(), "j", "n*i % 8"), lk.PreconditionError,
+                          r"not 'n\*i % 8'.*\n.*fix_parameters"),
+    "skew by a form of an unknown name": (lambda: lk.skew(scaled_matrix(), "j", "q % 8"),
+                                          lk.PreconditionError, "not 'q % 8'"),
+    "skew by parameters": (lambda: lk.skew(scaled_matrix(), "j", "n"), lk.PreconditionError, r"shift\(knl, 'j', 'n'\)"),
+    "skew by a form of an inner iname": (lambda: lk.skew(scaled_matrix(), "i", "j % 8"),
+                                         lk.ScheduleError, "interchange"),
+    "skew by a form of itself": (lambda: lk.skew(scaled_matrix(), "i", "i % 8"),
+                                 lk.ScheduleError, "does not stand inside"),
+    "skew by no expression": (lambda: lk.skew(scaled_matrix(), "j", "i %"), lk.ParseError, "line 1"),
     "shift by a fraction": (lambda: lk.shift(twice(), "i", 0.5), lk.PreconditionError, "0.5"),  # type: ignore[arg-type]
     "shift by an unknown name": (lambda: lk.shift(twice(), "i", "q"), lk.PreconditionError, "'q'"),
     "shift by an iname": (lambda: lk.shift(scaled_matrix(), "j", "i"), lk.PreconditionError, "'i'"),

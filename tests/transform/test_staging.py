@@ -427,6 +427,27 @@ def test_a_whole_box_of_values_has_the_corners_too() -> None:
         assert_same(knl, whole, n=n, m=m)
 
 
+def test_a_whole_box_of_lengths_that_threads_divide() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "y[i,j] = x[i,j] + x[i+2,j]"), {"x": F32})
+    knl = lk.split_iname(lk.split_iname(knl, "i", 4, outer_tag="g.0"), "j", 8)
+    whole = step(knl, lk.add_prefetch, "x", ["i_inner", "j_inner"], fetch_bounding_box=True, box_multiples=(4, 1))
+    assert whole.temporaries["x_fetch"].shape == (8, 8)
+    assert_domain(whole, "[m, n] -> { [i_outer, j_outer, x_dim_0, x_dim_1] : 0 <= 4i_outer < n and "
+                  "0 <= 8j_outer < m and 0 <= x_dim_0 < 8 and 0 <= x_dim_1 < 8 and 4i_outer + x_dim_0 < n + 2 and "
+                  "8j_outer + x_dim_1 < m }", knl.domains_text)
+    assert lk.verify(whole).proven
+    for n, m in ((1, 1), (3, 9), (5, 16)):
+        assert_same(knl, whole, n=n, m=m)
+    both = lk.add_prefetch(knl, "x", ["i_inner", "j_inner"], fetch_bounding_box=True, box_multiples=5)
+    assert both.temporaries["x_fetch"].shape == (10, 10)
+    for multiples, more, why in (((4,), {}, "2 axes of more than one element, but box_multiples= has 1"),
+                                 ((4, 0), {}, "positive integer, not 0"), ("4", {}, "positive integer, not '4'"),
+                                 (4, {"fetch_bounding_box": False}, "copied as a whole")):
+        with pytest.raises(lk.PreconditionError, match=why):
+            lk.add_prefetch(knl, "x", ["i_inner", "j_inner"], **{"fetch_bounding_box": True, **more},
+                            box_multiples=multiples)
+
+
 @pytest.mark.parametrize(("text", "why"), [
     ("f(p) := x[p]*x[p+1]\ny[i] = f(i-1) + f(i+1) {id=s}\nx[i] = 1 {dep=s}", "which the kernel writes"),
     ("<> t[i] = x[i]\nf(p) := t[p]\ny[i] = f(i-1) + f(i+1)", "which the kernel writes"),
