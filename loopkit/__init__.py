@@ -49,6 +49,7 @@ from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.atomics import make_atomic
+from loopkit.transform.awaited import await_values
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
@@ -91,7 +92,7 @@ __all__ = [
     "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
     "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
     "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
-    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
+    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "await_values", "buffer_array",
     "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
     "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
     "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "keep_loads",

@@ -69,6 +69,7 @@ class TemporaryVariable:
     :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
+    :ivar awaited: a block that reads an element waits until the block that writes it, which started before, has done so.
     :ivar note: what a reader of the code may want to know of it.
     """
 
@@ -78,6 +79,7 @@ class TemporaryVariable:
     address_space: AddressSpace | None = None
     fixed: bool = False
     lanes: bool = False
+    awaited: bool = False
     note: str = ""
 
 

@@ -21,6 +21,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -42,6 +43,7 @@ class Storage:
     :ivar shape: all extents, those of *lead* first.
     :ivar lanes: each thread holds its own element, behind *lead*, in a register.
     :ivar note: what a reader of the code may want to know.
+    :ivar awaited: readers wait for the block that writes.
     """
 
     name: str
@@ -52,11 +54,12 @@ class Storage:
     shape: tuple[Expression, ...]
     lanes: bool = False
     note: str = ""
+    awaited: bool = False
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.shape)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}"
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}{', awaited' if self.awaited else ''}"
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts with those of the expansion before them."""
@@ -84,6 +87,16 @@ def is_asynchronous(s: Statement, storages: Mapping[str, Storage]) -> bool:
     """Does *s* copy to shared memory by itself? What a thread has in its registers it copies at once."""
     storage = storages.get(s.written)
     return s.asynchronous and storage is not None and storage.space is AddressSpace.LOCAL and not storage.lanes
+
+
+def is_published(s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Does *s* write what other blocks wait for?"""
+    return s.written in storages and storages[s.written].awaited
+
+
+def awaited_in(expression: Expression, storages: Mapping[str, Storage]) -> tuple[str, ...]:
+    """What *expression* reads as soon as another block has written it."""
+    return tuple(sorted(x for x in variables(expression) if x in storages and storages[x].awaited))
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:
@@ -125,7 +138,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
             continue
         assert t.dtype is not None
         return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
-                       t.lanes, t.note)
+                       t.lanes, t.note, t.awaited)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -139,7 +152,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     Only inames in which every value's writer and reader agree can tell cells apart. A space and a shape that the
     user declared together are kept as they are.
     """
-    if t.fixed:
+    if t.fixed or t.awaited:
         yield space, ()
         return
     common = common_inames(knl, flows)
@@ -183,7 +196,7 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
 def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
                    places: Mapping[str, Place]) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
-    needed, witness = AddressSpace.PRIVATE, None
+    needed, witness = AddressSpace.GLOBAL if t.awaited else AddressSpace.PRIVATE, None
     for d in flows:
         space = space_of_flow(knl, d, places)
         if _SIZES[space] > _SIZES[needed]:
@@ -191,7 +204,9 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
     if t.address_space is None:
         return needed
     if _SIZES[t.address_space] < _SIZES[needed]:
-        assert witness is not None
+        if witness is None:
+            raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
+                               subject=t.name, hint="leave its address space open")
         a, b = knl.statement_by_id[witness.source], knl.statement_by_id[witness.sink]
         raise StorageError(
             f"'{t.name}' is declared {t.address_space}, but {a.id} writes values that {b.id} reads in another "

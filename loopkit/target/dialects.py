@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopkit.expr.dialect import Dialect
-from loopkit.target import copies, half_text
+from loopkit.target import copies, half_text, handing
 
 #: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
 _INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -227,10 +227,10 @@ CUDA = Dialect(
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
     unroll=("#pragma unroll",), streamed_store="__stcs", kept_load="load_kept", kept_text=_KEPT_LOAD,
-    copies=copies.TEXT)
+    copies=copies.TEXT, handing=handing.TEXT)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, integer_functions={
+HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, handing={}, integer_functions={
     f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

@@ -33,6 +33,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
       what they assume;
     - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
       what another one holds in any other way, or what a lane spoils that has no part in the statement;
+    - where blocks wait for values, they are numbered as they start, and each such value is published and awaited;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -59,6 +60,8 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
 
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
     knl = launch.kernel
+    if function.in_turn != launch.in_turn:
+        yield Finding("turn", launch.name, "", f"the blocks are {'' if function.in_turn else 'not '}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
     barriers: list[Execution] = []
