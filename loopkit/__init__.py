@@ -86,20 +86,21 @@ from loopkit.verify.code import generate_code
 from loopkit.verify.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
-    "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
-    "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
-    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "await_values", "buffer_array",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
-    "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "keep_loads",
-    "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute",
-    "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "split_levels", "stream_stores", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check",
+    "CompiledKernel", "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode",
+    "GlobalArg", "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError",
+    "NameConflictError", "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay",
+    "ReplayError", "Report", "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable",
+    "TypeInferenceError", "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness",
+    "accumulate_in", "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume",
+    "await_values", "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent",
+    "check_legal", "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames",
+    "expand", "expand_subst", "extract_subst", "fill_tiles", "fix_parameters", "fuse_loops", "generate_code",
+    "interchange", "join_inames", "keep_loads", "library", "lower", "make_atomic", "make_kernel",
+    "make_two_level_scan", "peel", "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan",
+    "remove_unused_inames", "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options",
+    "set_temporary_address_space", "shift", "skew", "split_iname", "split_levels", "stream_stores", "tag_inames",
+    "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

@@ -4,8 +4,8 @@ The blocks of such a launch are numbered in the order in which they start, whate
 waits for values of blocks with smaller numbers only. Of the blocks that are not through, the one with the smallest
 number waits for nobody: so all of them go on.
 
-What must hold for that: each element which is read has one write, by an instance that runs whatever the data are, and in
-a block with a smaller number than the reader's, or before it in the same one. Then a reader has no choice of values
+What must hold for that: each element which is read has one write, by an instance that runs whatever the data are, in a
+block with a smaller number than the reader's, or before it in the same one. Then a reader has no choice of values
 either, and nothing depends on which block is faster.
 """
 from __future__ import annotations
@@ -63,11 +63,11 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
             a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
             params, source, sink = smallest_pair(apart, a.inames, b.inames)
             raise StorageError(
-                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} runs "
-                f"in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
-                hint="write it in a block before the reader's; both with the same inames on the grid")
-    raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop of "
-                       "the host.", subject=name, hint="without await_values a launch ends between the two")
+                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} "
+                f"runs in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
+                hint="write it in a block before the reader's, or let a launch end between the two")
+    raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
+                       "of the host.", subject=name, hint="without await_values a launch ends between the two")
 
 
 def _require_known(knl: LoopKernel, a: Access) -> None:

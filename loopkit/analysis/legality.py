@@ -28,9 +28,9 @@ from loopkit.poly.relations import (
     SmallestPair,
     element_at,
     equal_coordinates,
-    in_time_order,
     joined_by_chains,
     out_of_time_order,
+    smaller_coordinates,
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map
@@ -112,14 +112,14 @@ def not_handed_on(knl: LoopKernel, d: Dependence) -> Map:
 def to_blocks_behind(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """Those *pairs* whose sink runs in a block with a greater number than that of the source's block.
 
-    Blocks are numbered along ``g.0`` first. Of statements that do not have the same inames on the grid nothing is known.
+    Blocks are numbered along ``g.0`` first. Statements that are on different axes of the grid are not compared.
     """
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
-    if first != second:
+    if first.keys() != second.keys():
         return Map.empty(pairs.get_space())
-    places = [(a.index(x), b.index(x)) for axis in sorted(first, reverse=True) for x in first[axis]]
-    return in_time_order(pairs, places, before=False)
+    places = [pair for axis in sorted(first, reverse=True) for pair in places_on_axis(knl, first[axis], second[axis])]
+    return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:

@@ -69,7 +69,7 @@ class TemporaryVariable:
     :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
-    :ivar awaited: a block that reads an element waits until the block that writes it, which started before, has done so.
+    :ivar awaited: a block that reads an element waits for the block that writes it, which started before.
     :ivar note: what a reader of the code may want to know of it.
     """
 

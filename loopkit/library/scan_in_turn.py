@@ -6,10 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.errors import PreconditionError
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread
+from loopkit.library.defaults import WARP, checked, items_a_thread
 from loopkit.transform.awaited import await_values
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
@@ -18,27 +19,31 @@ from loopkit.transform.tags import tag_inames
 
 #: Blocks of a group: a warp reads what all before the last of them have, a lane a value.
 GROUP = WARP + 1
-ORDER = 1
 
 
-def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, rows: int = 12) -> LoopKernel:
+def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 16) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
-    What comes before a block is known when all blocks before it have summed up their tiles. Blocks publish that, and the
-    last of each group of 33 what its group has, and the last of each 33 groups what all blocks up to it have
-    (:func:`~loopkit.await_values`). So a block adds up at most 32 values of its group, 32 of groups and one of all
-    before, the same ones in the same order whoever is faster: two runs give the same bits.
+    What comes before a block is known when all blocks before it have added up their tiles. A block publishes that sum
+    as soon as it has it (:func:`~loopkit.await_values`), the last one of each 33 blocks what its group has, and the
+    last one of each 33 groups what all up to it have. So a block adds up at most 32 sums of its group, 32 of groups,
+    and one of all before, a lane each. These are the same in each run, in the same order, whichever block is faster,
+    and so is every bit of the result.
 
-    The form is that of Merrill and Garland (Single-pass Parallel Prefix Scan with Decoupled Look-back, 2016), whose
-    blocks add up what they find on their way back, in an order that depends on time.
+    The form is that of decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016), whose blocks
+    add up what they find at that moment on their way back, so that rounding depends on time.
 
-    :arg threads: of a block, whole warps.
-    :arg rows: of a warp's part of the tile, each with 16 bytes a lane. They stay in registers: more of them are more
-        loads under way at once, for fewer blocks on a multiprocessor.
+    :arg threads: of a block, a multiple of 32.
+    :arg rows: of 512 bytes that each warp has. They stay in registers: more of them are more loads under way, in fewer
+        blocks at a time; fewer are more blocks that wait for each other.
+    :raises PreconditionError: *threads* are no whole warps.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
     """
+    if threads < WARP or threads % WARP:
+        raise PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
+                                hint=f"give a multiple of {WARP}")
     known = checked(dtype)
     tiles = _Tiles(threads // WARP, rows, items_a_thread(known))
     shape = (tiles.warps, rows, WARP, tiles.items)
@@ -46,15 +51,14 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, rows: int
     knl = make_kernel(tiles.domains, tiles.text, [*kept, "..."], name="scan")
     knl = add_dtypes(knl, {"x,y,before": known})
     knl = await_values(knl, "sums, groups, before")
-    lanes, vector = dict.fromkeys(("l", "m", "q", "c"), "l.0"), "vec" if tiles.items > 1 else "unr"
-    knl = tag_inames(knl, {"b": "g.0", "w": "l.1", "f": "l.1", **lanes, "v": vector,
-                           **dict.fromkeys(("u", "r", "e", "a", "p"), "unr")})
+    knl = tag_inames(knl, {"b": "g.0", **dict.fromkeys("wf", "l.1"), **dict.fromkeys("lqc", "l.0"),
+                           "v": "vec" if tiles.items > 1 else "unr", **dict.fromkeys("ureap", "unr")})
     for iname, sweep in (("h", "l"), ("k", "e"), ("o", "u")):
         knl = realize_scan(knl, iname, sweep)
-    # no thread needs the elements of another
-    for name, iname in (("kept", "w"), ("kept", "l"), ("done", "w"), ("done", "l")):
-        knl = contract(knl, name, iname)
-    return knl
+    # no thread needs what another keeps
+    for name in ("kept", "left", "done"):
+        knl = contract(knl, name, ["w", "l"])
+    return contract(contract(knl, "own", "w"), "row", "w")
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,8 @@ class _Tiles:
                 f"[b] -> {{[w]: 0<=w<{warps}}}", "[w] -> {[p]: 0<=p<w}", "[b] -> {[f]: f=0}",
                 f"[b, f] -> {{[a]: 0<=a<{warps}}}",
                 f"[b, w] -> {{[u]: 0<=u<{rows}}}", "[u] -> {[o]: 0<=o<u}",
-                f"[b, w, u] -> {{[l]: 0<=l<{WARP}}}", "[l] -> {[h]: 0<=h<l}",
-                f"[b, w] -> {{[r, m]: 0<=r<{rows} and 0<=m<{WARP}}}",
+                f"[b, w] -> {{[l]: 0<=l<{WARP}}}", "[l] -> {[h]: 0<=h<l}",
+                f"[b, w] -> {{[r]: 0<=r<{rows}}}",
                 f"[b, w, u, l] -> {{[v]: 0<=v<{items} and {elements.format('v')}}}",
                 f"[b, w, u, l] -> {{[e]: 0<=e<{items} and {elements.format('e')}}}", "[e] -> {[k]: 0<=k<=e}",
                 # what stands before b in its group; the number of the group that b ends; likewise of groups
@@ -92,7 +96,28 @@ class _Tiles:
 
     @property
     def text(self) -> str:
-        handed = f"""
+        return f"""
+        for b
+            for w, u, l, v
+                <> kept[w, u, l, v] = x[{self.place} + v]  {{id=load}}
+            end
+            for w, u, l
+                <> own[w, u, l] = sum(e, kept[w, u, l, e])  {{id=own}}
+            end
+            for w
+                <> warp[w] = sum([r, l], own[w, r, l])  {{id=warp}}
+            end
+            for f
+                <> tile = sum(a, warp[a])  {{id=tile}}
+                <> sums[b] = tile  {{id=sums}}
+            end
+            for w, u
+                <> above = sum(o, row[w, o])  {{id=above}}
+                <> row[w, u] = sum(l, own[w, u, l])  {{id=row}}
+                for l
+                    <> left[w, u, l] = above + sum(h, own[w, u, h])  {{id=left}}
+                end
+            end
             for f
                 <> near = sum(q, sums[{GROUP}*(b // {GROUP}) + q])  {{id=near}}
                 for g
@@ -104,40 +129,12 @@ class _Tiles:
                     <> before[s] = base[f] + tile  {{id=before}}
                 end
             end
-        """
-        lanes = """
-            for w, u
-                for l
-                    <> lane[w, u, l] = sum(h, own[w, u, h])  {id=lane}
-                end
-                <> row[w, u] = sum(m, own[w, u, m])  {id=row}
-            end
-        """
-        return f"""
-        for b
-            for w, u, l, v
-                <> kept[w, u, l, v] = x[{self.place} + v]  {{id=load}}
-            end
-            for w, u, l
-                <> own[w, u, l] = sum(e, kept[w, u, l, e])  {{id=own}}
-            end
-            for w
-                <> warp[w] = sum([r, m], own[w, r, m])  {{id=warp}}
-            end
-            for f
-                <> tile = sum(a, warp[a])  {{id=tile}}
-                <> sums[b] = tile  {{id=sums}}
-            end
-            {lanes + handed if ORDER else handed + lanes}
             for w
                 <> start = base[0] + sum(p, warp[p])  {{id=start}}
-                for u
-                    <> above = sum(o, row[w, o])  {{id=above}}
-                    for l
-                        <> left = start + above + lane[w, u, l]  {{id=left}}
-                        for e
-                            <> done[w, u, l, e] = left + sum(k, kept[w, u, l, k])  {{id=done}}
-                        end
+                for u, l
+                    <> first = start + left[w, u, l]  {{id=first}}
+                    for e
+                        <> done[w, u, l, e] = first + sum(k, kept[w, u, l, k])  {{id=done}}
                     end
                 end
             end

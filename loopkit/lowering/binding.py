@@ -107,8 +107,8 @@ class Launch:
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){' in turn' if self.in_turn else ''}, "
-                 f"block {self.block}"]
+        in_turn = " in turn" if self.in_turn else ""
+        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){in_turn}, block {self.block}"]
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"

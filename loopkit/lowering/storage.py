@@ -59,7 +59,8 @@ class Storage:
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.shape)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}{', awaited' if self.awaited else ''}"
+        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.awaited else ''}"
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}"
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
         """*own* subscripts with those of the expansion before them."""

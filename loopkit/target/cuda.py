@@ -21,7 +21,7 @@ from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
-from loopkit.target.handing import coordinates
+from loopkit.target.handing import NUMBER_BYTES, coordinates
 from loopkit.target.host_text import host_text
 from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.shuffles import lanes_of
@@ -117,7 +117,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, function, layout, handing=True)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
-        shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
+        number = NUMBER_BYTES if function.in_turn else 0
+        shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
         _require_within(lowered, launch, shared, target.limits)
         require_hardware(lowered, launch, target.architecture)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,

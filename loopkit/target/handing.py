@@ -10,6 +10,9 @@ from collections.abc import Mapping
 
 from loopkit.lowering.binding import Launch
 
+#: Of the number of a block, in shared memory.
+NUMBER_BYTES = 4
+
 #: What the functions need of each other comes first; all of them stand here and nowhere else.
 TEXT: Mapping[str, str] = {
     "handed": """
@@ -26,7 +29,8 @@ template <typename T> __device__ __forceinline__ void publish(handed<T> *to, typ
     unsigned int parts[handed<T>::count] = {};
     memcpy(parts, &value, sizeof(T));
     for (int i = 0; i < handed<T>::count; ++i)
-        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;" :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;"
+                     :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
 }
 """,
     "wait_for": """

@@ -61,7 +61,8 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
     knl = launch.kernel
     if function.in_turn != launch.in_turn:
-        yield Finding("turn", launch.name, "", f"the blocks are {'' if function.in_turn else 'not '}numbered as they start")
+        how = "" if function.in_turn else "not "
+        yield Finding("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
     barriers: list[Execution] = []

@@ -432,7 +432,8 @@ class _Text:
         target = self.text(node.target)
         if node.published:
             assert isinstance(node.target, p.Subscript)
-            return f"{node.target.aggregate}.publish(({''.join(self.text(i) + ', ' for i in node.target.index_tuple)}), {value})"
+            index = "".join(f"{self.text(i)}, " for i in node.target.index_tuple)
+            return f"{node.target.aggregate}.publish(({index}), {value})"
         if node.asynchronous:
             ends = []
             for e in (node.target, node.value):
@@ -554,7 +555,8 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
                              "__float_function": _float_function,
-                             "__WaitingError": WaitingError, "__Copies": Copies, "__spare": Unwritten("what a spare lane holds is read")}
+                             "__WaitingError": WaitingError, "__Copies": Copies,
+                             "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)

@@ -68,8 +68,8 @@ def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> 
     return None
 
 
-def describe(launch: PreparedLaunch | PreparedClear | HostedLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int],
-             values: Mapping[str, Any]) -> Iterator[str]:
+def describe(launch: PreparedLaunch | PreparedClear | HostedLaunch, arrays: Mapping[str, ArrayLike],
+             addresses: Mapping[str, int], values: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.launch.parameters:
         match p.kind:

@@ -9,7 +9,6 @@ from loopkit.errors import LimitError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.target.code import Launch
 
-
 #: Blocks that wait for each other are counted in 32 bits.
 _MOST_COUNTED = 2**32 - 1
 

@@ -278,8 +278,8 @@ class ReadyCall:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
-    def _error(self, failure: DriverError, launch: PreparedLaunch | PreparedClear | HostedLaunch, addresses: Sequence[int],
-               scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
+    def _error(self, failure: DriverError, launch: PreparedLaunch | PreparedClear | HostedLaunch,
+               addresses: Sequence[int], scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
         names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
         arrays |= {m.name: DeviceView(m.dtype, m.shape, c_strides(m.shape, m.dtype.itemsize), 0, self.gpu.ordinal)

@@ -83,7 +83,8 @@ class Codes:
         if library is None:
             return Function(context, module, name, lambda *given: _delay(machine, given[3]))
         launch = next(x for x in code.kernels if x.name == name)
-        return Function(context, module, name, _Reader(launch, _function(library, launch)))
+        on_host = replace(launch, parameters=tuple(p for p in launch.parameters if not _counts(p)))
+        return Function(context, module, name, _Reader(launch, _function(library, on_host)))
 
 
 class _Reader:
