@@ -36,7 +36,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 1
     :arg threads: of a block, a multiple of 32.
     :arg rows: of 512 bytes that each warp has. They stay in registers: more of them are more loads under way, in fewer
         blocks at a time; fewer are more blocks that wait for each other.
-    :raises PreconditionError: *threads* are no whole warps.
+    :raises PreconditionError: *threads* are no whole warps, or there are no *rows*.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
@@ -44,6 +44,8 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 1
     if threads < WARP or threads % WARP:
         raise PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
                                 hint=f"give a multiple of {WARP}")
+    if rows < 1:
+        raise PreconditionError(f"A warp cannot have {rows} rows.", subject="rows", hint="give at least 1")
     known = checked(dtype)
     tiles = _Tiles(threads // WARP, rows, items_a_thread(known))
     shape = (tiles.warps, rows, WARP, tiles.items)

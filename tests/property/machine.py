@@ -431,9 +431,10 @@ class _Text:
         self.awaited = frozenset()
         target = self.text(node.target)
         if node.published:
-            assert isinstance(node.target, p.Subscript)
-            index = "".join(f"{self.text(i)}, " for i in node.target.index_tuple)
-            return f"{node.target.aggregate}.publish(({index}), {value})"
+            name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
+                else (node.target, ())
+            at = "".join(f"{self.text(i)}, " for i in index)
+            return f"{name.name}.publish(({at}), {value})"
         if node.asynchronous:
             ends = []
             for e in (node.target, node.value):
@@ -453,6 +454,8 @@ class _Text:
 
     def text(self, e: Any) -> str:
         match e:
+            case p.Variable(name=name) if name in self.awaited:
+                return f"{name}.wait_for(())"
             case p.Variable(name=name):
                 return f"{name}[()]" if name in self.arrays else _axis(name)
             case p.Subscript(aggregate=p.Variable(name=name)) if name in self.awaited:

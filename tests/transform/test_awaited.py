@@ -65,6 +65,20 @@ def test_blocks_in_two_directions(tags: str) -> None:
     run(knl, x=(5, 4))
 
 
+def test_one_value_for_all_blocks() -> None:
+    """It comes from the first block, which all others are behind; statements need not have the same inames."""
+    plain = make("{[f, i, b]: f=0 and 0<=i<8 and 0<=b<n}", """
+        for f
+            <> mean = sum(i, z[i])/8
+        end
+        y[b] = x[b] - mean
+        """, x=F32, z=F32)
+    knl = lk.tag_inames(lk.await_values(plain, "mean"), "f:g.0, b:g.0, i:l.0")
+    assert len(lk.generate_code(knl, target="cuda").kernels) == 1
+    assert_same(plain, knl, n=9)
+    run(knl, x=(9,), z=(8,))
+
+
 def run(knl: lk.LoopKernel, **shapes: tuple[int, ...]) -> None:
     """Blocks at once, as they may start and overtake each other: all as in the kernel's order."""
     rng = np.random.default_rng(0)
