@@ -19,9 +19,11 @@ from loopkit.transform.tags import tag_inames
 
 #: Blocks of a group: a warp reads what all before the last of them have, a lane a value.
 GROUP = WARP + 1
+#: Bytes of a register.
+_REGISTER = 4
 
 
-def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 16) -> LoopKernel:
+def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
     What comes before a block is known when all blocks before it have added up their tiles. A block publishes that sum
@@ -35,7 +37,8 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 1
 
     :arg threads: of a block, a multiple of 32.
     :arg rows: of 512 bytes that each warp has. They stay in registers: more of them are more loads under way, in fewer
-        blocks at a time; fewer are more blocks that wait for each other.
+        blocks at a time; fewer are more blocks that wait for each other. Default: 16, or 12 of elements of 8 bytes or
+        more, whose sums take two registers: so five blocks fit on a multiprocessor.
     :raises PreconditionError: *threads* are no whole warps, or there are no *rows*.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
@@ -44,9 +47,11 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int = 1
     if threads < WARP or threads % WARP:
         raise PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
                                 hint=f"give a multiple of {WARP}")
+    known = checked(dtype)
+    if rows is None:
+        rows = 16 if known.itemsize <= _REGISTER else 12
     if rows < 1:
         raise PreconditionError(f"A warp cannot have {rows} rows.", subject="rows", hint="give at least 1")
-    known = checked(dtype)
     tiles = _Tiles(threads // WARP, rows, items_a_thread(known))
     shape = (tiles.warps, rows, WARP, tiles.items)
     kept = [TemporaryVariable(name, shape=shape) for name in ("kept", "done")]
