@@ -49,6 +49,7 @@ from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.atomics import make_atomic
+from loopkit.transform.awaited import await_values
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
@@ -93,15 +94,15 @@ __all__ = [
     "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
     "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
     "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
-    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "buffer_array",
-    "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal", "check_races", "chunk_iname",
-    "compile", "contract", "distribute_loop", "duplicate_inames", "expand", "expand_subst", "extract_subst",
-    "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange", "join_inames", "keep_loads",
-    "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute",
-    "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname",
-    "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "split_levels", "stream_stores", "swizzle", "tag_array_axes", "tag_inames", "tile", "unroll", "unroll_and_jam",
-    "untag_inames", "use_mma", "verify",
+    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "await_values",
+    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
+    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
+    "expand_subst", "extract_subst", "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange",
+    "join_inames", "keep_loads", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel",
+    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames",
+    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "split_levels", "stream_stores", "swizzle", "tag_array_axes", "tag_inames", "tile",
+    "unroll", "unroll_and_jam", "untag_inames", "use_mma", "verify",
 ]
 
 __version__ = "0.1.0"

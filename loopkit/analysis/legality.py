@@ -30,6 +30,7 @@ from loopkit.poly.relations import (
     equal_coordinates,
     joined_by_chains,
     out_of_time_order,
+    smaller_coordinates,
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map
@@ -56,7 +57,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value)
+        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value, is_awaited(knl, d))
         if key not in cache:
             cache[key] = list(_broken(knl, d, where.loops, where.before))
         for pairs, reason in cache[key]:
@@ -70,7 +71,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
 
 def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
     if not d.reorderable:
-        late = out_of_time_order(d.relation, shared_loops(knl, d.source, d.sink, loops), before)
+        late = out_of_time_order(not_handed_on(knl, d), shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
             yield late, "order"
     if loops or not before:
@@ -92,8 +93,33 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
     places = [pair for x in axes for pair in places_on_axis(knl, source[x], sink[x])]
-    apart = d.relation.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
+    apart = not_handed_on(knl, d).subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
+
+
+def is_awaited(knl: LoopKernel, d: Dependence) -> bool:
+    """Does *d* bring values of a temporary to readers that wait for them?"""
+    temporary = knl.temporaries.get(d.array)
+    return temporary is not None and temporary.awaited and d.kind == "flow"
+
+
+def not_handed_on(knl: LoopKernel, d: Dependence) -> Map:
+    """The pairs of *d* but those whose reader waits, in a block with a greater number than the writer's."""
+    return d.relation.subtract(to_blocks_behind(knl, d.source, d.sink, d.relation)) if is_awaited(knl, d) \
+        else d.relation
+
+
+def to_blocks_behind(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+    """Those *pairs* whose sink runs in a block with a greater number than that of the source's block.
+
+    Blocks are numbered along ``g.0`` first. Statements that are on different axes of the grid are not compared.
+    """
+    a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
+    first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
+    if first.keys() != second.keys():
+        return Map.empty(pairs.get_space())
+    places = [pair for axis in sorted(first, reverse=True) for pair in places_on_axis(knl, first[axis], second[axis])]
+    return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:

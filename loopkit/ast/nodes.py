@@ -21,6 +21,8 @@ class Assign:
     :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
     :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
     :ivar asynchronous: it copies to shared memory by itself, and is done at a later time that something waits for.
+    :ivar published: other blocks wait for the target, and get its value with the word that it is there.
+    :ivar awaits: the arrays that *value* reads as soon as another block has published the element.
     """
 
     target: p.Variable | p.Subscript
@@ -30,6 +32,8 @@ class Assign:
     instance: tuple[tuple[str, Expression], ...] = ()
     atomic: bool = False
     asynchronous: bool = False
+    published: bool = False
+    awaits: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -299,6 +303,7 @@ class Function:
     :ivar extents: of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
     :ivar arrays: what it declares.
+    :ivar in_turn: its blocks are numbered in the order in which they start.
     """
 
     name: str
@@ -306,6 +311,7 @@ class Function:
     coordinates: Mapping[str, Expression]
     arrays: tuple[Array, ...]
     body: Block
+    in_turn: bool = False
 
     @property
     def threads(self) -> int:

@@ -38,7 +38,7 @@ def program_text(program: Program) -> str:
 
 
 def _function(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}"
+    yield f"launch {function.name}{', blocks in turn' if function.in_turn else ''}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"
@@ -75,7 +75,9 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Assign():
             operator = "=" if node.combine is None else f"{node.combine}="
-            options = f"id={node.statement}{', atomic' if node.atomic else ''}{', async' if node.asynchronous else ''}"
+            marks = {"atomic": node.atomic, "async": node.asynchronous, "published": node.published,
+                     f"awaits {', '.join(node.awaits)}": node.awaits}
+            options = ", ".join((f"id={node.statement}", *(mark for mark, is_so in marks.items() if is_so)))
             yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():
             step = "" if node.step == 1 else f" step {node.step}"

@@ -47,6 +47,7 @@ class Dialect:
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
     :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
     :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
+    :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streamed_store: the function that stores what caches give up first.
@@ -74,6 +75,7 @@ class Dialect:
     half_helpers: Mapping[str, str] = field(default_factory=dict)
     copies: Mapping[str, str] = field(default_factory=dict)
     matrix_products: Mapping[str, str] = field(default_factory=dict)
+    handing: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
     streamed_store: str = ""
@@ -104,8 +106,8 @@ class Dialect:
         parts = ["\n".join(self.includes)] if self.includes else []
         parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]
-        parts += [text for name, text in self.copies.items() if name in used]
-        parts += [text for name, text in self.matrix_products.items() if name in used]
+        texts = (self.copies, self.handing, self.matrix_products)
+        parts += [text for functions in texts for name, text in functions.items() if name in used]
         complexes = [name for name in ("complex64", "complex128") if name in used]
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]

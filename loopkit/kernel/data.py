@@ -71,6 +71,7 @@ class TemporaryVariable:
     :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
+    :ivar awaited: a block that reads an element waits for the block that writes it, which started before.
     :ivar note: what a reader of the code may want to know of it.
     :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.
     :ivar swizzle: how its columns are mixed, row by row.
@@ -82,6 +83,7 @@ class TemporaryVariable:
     address_space: AddressSpace | None = None
     fixed: bool = False
     lanes: bool = False
+    awaited: bool = False
     note: str = ""
     order: tuple[int, ...] = ()
     swizzle: Swizzle | None = None

@@ -110,6 +110,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" axes {', '.join(map(str, datum.order))}"
     if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
         text += f" {datum.swizzle}"
+    if isinstance(datum, TemporaryVariable) and datum.awaited:
+        text += " awaited"
     if isinstance(datum, GlobalArg) and datum.streamed:
         text += " streamed"
     if isinstance(datum, GlobalArg) and datum.kept:
@@ -126,7 +128,7 @@ def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` say all there is to say about it?"""
-    return not temporary.shape and temporary.address_space is None
+    return not (temporary.shape or temporary.address_space or temporary.awaited)
 
 
 def _operation(o: ReductionOperation) -> str:

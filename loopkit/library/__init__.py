@@ -11,8 +11,9 @@ from loopkit.library.products import batched_matmul as batched_matmul
 from loopkit.library.products import matmul as matmul
 from loopkit.library.rows import layer_norm as layer_norm
 from loopkit.library.rows import softmax as softmax
+from loopkit.library.scan_in_turn import scan as scan
 from loopkit.library.scans import row_scan as row_scan
-from loopkit.library.scans import scan as scan
+from loopkit.library.scans import scan_in_launches as scan_in_launches
 from loopkit.library.sparse import csr_matvec as csr_matvec
 from loopkit.library.sparse import csr_pieces as csr_pieces
 from loopkit.library.stencils import jacobi as jacobi

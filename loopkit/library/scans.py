@@ -19,17 +19,16 @@ from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
-def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
+def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
-    A block has a chunk. To know what comes before it, it would have to wait for other blocks, which those of one
-    launch cannot do; so there are three launches, and *x* is read twice. The one in the middle has a single block, and
-    little to do.
+    A block has a chunk. To know what comes before it without waiting for other blocks, there are three launches, and
+    *x* is read twice; :func:`scan` reads it once. The launch in the middle has a single block, and little to do.
 
     :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
     :arg tiles: of a chunk. With more of them the launch in the middle has less to do, and the others have fewer blocks.
 
-    >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
+    >>> lk.library.scan_in_launches()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
     """
     known = checked(dtype)
@@ -57,7 +56,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: in
             end
         end
         {tiled.text}
-        """, tiled.arrays, name="scan")
+        """, tiled.arrays, name="scan_in_launches")
     knl = add_dtypes(knl, {"x,y": known})
     # loads of several tiles are under way at once
     knl = tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})

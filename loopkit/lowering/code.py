@@ -26,7 +26,7 @@ from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import whole_here
 from loopkit.lowering.iterations import About, saying_where
-from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
+from loopkit.lowering.storage import Storage, awaited_in, is_asynchronous, is_atomic, is_published
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
@@ -326,7 +326,8 @@ class Coder:
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
         node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages),
-                            is_asynchronous(s, self.storages))
+                            is_asynchronous(s, self.storages), is_published(s, self.storages),
+                            awaited_in(value, self.storages) if self.launch.in_turn else ())
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

@@ -93,13 +93,12 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     """Why the lanes of warps cannot combine what they hold by shuffles; ``""``: they can.
 
     Neighbouring lanes must be neighbouring threads, the rows whole warps, or a part of one that divides it, and all
-    threads of the block must take part. The blocks of another launch may have other threads.
+    threads of a warp must take part, or none. The blocks of another launch may have other threads.
     """
     if threads.length == 1:
         return "of one thread"
     extents = _extents(knl, threads.everywhere.inames)
-    if any(longest > extents.get(axis, 1) for s in _in_one_launch(knl, threads.node.final)
-           for axis, longest in _extents(knl, s.inames).items()):
+    if not _of_whole_warps(knl, threads, extents):
         return "the block has other threads too"
     own, numbers = _numbers(knl, threads.lanes), _numbers(knl, threads.everywhere.inames)
     size = 1
@@ -110,6 +109,25 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
     if threads.length % WARP and WARP % threads.length and threads.length != size:
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""
+
+
+def _of_whole_warps(knl: LoopKernel, threads: OverThreads, extents: Mapping[int, int]) -> bool:
+    """Are the threads of the block that take part, *extents* of them along its axes, whole warps?
+
+    Where the block is longer along an axis, warps must end where a place along it does, and the lanes lie before. A
+    statement outside of an axis has its lanes at the first place along it, and hands its result to all others.
+    """
+    block: dict[int, int] = {}
+    for s in _in_one_launch(knl, threads.node.final):
+        for axis, extent in _extents(knl, s.inames).items():
+            block[axis] = max(block.get(axis, 1), extent)
+    last = max(axis_inames(knl, threads.lanes, LocalTag))
+    before = 1
+    for axis in sorted(block):
+        if block[axis] > extents.get(axis, 1) and (axis not in extents or axis <= last or before % WARP):
+            return False
+        before *= block[axis]
+    return True
 
 
 def _in_one_launch(knl: LoopKernel, statement: str) -> Iterator[Statement]:

@@ -22,6 +22,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
 from loopkit.ast.nodes import Swizzle
 from loopkit.errors import ShapeError, StorageError
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -45,6 +46,7 @@ class Storage:
     :ivar note: what a reader of the code may want to know.
     :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
     :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
+    :ivar awaited: readers wait for the block that writes.
     """
 
     name: str
@@ -57,13 +59,15 @@ class Storage:
     note: str = ""
     order: tuple[int, ...] = ()
     swizzle: Swizzle | None = None
+    awaited: bool = False
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
         axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}{axes}{mixed}"
+        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.awaited else ''}"
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
     def in_memory(self) -> tuple[Expression, ...]:
@@ -101,6 +105,16 @@ def is_asynchronous(s: Statement, storages: Mapping[str, Storage]) -> bool:
     """Does *s* copy to shared memory by itself? What a thread has in its registers it copies at once."""
     storage = storages.get(s.written)
     return s.asynchronous and storage is not None and storage.space is AddressSpace.LOCAL and not storage.lanes
+
+
+def is_published(s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Does *s* write what other blocks wait for?"""
+    return s.written in storages and storages[s.written].awaited
+
+
+def awaited_in(expression: Expression, storages: Mapping[str, Storage]) -> tuple[str, ...]:
+    """What *expression* reads as soon as another block has written it."""
+    return tuple(sorted(x for x in variables(expression) if x in storages and storages[x].awaited))
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:
@@ -144,7 +158,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
         _require_axes(t, own, space)
         swizzle = None if t.swizzle is None else replace(t.swizzle, axis=len(lead) + _position(t, t.swizzle.axis))
         return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
-                       t.lanes, t.note, t.order, swizzle)
+                       t.lanes, t.note, t.order, swizzle, t.awaited)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -158,7 +172,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     Only inames in which every value's writer and reader agree can tell cells apart. A space and a shape that the
     user declared together are kept as they are.
     """
-    if t.fixed:
+    if t.fixed or t.awaited:
         yield space, ()
         return
     common = common_inames(knl, flows)
@@ -234,7 +248,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
 def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
                    places: Mapping[str, Place]) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
-    needed, witness = AddressSpace.PRIVATE, None
+    needed, witness = AddressSpace.GLOBAL if t.awaited else AddressSpace.PRIVATE, None
     for d in flows:
         space = space_of_flow(knl, d, places)
         if _SIZES[space] > _SIZES[needed]:
@@ -242,7 +256,9 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
     if t.address_space is None:
         return needed
     if _SIZES[t.address_space] < _SIZES[needed]:
-        assert witness is not None
+        if witness is None:
+            raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
+                               subject=t.name, hint="leave its address space open")
         a, b = knl.statement_by_id[witness.source], knl.statement_by_id[witness.sink]
         raise StorageError(
             f"'{t.name}' is declared {t.address_space}, but {a.id} writes values that {b.id} reads in another "

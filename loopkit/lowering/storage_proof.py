@@ -7,6 +7,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, commute
+from loopkit.analysis.awaited import require_handed_on, require_one_launch
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
@@ -35,6 +36,11 @@ from loopkit.poly.sets import Map
 def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
            places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> None:
     """:raises StorageError: in the order that runs, some read would find another value."""
+    if t.awaited:
+        own = [places[a.statement] for a in accesses]
+        require_one_launch(knl, t.name, [(place.launch, place.hosts) for place in own])
+        require_handed_on(knl, t.name)
+        return
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return
     if space is AddressSpace.GLOBAL:

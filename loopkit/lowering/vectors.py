@@ -101,7 +101,7 @@ def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cu
     places = {name: _Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: _Place(s.dtype, s.in_memory, s.space, most=_LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
-               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE}
+               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.awaited}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, vector_inames(knl), places, knl.value_params - set(launch.hosts), cut, written)
 

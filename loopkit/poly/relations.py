@@ -158,6 +158,14 @@ def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expressio
     return same_element(subscript_relation(source_inames, tuple(source)), subscript_relation(sink_inames, tuple(sink)))
 
 
+def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
+                        sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
+    """Pairs of instances of which the first's list of affine coordinates comes before the second's, as words do."""
+    first, second = subscript_relation(source_inames, tuple(source)), subscript_relation(sink_inames, tuple(sink))
+    order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
+    return first.apply_range(order).apply_range(second.reverse())
+
+
 def reindexing(new: tuple[str, ...], values: tuple[Expression, ...], conditions: isl.Set) -> isl.Map:
     """``{ [old] -> [new] : old = values(new) and conditions(new) }``, the instance relation of a step."""
     return subscript_relation(new, values).intersect_domain(conditions).reverse()

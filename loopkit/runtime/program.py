@@ -16,17 +16,23 @@ from loopkit.target.code import Launch, Parameter, ParameterKind
 
 
 class ScratchPlan:
-    """The temporaries in global memory of a program: allocated for each call, shared by its launches."""
+    """The temporaries in global memory of a program: allocated for each call, shared by its launches.
+
+    :ivar cleared: those whose bytes are zero when a call begins; they come first.
+    """
 
     def __init__(self, launches: Sequence[Launch]) -> None:
-        found = {p.name: p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH}
+        own = [p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH]
+        found = {p.name: p for p in sorted(own, key=lambda p: not p.cleared)}
+        self.cleared = tuple(p.name for p in found.values() if p.cleared)
         self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
             (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
+        self._bytes = {p.name: p.element_bytes for p in found.values()}
 
     def byte_counts(self, values: dict[str, Any]) -> dict[str, int]:
         """How large each temporary is under the sizes *values*, one element at least."""
         shapes = self.shapes(values)
-        return {name: max(prod(shapes[name]), 1) * int(dtype.itemsize) for name, dtype, _ in self._plans}
+        return {name: max(prod(shapes[name]), 1) * self._bytes[name] for name, _, _ in self._plans}
 
     def shapes(self, values: dict[str, Any]) -> dict[str, tuple[int, ...]]:
         """The shape of each temporary under the sizes *values*."""

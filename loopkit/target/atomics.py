@@ -64,7 +64,9 @@ def host_updates(lowered: Lowered, launch: Launch) -> Updates:
 
 
 def blocks_in_order(lowered: Lowered, launch: Launch) -> bool:
-    """Is there an update of global memory which OpenMP has not, so that the blocks cannot run at once on the host?"""
+    """Can the blocks not run at once on the host? Some wait for others, or update what OpenMP cannot."""
+    if launch.in_turn:
+        return True
     for bound in launch.statements.values():
         s = bound.statement
         if is_atomic(s, lowered.storages) and _is_global(lowered, s.written):

@@ -33,6 +33,8 @@ class Parameter:
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
     :ivar written: the function writes it.
     :ivar read: the function reads it.
+    :ivar handed: blocks hand its elements on: each 4 bytes of one stand in 8.
+    :ivar cleared: for ``SCRATCH``: its bytes are zero when a call begins.
     """
 
     name: str
@@ -43,6 +45,14 @@ class Parameter:
     shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
+    handed: bool = False
+    cleared: bool = False
+
+    @property
+    def element_bytes(self) -> int:
+        """How much memory an element takes."""
+        size = int(np.dtype(self.dtype).itemsize)
+        return 8 * -(-size // 4) if self.handed else size
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,12 @@ class Launch:
     block: tuple[int, int, int] = (1, 1, 1)
     shared_bytes: int = 0
     dynamic_shared_bytes: int = 0
+
+
+    @property
+    def in_turn(self) -> bool:
+        """Are its blocks counted as they start?"""
+        return any(x.cleared and not x.handed for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:

@@ -21,10 +21,11 @@ from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
+from loopkit.target.handing import NUMBER_BYTES, coordinates
 from loopkit.target.host_text import host_text
 from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.shuffles import lanes_of
-from loopkit.target.signature import Signature, head_lines, signature
+from loopkit.target.signature import Signature, count_of, head_lines, signature
 from loopkit.target.vectors import assumption_lines
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -114,9 +115,10 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     functions: list[str] = []
     launches: list[CodeLaunch] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, function, layout)
+        own = signature(lowered, launch, function, layout, handing=True)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
-        shared = shared_memory(function.arrays, target.limits.static_shared_bytes)
+        number = NUMBER_BYTES if function.in_turn else 0
+        shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
         _require_within(lowered, launch, shared, target.limits)
         require_hardware(lowered, launch, target.architecture)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
@@ -174,8 +176,10 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
     places = Addresses({**own.places, **own_arrays, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+    number = launch.kernel.fresh_name("block")
+    axes = {**_AXES, **coordinates(number, launch)} if function.in_turn else _AXES
     own_used: set[str] = set()
-    emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
+    emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, own_used),
                       {**index_types(launch.kernel, index), **lanes.types}, own_used, layout.vectors, lanes.shuffle,
                       cuda_update)
@@ -187,6 +191,11 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     yield "{"
     signs = outer_signs(launch)
     body: list[str] = []
+    if function.in_turn:
+        used.add("next_block")
+        body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
+    if any(x.handed for x in own.parameters):
+        used.add("handed")
     for x, value in launch.coordinates.items():
         body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
         signs = signs.defining(x, value)

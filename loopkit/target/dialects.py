@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopkit.expr.dialect import Dialect
-from loopkit.target import copies, half_text, matrix_products
+from loopkit.target import copies, half_text, handing, matrix_products
 
 #: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
 _INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
@@ -236,11 +236,11 @@ CUDA = Dialect(
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
     unroll=("#pragma unroll",), streamed_store="__stcs", kept_load="load_kept", kept_text=_KEPT_LOAD,
-     kept_start="const LoadKept load_kept;",
-     copies=copies.TEXT, matrix_products=matrix_products.TEXT)
+    kept_start="const LoadKept load_kept;",
+    copies=copies.TEXT, handing=handing.TEXT, matrix_products=matrix_products.TEXT)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, matrix_products={}, integer_functions={
+HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, handing={}, matrix_products={}, integer_functions={
     f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

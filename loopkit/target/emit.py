@@ -51,6 +51,7 @@ class Emitter:
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
+    :ivar awaits: the arrays from which loads wait for other blocks.
     :ivar behind: lines that a target puts at the end of a loop's body.
     """
 
@@ -67,6 +68,7 @@ class Emitter:
     vectors: bool = False
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     atomic: Updates | None = None
+    awaits: frozenset[str] = frozenset()
     behind: Callable[[For], list[str]] = lambda node: []
 
     # {{{ statements
@@ -193,11 +195,21 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
+        waiting = replace(self, awaits=frozenset(node.awaits)) if node.awaits else self
+        yield from waiting.assignment(node, signs)
+
+    def assignment(self, node: Assign, signs: Signs) -> Iterator[str]:
+        """The lines of *node*, whose loads from the arrays *awaits* wait."""
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, signs, dtype)
         if node.asynchronous and self.dialect.copies:
             self.used.add("copy_async")
             yield one_copy(target, self.value(node.value, signs, dtype), dtype.itemsize)
+            return
+        if node.published and self.dialect.handing:
+            self.used.add("publish")
+            place = self._printer(signs, places=True).text(node.target, dtype)
+            yield f"publish(&{place}, {self.value(node.value, signs, dtype)});"
             return
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
@@ -263,6 +275,9 @@ class Emitter:
         """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
+            if not places and name in self.awaits and self.dialect.handing:
+                self.used.add("wait_for")
+                return f"wait_for(&{text})"
             kept = "" if places or not _is_number(resolve(self._type_of(name))) else self._kept(name)
             return f"{kept}(&{text})" if kept else text
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)

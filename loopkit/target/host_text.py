@@ -23,7 +23,7 @@ from loopkit.poly.sets import Set, at_least
 from loopkit.target.code import Launch, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.dialects import CUDA, HOST
 from loopkit.target.emit import indented, or_else, wrapped
-from loopkit.target.signature import head_lines
+from loopkit.target.signature import head_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[Launch], layout: Layout) -> str:
@@ -72,16 +72,19 @@ class _Writer:
         Where there is not enough, nothing is launched: what *before* names goes back, and the error is CUDA's last one,
         as that of a launch.
         """
-        printer, name = self._printer(known), CUDA.type_name(scratch.dtype)
+        printer, name = self._printer(known), type_of(scratch, CUDA)
         count = [f"sizeof({name})"]
         for extent in scratch.shape:
             safe = extent if is_at_least(extent, 0, known) else p.Max((extent, 0))
             text = printer.text(safe)
             count.append(text if isinstance(safe, int | p.Variable | p.Max) else f"({text})")
+        size = "*".join(count)
         yield f"{name} *{scratch.name};"
-        yield f"if (cudaMalloc(&{scratch.name}, {'*'.join(count)}) != cudaSuccess) {{"
+        yield f"if (cudaMalloc(&{scratch.name}, {size}) != cudaSuccess) {{"
         yield from indented([*(f"cudaFree({x});" for x in before), "return;  // nothing runs: see cudaGetLastError()"])
         yield "}"
+        if scratch.cleared:
+            yield f"cudaMemset({scratch.name}, 0, {size});"
 
     def _node(self, node: Node, known: Set) -> Iterator[str]:
         printer, index = self._printer(known), CUDA.type_name(self.index)

@@ -20,17 +20,18 @@ class SharedMemory:
     """Where the shared arrays of a function lie.
 
     :ivar offsets: their places in bytes, by name.
-    :ivar total: bytes of all of them.
+    :ivar total: bytes of all of them, and of *others* that are declared elsewhere.
     :ivar dynamic: the launch must ask for the memory: it is more than a function can declare.
     """
 
     offsets: Mapping[str, int]
     total: int
     dynamic: bool
+    others: int = 0
 
     @property
     def dynamic_bytes(self) -> int:
-        return self.total if self.dynamic else 0
+        return self.total - self.others if self.dynamic else 0
 
     def declarations(self, arrays: Sequence[Array], dialect: Dialect, aligned: Collection[str] = ()) -> Iterator[str]:
         """The lines that declare *arrays*, shared or not; vector accesses go to those shared ones in *aligned*."""
@@ -45,8 +46,11 @@ class SharedMemory:
                        f"{note_of(array)}")
 
 
-def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
-    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared."""
+def shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -> SharedMemory:
+    """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared.
+
+    :arg others: bytes of what functions that are called declare.
+    """
     offsets: dict[str, int] = {}
     end = total = 0
     for array in arrays:
@@ -57,7 +61,7 @@ def shared_memory(arrays: Sequence[Array], static_bytes: int) -> SharedMemory:
             end = start + size
             total += size
     dynamic = end > static_bytes
-    return SharedMemory(offsets, end if dynamic else total, dynamic)
+    return SharedMemory(offsets, (end if dynamic else total) + others, dynamic, others)
 
 
 def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:

@@ -30,10 +30,12 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout) -> Signature:
+def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, *, handing: bool = False
+              ) -> Signature:
     """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
 
     :arg function: its loop program.
+    :arg handing: blocks run at once, and hand values on.
     """
     knl = launch.kernel
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
@@ -66,12 +68,21 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
             arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
                                     shape=storage.in_memory, written=storage.name in written,
-                                    read=storage.name in read))
+                                    read=storage.name in read, handed=handing and storage.awaited,
+                                    cleared=handing and storage.awaited))
             places[storage.name] = Flat(storage.in_memory)
+    if handing and function.in_turn:
+        arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
+                                shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)
     if launch.hosts:
         needed &= _mentioned(launch, function, places)      # what only bounds the host's loops is not
     return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
+
+
+def count_of(launch: Launch) -> str:
+    """The name of the count of blocks that have started."""
+    return launch.kernel.fresh_name(f"{launch.name}_started")
 
 
 def _mentioned(launch: Launch, function: Function, places: Mapping[str, Flat]) -> frozenset[str]:
@@ -107,12 +118,18 @@ def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat])
 RESTRICT = {"c": "restrict", "cuda": "__restrict__"}
 
 
+def type_of(parameter: Parameter, dialect: Dialect) -> str:
+    """The type of *parameter*, or of its elements."""
+    name = dialect.type_name(parameter.dtype)
+    return f"handed<{name}>" if parameter.handed else name
+
+
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
     """A parameter as it stands in the function's head.
 
     :arg alone: a pointer says that nothing else points there.
     """
-    name = dialect.type_name(parameter.dtype)
+    name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         const = "" if parameter.written else "const "
         return f"{const}{name} *{f'{RESTRICT[dialect.name]} ' if alone else ''}{parameter.name}"
@@ -125,9 +142,10 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     NVIDIA's compiler takes what a ``const`` and ``__restrict__`` pointer shows for constant. Of ``c ? x[i] : a[i]`` it
     makes one load from the one or the other address, and believes the same of that load, though *a* is written
     between two of them (seen with NVRTC 13.0 and 13.5). Where a function reads what it writes, the others say nothing:
-    that *a* says it is enough to keep loads and stores apart.
+    that *a* says it is enough to keep loads and stores apart. What blocks hand on is read by no load of C++.
     """
-    return dialect.name != "cuda" or parameter.written or not any(p.read and p.written for p in parameters)
+    return dialect.name != "cuda" or parameter.written or not any(
+        p.read and p.written and not p.cleared for p in parameters)
 
 
 def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, hands_on: bool = False,

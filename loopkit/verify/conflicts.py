@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
+from loopkit.analysis.legality import to_blocks_behind
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
@@ -278,7 +279,21 @@ class Conflicts:
                     c = Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
                     pairs = self._in_two_blocks(c)
                     if pairs is not None:
+                        pairs = self._without_handed_on(c, pairs)
+                    if pairs is not None:
                         yield c, pairs
+
+    def _without_handed_on(self, c: Candidate, pairs: Map) -> Map | None:
+        """Those *pairs* in which no reader waits for a block that started before; ``None`` if there are none."""
+        storage = self.storages.get(c.array)
+        if storage is None or not storage.awaited or not self.launch.in_turn or c.source.is_write == c.sink.is_write:
+            return pairs
+        first, second = c.source.statement, c.sink.statement
+        if c.source.is_write:
+            pairs = pairs.subtract(to_blocks_behind(self.kernel, first, second, pairs))
+        else:
+            pairs = pairs.subtract(to_blocks_behind(self.kernel, second, first, pairs.reverse()).reverse())
+        return None if pairs.is_empty() else pairs
 
     def _in_two_blocks(self, c: Candidate) -> Map | None:
         key = ("blocks", c.pattern)

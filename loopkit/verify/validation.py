@@ -36,6 +36,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
       what another one holds in any other way, or what a lane spoils that has no part in the statement;
     - of a product of matrices, each lane loads what the iterations of others read and the instruction takes from it,
       all lanes of a warp are there, and what they load is ordered as if each of them read all of it;
+    - where blocks wait for values, they are numbered as they start, and each such value is published and awaited;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     :arg warp: how many threads a barrier of warps joins.
@@ -62,6 +63,9 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
 
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
     knl = launch.kernel
+    if function.in_turn != launch.in_turn:
+        how = "" if function.in_turn else "not "
+        yield Finding("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
     barriers: list[Execution] = []

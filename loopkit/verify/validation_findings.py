@@ -10,7 +10,7 @@ class Finding:
     """One way in which a loop program departs from its kernel, at the smallest example.
 
     :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,
-        ``"divergent"``, ``"box"``, ``"vector"``, ``"product"`` or ``"undecided"``.
+        ``"divergent"``, ``"box"``, ``"vector"``, ``"product"``, ``"turn"`` or ``"undecided"``.
     :ivar launch: the launch.
     :ivar statement: the statement, ``""`` for a barrier.
     :ivar text: one sentence.

@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.code import Coder
-from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
+from loopkit.lowering.storage import Storage, awaited_in, is_asynchronous, is_atomic, is_published
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
@@ -275,6 +275,10 @@ class InstanceCheck:
             yield self._finding("value", s.id, f"'{s.id}' is {'' if node.atomic else 'not '}atomic")
         if node.asynchronous != is_asynchronous(s, self.storages):
             yield self._finding("value", s.id, f"'{s.id}' is {'' if node.asynchronous else 'not '}asynchronous")
+        if node.published != is_published(s, self.storages):
+            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.published else 'not '}published")
+        if (waits := awaited_in(node.value, self.storages)) != node.awaits:
+            yield self._finding("value", s.id, f"'{s.id}' waits for {_names(node.awaits)} instead of {_names(waits)}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
                 continue
@@ -419,3 +423,7 @@ def _subscripts(expr: Expression, array: str) -> Iterator[tuple[Expression, ...]
         yield expr.index_tuple
     for child in children(expr):
         yield from _subscripts(child, array)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

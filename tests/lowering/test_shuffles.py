@@ -17,7 +17,7 @@ import loopkit as lk
 from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
 from loopkit.verify.validation import validate
@@ -104,6 +104,22 @@ def test_threads_that_have_no_part(tag: str, length: int, how: str) -> None:
     knl = lk.tag_inames(lk.split_iname(plain, "k", 32, inner_tag="l.0"), f"i:g.0, j:{tag}")
     assert note(knl) == f"combined {how}"
     assert_same(plain, knl, n=2, m=70)
+
+
+@pytest.mark.parametrize(("lanes", "how"), [(32, "by shuffles in rows of 32"), (64, "by shuffles in warps of 32"), (
+    16, "as a tree: the block has other threads too")])
+def test_warps_that_have_no_part(lanes: int, how: str) -> None:
+    """The first two of four rows of threads: whole warps combine, others have nothing to do with it."""
+    plain = lk.fix_parameters(make("{[i,r,j,k,l]: 0<=i<n and 0<=r<2 and 0<=j<4 and 0<=k,l<m}", """
+        for i
+            <> s[r] = sum(k, a[i,r,k])
+            z[i,j,l] = s[0]*b[i,j,l] + s[1] {id=other}
+        end
+        """, a=F32, b=F32), m=lanes)
+    knl = lk.tag_inames(plain, "i:g.0, r:l.1, j:l.1, k:l.0, l:l.0")
+    assert note(knl) == f"combined {how}"
+    assert validate(lower_fully(knl)) == ()
+    assert_same(plain, knl, n=2)
 
 
 def test_threads_of_another_launch_do_not_count() -> None:

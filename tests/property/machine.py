@@ -49,6 +49,10 @@ from loopkit.target.vectors import in_registers
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
 
+#: What a thread says in place of a barrier's number while it waits for another block.
+WAITS = 0
+
+
 class MachineError(AssertionError):
     """What a right program never does: a race, a stray or early access, a barrier that not all threads meet."""
 
@@ -290,6 +294,33 @@ class Own:
     _check = Memory._check
 
 
+class WaitingError(Exception):
+    """An element that another block hands on is not there yet: to be tried again."""
+
+
+@dataclass
+class Handed(Memory):
+    """What blocks hand on: an element is there with its value, for whoever waits, as soon as it is published."""
+
+    def wait_for(self, index: tuple[int, ...]) -> Any:
+        self._check(index)
+        if index not in self.values:
+            raise WaitingError
+        return self.values[index]
+
+    def publish(self, index: tuple[int, ...], value: Any) -> None:
+        self._check(index)
+        if index in self.values:
+            raise MachineError(f"{self.place.statement} publishes {self.name}{list(index)} again")
+        self.values[index] = stored(value, integer=self.integer, temporary=False)
+
+    def __getitem__(self, index: tuple[int, ...]) -> Any:
+        raise MachineError(f"{self.place.statement} reads {self.name}{list(index)} and does not wait for it")
+
+    def __setitem__(self, index: tuple[int, ...], value: Any) -> None:
+        raise MachineError(f"{self.place.statement} writes {self.name}{list(index)} and nobody is told")
+
+
 class Vector(dict[tuple[int, ...], Any]):
     """The elements of a vector that a thread holds."""
 
@@ -320,6 +351,7 @@ class _Text:
         self.function = function
         self.arrays = frozenset(arrays)
         self.syncs: list[Sync] = []
+        self.awaited: frozenset[str] = frozenset()
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
@@ -342,7 +374,8 @@ class _Text:
         pad = "    "*depth
         match node:
             case Assign():
-                return [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
+                lines = [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
+                return self._tried(lines, pad) if node.awaits else lines
             case For(product=MatrixProduct() as product):
                 return self._by_lanes(node, product, pad)
             case For() if node.vectors and not _copies(node):
@@ -377,6 +410,11 @@ class _Text:
                         f"{pad}__place.shuffle = None", *self._together(pad), *self._spoilt(node, pad)]
             case Block():
                 return self._block(node, depth)
+
+    def _tried(self, lines: list[str], pad: str) -> list[str]:
+        """*lines* again and again until all that they wait for is there."""
+        return [f"{pad}while True:", f"{pad}    try:", *(f"        {line}" for line in lines), f"{pad}        break",
+                f"{pad}    except __WaitingError:", f"{pad}        yield {WAITS}"]
 
     def _in_vectors(self, node: For, depth: int) -> list[str]:
         """A loop as its vectors make it, where what they assume holds; else as it stands."""
@@ -456,8 +494,15 @@ class _Text:
         return [f"{pad}yield -{len(self.syncs)}"]
 
     def _assign(self, node: Assign) -> str:
+        self.awaited = frozenset(node.awaits)
         value = self.text(node.value)
+        self.awaited = frozenset()
         target = self.text(node.target)
+        if node.published:
+            name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
+                else (node.target, ())
+            at = "".join(f"{self.text(i)}, " for i in index)
+            return f"{name.name}.publish(({at}), {value})"
         if node.asynchronous:
             ends = []
             for e in (node.target, node.value):
@@ -477,8 +522,12 @@ class _Text:
 
     def text(self, e: Any) -> str:
         match e:
+            case p.Variable(name=name) if name in self.awaited:
+                return f"{name}.wait_for(())"
             case p.Variable(name=name):
                 return f"{name}[()]" if name in self.arrays else _axis(name)
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in self.awaited:
+                return f"{name}.wait_for(({''.join(self.text(i) + ', ' for i in e.index_tuple)}))"
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return f"{name}[{self._index(e)}]"
             case p.Sum(children=c):
@@ -563,7 +612,7 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
-            memories[name] = new(name, shape, storage.dtype.kind in "iub", place)
+            memories[name] = (Handed if storage.awaited else new)(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
         _launch(functions[name], memories, values, place, order, warp, new)
@@ -577,56 +626,98 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
                              "__float_function": _float_function,
-                             "__Copies": Copies, "__spare": Unwritten("what a spare lane holds is read")}
+                             "__WaitingError": WaitingError, "__Copies": Copies,
+                             "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
     grid = [range(evaluate(function.extents.get(axis, 1), sizes)) for axis in GRID]
     place.extents = tuple(evaluate(function.extents.get(axis, 1), sizes) for axis in BLOCK)
     along_x, along_y, along_z = (range(evaluate(function.extents.get(axis, 1), sizes)) for axis in BLOCK)
     threads = [(x, y, z) for z, y, x in itertools.product(along_z, along_y, along_x)]       # in the order of numbers
     warps = [threads[i:i + warp] for i in range(0, len(threads), warp)]
-    blocks = list(itertools.product(*grid))
-    order.shuffle(blocks)
-    for block in blocks:
-        place.block, place.epoch = block, 0
+    blocks = [(x, y, z) for z, y, x in itertools.product(*reversed(grid))]
+
+    def started(block: tuple[int, ...]) -> Iterator[bool]:
         shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
                   for a in function.arrays if a.shared or a.lanes}
-        _block(names["run"], function, {**memories, **shared}, place, warps, order)
+        return _block(names["run"], function, {**memories, **shared}, place, block, warps, order)
+    if function.in_turn:
+        _at_once(map(started, blocks), order.randint(1, 4), order)
+    else:
+        order.shuffle(blocks)
+        _at_once(map(started, blocks), 1, order)
+
+
+def _at_once(blocks: Iterator[Iterator[bool]], most: int, order: random.Random) -> None:
+    """Run *blocks*, which start in this order, as soon as fewer than *most* are under way; they take random turns.
+
+    Each says again and again, while it waits for others, whether it has done anything since.
+    """
+    running: list[Iterator[bool]] = []
+    stuck: list[Iterator[bool]] = []
+    while True:
+        running += itertools.islice(blocks, most - len(running) - len(stuck))
+        if not running:
+            if stuck:
+                raise MachineError("blocks wait for a value that does not come")
+            return
+        block = order.choice(running)
+        moved = next(block, None)
+        if moved is False:
+            stuck.append(block)
+            running.remove(block)
+            continue
+        running, stuck = [*running, *stuck], []
+        if moved is None:
+            running.remove(block)
 
 
 def _block(run: Callable[..., Iterator[int]], function: Function, memories: Mapping[str, Memory], place: Place,
-           warps: Sequence[Sequence[tuple[int, ...]]], order: random.Random) -> None:
+           block: tuple[int, ...], warps: Sequence[Sequence[tuple[int, ...]]], order: random.Random) -> Iterator[bool]:
     private: dict[str, Array] = {a.name: a for a in function.arrays if not (a.shared or a.lanes)}
 
     def own(name: str) -> Own:
         a = private[name]
         return Own(name, a.shape, a.dtype.kind in "iub", place)
     given = Lanes()
-    running = {t: run(memories, place, own, given, place.block, t) for threads in warps for t in threads}
-    while True:
+    running = {t: run(memories, place, own, given, block, t) for threads in warps for t in threads}
+    for epoch in itertools.count():
         at = dict.fromkeys(range(len(warps)), 0)        # each warp's own epoch since the last barrier of the block
         met: dict[int, int | None] = {}
         while at.keys() - met.keys():                   # in turns, so that warps overtake each other
-            place.warp = order.choice(sorted(at.keys() - met.keys()))
-            place.warp_epoch = at[place.warp]
-            barrier = _warp(running, warps[place.warp], place, order)
-            if barrier is None or barrier > 0:
-                met[place.warp] = barrier
-            if barrier is None or barrier > -UNORDERED:
-                at[place.warp] += 1
-        _require_one(met.values(), f"block {place.block}")
+            warp = order.choice(sorted(at.keys() - met.keys()))
+            # other blocks may have run since
+            place.block, place.epoch, place.warp, place.warp_epoch = block, epoch, warp, at[warp]
+            for moved in _warp(running, warps[warp], place, order, found := []):
+                yield moved
+                place.block, place.epoch, place.warp, place.warp_epoch = block, epoch, warp, at[warp]
+            _require_one(found, f"warp {warp} of block {block}")
+            if found[0] is None or found[0] > 0:
+                met[warp] = found[0]
+            if found[0] is None or found[0] > -UNORDERED:
+                at[warp] += 1
+        _require_one(met.values(), f"block {block}")
         if None in met.values():
             return
-        place.epoch += 1
 
 
 def _warp(running: Mapping[tuple[int, ...], Iterator[int]], threads: Sequence[tuple[int, ...]], place: Place,
-          order: random.Random) -> int | None:
-    """Run the threads of a warp to their next barrier, and give its number: negative for one of warps."""
-    met: list[int | None] = []
-    for place.thread in order.sample(threads, len(threads)):
-        met.append(next(running[place.thread], None))
-    _require_one(met, f"warp {place.warp} of block {place.block}")
-    return met[0]
+          order: random.Random, met: list[int | None]) -> Iterator[bool]:
+    """Run the threads of a warp to their next barrier, the numbers of which go to *met*: negative for one of warps.
+
+    While some wait for other blocks: has anything happened since?
+    """
+    waiting = [*threads]
+    while waiting:
+        still = []
+        for place.thread in order.sample(waiting, len(waiting)):
+            barrier = next(running[place.thread], None)
+            if barrier == WAITS:
+                still.append(place.thread)
+            else:
+                met.append(barrier)
+        if still:
+            yield len(still) < len(waiting)
+        waiting = still
 
 
 def _require_one(met: Iterable[int | None], where: str) -> None:

@@ -56,6 +56,8 @@ def _of_function(function: Function) -> Found:
             shape = (*array.shape[:axis], array.shape[axis] - 1, *array.shape[axis + 1:])
             arrays: tuple[Array, ...] = (*function.arrays[:i], replace(array, shape=shape), *function.arrays[i + 1:])
             yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
+    if function.in_turn:
+        yield "blocks out of turn", function.name, replace(function, in_turn=False)
     for axis, extent in function.extents.items():
         if axis.startswith("g"):
             yield "grid shrunk", axis, replace(function, extents={**function.extents, axis: add(extent, -1)})
@@ -165,6 +167,10 @@ def _of_node(node: Node) -> Found:
                 yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
             if node.atomic:
                 yield "update not atomic", node.statement, replace(node, atomic=False)
+            if node.published:
+                yield "value not published", node.statement, replace(node, published=False)
+            if node.awaits:
+                yield "value not awaited", node.statement, replace(node, awaits=())
             if node.asynchronous:
                 yield "copy at once", node.statement, replace(node, asynchronous=False)
         case Define() | Sync():

@@ -70,6 +70,9 @@ class Driver(Protocol):
 
     def synchronize(self, stream: int) -> None: ...
 
+    def clear(self, pointer: int, count: int, stream: int) -> int:
+        """Zero *count* bytes in the order of *stream*; gives the ``CUresult``."""
+
     def order(self, first: int, then: int) -> None:
         """What is launched on the stream *then* from now on waits for what was launched on *first*."""
 
@@ -131,6 +134,11 @@ class CudaDriver:
 
     def synchronize(self, stream: int) -> None:
         self._call("cuStreamSynchronize", ctypes.c_void_p(stream))
+
+    def clear(self, pointer: int, count: int, stream: int) -> int:
+        code: int = self._library.cuMemsetD8Async(
+            ctypes.c_uint64(pointer), ctypes.c_ubyte(0), ctypes.c_size_t(count), ctypes.c_void_p(stream))
+        return code
 
     def order(self, first: int, then: int) -> None:
         event = ctypes.c_void_p()

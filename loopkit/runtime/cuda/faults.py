@@ -10,7 +10,7 @@ from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, DriverError
 from loopkit.runtime.cuda.hosted import HostedLaunch
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
 from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
 
@@ -19,7 +19,7 @@ _NOT_INITIALIZED = 3
 _NOT_FOR_THIS_DRIVER = (200, 209, 222, 803)
 
 
-def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch | HostedLaunch, failure: DriverError,
+def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch | PreparedClear | HostedLaunch, failure: DriverError,
                  arguments: Sequence[str], *, certain: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
@@ -68,8 +68,8 @@ def _way_out(gpu: Gpu, failure: DriverError, *, sticky: bool, certain: bool) -> 
     return None
 
 
-def describe(launch: PreparedLaunch | HostedLaunch, arrays: Mapping[str, ArrayLike], addresses: Mapping[str, int],
-             values: Mapping[str, Any]) -> Iterator[str]:
+def describe(launch: PreparedLaunch | PreparedClear | HostedLaunch, arrays: Mapping[str, ArrayLike],
+             addresses: Mapping[str, int], values: Mapping[str, Any]) -> Iterator[str]:
     """A line for each parameter of *launch*."""
     for p in launch.launch.parameters:
         match p.kind:

@@ -10,7 +10,7 @@ from loopkit.ast.order import calls
 from loopkit.expr.evaluate import Evaluator, evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
 from loopkit.runtime.cuda.program import require_grid
 from loopkit.runtime.scalars import Scalar
 from loopkit.target.code import Launch, ParameterKind
@@ -46,11 +46,13 @@ class HostedLaunches:
     :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* stand
         behind the scalars of a call.
     :arg values: the sizes of the call.
+    :arg first: what comes before them.
     :raises LimitError: a grid is larger than the GPU allows.
     """
 
     def __init__(self, gpu: Gpu, prepared: Mapping[str, PreparedLaunch], order: Block, hosts: Sequence[str],
-                 values: Mapping[str, Any]) -> None:
+                 values: Mapping[str, Any], first: Sequence[PreparedClear] = ()) -> None:
+        self._first = first
         self._prepared = prepared
         self._order = order
         self._hosts = tuple(hosts)
@@ -62,7 +64,11 @@ class HostedLaunches:
                        if name not in self._varying}
         self._require_grids(gpu)
 
-    def __iter__(self) -> Iterator[HostedLaunch]:
+    def __iter__(self) -> Iterator[PreparedClear | HostedLaunch]:
+        yield from self._first
+        yield from self._launches()
+
+    def _launches(self) -> Iterator[HostedLaunch]:
         for name, values in calls(self._order, self._values):
             grid = self._fixed.get(name) or _evaluated(self._varying[name], values)
             if min(grid) > 0:
@@ -77,7 +83,7 @@ class HostedLaunches:
 
     def _require_grids(self, gpu: Gpu) -> None:
         checked: set[str] = set()
-        for launch in self:
+        for launch in self._launches():
             name = launch.launch.name
             if name not in checked:
                 require_grid(gpu, launch.launch, launch.grid)

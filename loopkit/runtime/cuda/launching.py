@@ -20,6 +20,9 @@ from loopkit.target.code import Launch, Parameter, ParameterKind
 #: Bytes that each parameter gets in the buffer, so that every type is aligned.
 _SLOT = 16
 
+#: What memory of its own begins at a multiple of.
+_ALIGNED = 256
+
 #: Writes a scalar into a buffer at an offset.
 Writer = Callable[[Any, int, Any], None]
 
@@ -52,6 +55,41 @@ def _one_layout(pointers: int, scalars: Sequence[tuple[np.dtype[Any], int]]) -> 
 #: The letters of struct's standard sizes.
 _STANDARD = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H", "int32": "i", "uint32": "I",
              "int64": "q", "uint64": "Q", "float16": "e", "float32": "f", "float64": "d"}
+
+
+def aside(count: int) -> int:
+    """The bytes that *count* take where others lie behind them, aligned for all types."""
+    return -(-count // _ALIGNED) * _ALIGNED
+
+
+class PreparedClear:
+    """Zeroes temporaries before the launches of a call, with which it shares its interface.
+
+    :arg place: which of a call's addresses is the first one's.
+    :arg count: their bytes, side by side.
+    :ivar launch: the one that uses it, for messages.
+    """
+
+    grid = (1, 1, 1)
+
+    def __init__(self, driver: Driver, launch: Launch, place: int, count: int) -> None:
+        self.launch = launch
+        self._driver = driver
+        self._place = place
+        self._count = count
+        self._address = 0
+
+    def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
+        """Zero it, in the order of *stream*; gives the driver's ``CUresult``."""
+        return self._driver.clear(addresses[self._place], self._count, stream)
+
+    def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
+        """Note the address for good, for :meth:`again`."""
+        self._address = addresses[self._place]
+
+    def again(self, stream: int) -> int:
+        """The same as :meth:`enter` at the address that was noted."""
+        return self._driver.clear(self._address, self._count, stream)
 
 
 class PreparedLaunch:

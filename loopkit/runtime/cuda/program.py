@@ -3,10 +3,14 @@ from __future__ import annotations
 
 import hashlib
 import threading
+from math import prod
 
 from loopkit.errors import LimitError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.target.code import Launch
+
+#: Blocks that wait for each other are counted in 32 bits.
+_MOST_COUNTED = 2**32 - 1
 
 
 class GpuProgram:
@@ -32,6 +36,9 @@ def require_grid(gpu: Gpu, launch: Launch, grid: tuple[int, ...]) -> None:
         if blocks > most:
             raise LimitError(f"blocks along {axis}", most, blocks, where=f"'{launch.name}' on {gpu}",
                              hint="map the longest iname to g.0, or split by more")
+    if launch.in_turn and prod(grid) > _MOST_COUNTED:
+        raise LimitError("blocks that are counted", _MOST_COUNTED, prod(grid), where=f"'{launch.name}' on {gpu}",
+                         hint="split by more")
 
 
 _modules: dict[tuple[Gpu, bytes], int] = {}

@@ -20,7 +20,7 @@ from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, I
 from loopkit.runtime.cuda.faults import describe, launch_error, reported
 from loopkit.runtime.cuda.hosted import HostedLaunch, HostedLaunches
 from loopkit.runtime.cuda.kinds import OwnKind
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.staging import staging_of
 from loopkit.runtime.kinds import Kind, host_view
@@ -89,6 +89,7 @@ class ReadyCall:
 
     Addresses stand in the order: given arrays, made ones, temporaries in global memory.
 
+    :ivar scratch: the temporaries and their bytes; the first *cleared* ones lie side by side.
     :ivar streams: gives the stream of each library whose arrays take part.
     :ivar scalars: position among a call's values and conversion, of the scalars that differ from call to call.
     :ivar apart: pairs of places among the arrays that must not share memory, the first is written.
@@ -102,10 +103,11 @@ class ReadyCall:
 
     gpu: Gpu
     kernel: str
-    launches: tuple[PreparedLaunch, ...] | HostedLaunches
+    launches: tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches
     given: tuple[Given, ...]
     made: tuple[Made, ...]
     scratch: tuple[tuple[str, int], ...]
+    cleared: int
     scratch_kind: Kind | None
     streams: tuple[Callable[[], int], ...]
     scalars: tuple[tuple[int, Callable[[Any], Scalar]], ...]
@@ -266,7 +268,7 @@ class ReadyCall:
                 except DriverError as failure:
                     raise self._error(failure, launch, addresses, scalars, certain=True) from None
 
-    def again(self, code: int, launch: PreparedLaunch | HostedLaunch, addresses: Sequence[int],
+    def again(self, code: int, launch: PreparedLaunch | PreparedClear | HostedLaunch, addresses: Sequence[int],
               scalars: Sequence[Scalar], stream: int) -> None:
         """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
         if code in _ANOTHER_CONTEXT:
@@ -276,8 +278,8 @@ class ReadyCall:
             failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
             raise self._error(failure, launch, addresses, scalars, certain=False) from None
 
-    def _error(self, failure: DriverError, launch: PreparedLaunch | HostedLaunch, addresses: Sequence[int],
-               scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
+    def _error(self, failure: DriverError, launch: PreparedLaunch | PreparedClear | HostedLaunch,
+               addresses: Sequence[int], scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
         names = [*(g.name for g in self.given), *(m.name for m in self.made), *(name for name, _ in self.scratch)]
         arrays: dict[str, ArrayLike] = {g.name: g.view for g in self.given}
         arrays |= {m.name: DeviceView(m.dtype, m.shape, c_strides(m.shape, m.dtype.itemsize), 0, self.gpu.ordinal)
@@ -353,13 +355,22 @@ class ReadyCall:
     def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
         """The temporaries; *own* ones are of no library, and no other work on the GPU gets their memory before this
         one is through."""
-        for _, count in self.scratch:
-            if own or self.scratch_kind is None:
-                array = allocate(self.gpu, (count,), np.dtype(np.uint8))
-                yield array, array.pointer
-            else:
-                memory = self.scratch_kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
-                yield memory, self.scratch_kind.probe(memory)[1]
+        counts = [count for _, count in self.scratch]
+        first = counts[:self.cleared]
+        if first:
+            memory, pointer = self._memory(sum(map(aside, first)), own=own)
+            for count in first:
+                yield memory, pointer
+                pointer += aside(count)
+        for count in counts[self.cleared:]:
+            yield self._memory(count, own=own)
+
+    def _memory(self, count: int, *, own: bool) -> tuple[Any, int]:
+        if own or self.scratch_kind is None:
+            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
+            return array, array.pointer
+        memory = self.scratch_kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
+        return memory, self.scratch_kind.probe(memory)[1]
 
     def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
                 originals: Sequence[Any]) -> Outputs:
@@ -399,7 +410,7 @@ class ReadyCall:
         try:
             self.gpu.driver.synchronize(stream)
         except DriverError as failure:
-            last: deque[PreparedLaunch | HostedLaunch] = deque(self.launches, maxlen=1)
+            last: deque[PreparedLaunch | PreparedClear | HostedLaunch] = deque(self.launches, maxlen=1)
             if not last:
                 raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
                                   ) from None

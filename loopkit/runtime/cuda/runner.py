@@ -23,7 +23,7 @@ from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.hosted import HostedLaunches, host_inames
 from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind, cannot_tell
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
 from loopkit.runtime.cuda.program import GpuProgram, require_grid
 from loopkit.runtime.cuda.ready import Given, Made, ReadyCall
 from loopkit.runtime.kinds import NUMPY, Kind, Tell, TorchKind
@@ -220,13 +220,14 @@ class CudaRunner:
         entries = tuple(_given(x, i, kinds[x], views[x], written=x in written, needed=x not in bound.filled)
                         for i, x in enumerate(form.names) if x in kinds)
         scratch = text.scratch.byte_counts(bound.values)
-        launches = self._launches(program, text, bound, [*kinds, *(m.name for m in made), *scratch],
+        launches = self._launches(program, text, bound, [*kinds, *(m.name for m in made)], scratch,
                                   {x: k for k, (_, x) in enumerate(varying)})
         libraries = [k for x, k in kinds.items() if isinstance(views[x], DeviceView)]
         dtypes = {a.name: a.dtype for a in typed.kernel.arguments}
         places = {g.name: k for k, g in enumerate(entries)}
         return ReadyCall(
             gpu, self.kernels.kernel.name, launches, entries, made, tuple(scratch.items()),
+            len(text.scratch.cleared),
             next((k for k in libraries if not isinstance(k, InterfaceKind | OwnKind)), None),
             _streams(given, kinds, views, gpu), tuple((i, converter(x, dtypes[x])) for i, x in varying),
             tuple(x for _, x in varying),
@@ -296,20 +297,24 @@ class CudaRunner:
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
-    def _launches(self, program: GpuProgram, text: Text, bound: Bound, places: Sequence[str],
-                  varying: Mapping[str, int]) -> tuple[PreparedLaunch, ...] | HostedLaunches:
+    def _launches(self, program: GpuProgram, text: Text, bound: Bound, arrays_of_call: Sequence[str],
+                  scratch: Mapping[str, int], varying: Mapping[str, int]
+                  ) -> tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches:
         arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)
                   if isinstance(x, np.ndarray) else x for name, x in bound.arrays.items()}
         code = text.code
-        numbers = {x: k for k, x in enumerate(places)}
+        numbers = {x: k for k, x in enumerate((*arrays_of_call, *scratch))}
+        cleared = text.scratch.cleared
+        first = [PreparedClear(program.gpu.driver, code.kernels[0], numbers[cleared[0]],
+                               sum(aside(scratch[x]) for x in cleared))] if cleared else []
         if code.order is not None:
             hosts = host_inames(code.kernels)
             scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(hosts)}}
             prepared = {launch.name: PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch,
                                                     (1, 1, 1), numbers, arrays, bound.values, scalars)
                         for launch in code.kernels}
-            return HostedLaunches(program.gpu, prepared, code.order, hosts, bound.values)
-        result = []
+            return HostedLaunches(program.gpu, prepared, code.order, hosts, bound.values, first)
+        result: list[PreparedLaunch | PreparedClear] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)
             if min(grid) > 0:

@@ -15,7 +15,7 @@ from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.cuda.binary import Binary
 from loopkit.runtime.host import _ctype, _function
 from loopkit.runtime.library import load_library
-from loopkit.target.code import GeneratedCode, Launch, Layout, ParameterKind
+from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from tests.runtime.cuda.fake_gpu import Function, Machine
@@ -83,7 +83,8 @@ class Codes:
         if library is None:
             return Function(context, module, name, lambda *given: _delay(machine, given[3]))
         launch = next(x for x in code.kernels if x.name == name)
-        return Function(context, module, name, _Reader(launch, _function(library, launch)))
+        on_host = replace(launch, parameters=tuple(p for p in launch.parameters if not _counts(p)))
+        return Function(context, module, name, _Reader(launch, _function(library, on_host)))
 
 
 class _Reader:
@@ -114,7 +115,13 @@ class _Reader:
         for p in launch.parameters:
             if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
                 assert (values[p.name] or 0) % np.dtype(p.dtype).itemsize == 0, f"{p.name} is not aligned"
-        return values, pointers, lambda: self._function(*arguments)
+        def run() -> None:
+            for p in launch.parameters:
+                if p.cleared:
+                    # one element at least; what lies behind is not this one's
+                    assert not any(ctypes.string_at(values[p.name], p.element_bytes)), f"{p.name} is not cleared"
+            self._function(*(a for a, p in zip(arguments, launch.parameters, strict=True) if not _counts(p)))
+        return values, pointers, run
 
 
 def _plain(argument: Any) -> Any:
@@ -123,7 +130,12 @@ def _plain(argument: Any) -> Any:
 
 def _signature(launch: Launch) -> tuple[Any, ...]:
     return (launch.name, launch.block, [str(e) for e in launch.grid],
-            [(p.name, p.kind, p.dtype, p.array, p.axis) for p in launch.parameters])
+            [(p.name, p.kind, p.dtype, p.array, p.axis) for p in launch.parameters if not _counts(p)])
+
+
+def _counts(p: Parameter) -> bool:
+    """Is it the count of blocks that have started? On the host they run in order."""
+    return p.cleared and not p.handed
 
 
 def _delay(machine: Machine, table: int) -> tuple[dict[str, Any], list[int], Callable[[], None]]:

@@ -73,6 +73,14 @@ class FakeDriver:
     def synchronize(self, stream: int) -> None:
         self._tried("cuStreamSynchronize", lambda: self.machine.synchronize(stream))
 
+    def clear(self, pointer: int, count: int, stream: int) -> int:
+        try:
+            context = self.machine.require_context()
+        except FailedCallError as failure:
+            return failure.code
+        self.machine.enqueue("clear", stream, lambda: ctypes.memset(pointer, 0, count), context)
+        return 0
+
     def order(self, first: int, then: int) -> None:
         def run() -> None:
             context = self.machine.require_context()

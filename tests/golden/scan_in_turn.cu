@@ -1,0 +1,269 @@
+// proven: order (15 dependences), in bounds, no read before a write, no races; barriers: 2, each needed
+
+// what blocks hand on: 4 bytes a word, below the mark that they are there
+template <typename T> struct handed {
+    using type = T;
+    static constexpr int count = (sizeof(T) + 3) / 4;
+    unsigned long long words[count];
+};
+template <typename T> __device__ __forceinline__ void publish(handed<T> *to, typename handed<T>::type value)
+{
+    unsigned int parts[handed<T>::count] = {};
+    memcpy(parts, &value, sizeof(T));
+    for (int i = 0; i < handed<T>::count; ++i)
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;"
+                     :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
+}
+template <typename T> __device__ __forceinline__ T wait_for(const handed<T> *from)
+{
+    unsigned int parts[handed<T>::count];
+    for (int i = 0; i < handed<T>::count; ++i) {
+        unsigned long long word;
+        do
+            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(&from->words[i]) : "memory");
+        while (word >> 32 == 0);
+        parts[i] = word;
+    }
+    T value;
+    memcpy(&value, parts, sizeof(T));
+    return value;
+}
+// the number of this block among those of the launch, in the order in which they start
+__device__ __forceinline__ unsigned int next_block(unsigned int *started)
+{
+    __shared__ unsigned int number;
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
+        number = atomicAdd(started, 1);
+    __syncthreads();
+    return number;
+}
+
+extern "C" __global__ void __launch_bounds__(64)
+scan_in_turn(const float *__restrict__ x, float *__restrict__ y, handed<float> *__restrict__ whole,
+    unsigned int *__restrict__ scan_in_turn_started, const int n)
+{
+    const unsigned int block = next_block(scan_in_turn_started);
+    const int b = block;
+    const int k = threadIdx.x;
+    const int i = threadIdx.x;
+    float acc_a;
+    float before;
+    float acc_k;
+    __shared__ float acc_k_shared[2];
+    float acc_k_all;
+    float acc_j;
+    __shared__ float acc_j_shared[1];
+    float acc_j_before;
+    float acc_j_all;
+    float acc_k_warp{};  // combined by shuffles in warps of 32
+    float acc_j_warp{}, acc_j_warp_other;  // scanned by shuffles in warps of 32
+    float acc_j_warp_1{}, acc_j_warp_1_other;
+    float acc_j_warp_2{}, acc_j_warp_2_other;
+    float acc_j_warp_3{}, acc_j_warp_3_other;
+    float acc_j_warp_4{}, acc_j_warp_4_other;
+    float acc_j_warp_5{};
+
+    if (64*b + 64 <= n) {  // the whole tile lies inside
+        // insn.a.init
+        acc_a = 0.0f;
+        if (1 <= b) {
+            const int a = b - 1;
+            // insn.a.update
+            acc_a += wait_for(&whole[a]);
+        }
+        // insn
+        before = acc_a;
+        // insn_0.k.init
+        acc_k = 0.0f;
+        // insn_0.k.update
+        acc_k += x[64*b + k];
+        // insn_0.k.store
+        acc_k_warp = acc_k;
+        // insn_0.k.step0
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
+        // insn_0.k.step1
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
+        // insn_0.k.step2
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
+        // insn_0.k.step3
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
+        // insn_0.k.step4
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
+        if (k % 32 == 0) {
+            // insn_0.k.put
+            acc_k_shared[k / 32] = acc_k_warp;
+        }
+        // acc_k_shared: insn_0.k.put writes, insn_0.k.first reads
+        // acc_k_shared: insn_0.k.put writes, insn_0.k.rest reads
+        __syncthreads();
+        // insn_0.k.first
+        acc_k_all = acc_k_shared[0];
+        // insn_0.k.rest
+        acc_k_all += acc_k_shared[1];
+        if ((int)threadIdx.x == 0) {
+            // insn_0
+            publish(&whole[b], before + acc_k_all);
+        }
+        // insn_1.j.init
+        acc_j = 0.0f;
+        // insn_1.j.update
+        acc_j += x[64*b + i];
+        // insn_1.j.store
+        acc_j_warp = acc_j;
+        // insn_1.j.keep0
+        acc_j_warp_1 = acc_j_warp;
+        acc_j_warp_other = __shfl_up_sync(0xffffffff, acc_j_warp, 1);
+        if (i % 32 != 0) {
+            // insn_1.j.step0
+            acc_j_warp_1 += acc_j_warp_other;
+        }
+        // insn_1.j.keep1
+        acc_j_warp_2 = acc_j_warp_1;
+        acc_j_warp_1_other = __shfl_up_sync(0xffffffff, acc_j_warp_1, 2);
+        if (2 <= i % 32) {
+            // insn_1.j.step1
+            acc_j_warp_2 += acc_j_warp_1_other;
+        }
+        // insn_1.j.keep2
+        acc_j_warp_3 = acc_j_warp_2;
+        acc_j_warp_2_other = __shfl_up_sync(0xffffffff, acc_j_warp_2, 4);
+        if (4 <= i % 32) {
+            // insn_1.j.step2
+            acc_j_warp_3 += acc_j_warp_2_other;
+        }
+        // insn_1.j.keep3
+        acc_j_warp_4 = acc_j_warp_3;
+        acc_j_warp_3_other = __shfl_up_sync(0xffffffff, acc_j_warp_3, 8);
+        if (8 <= i % 32) {
+            // insn_1.j.step3
+            acc_j_warp_4 += acc_j_warp_3_other;
+        }
+        // insn_1.j.keep4
+        acc_j_warp_5 = acc_j_warp_4;
+        acc_j_warp_4_other = __shfl_up_sync(0xffffffff, acc_j_warp_4, 16);
+        if (16 <= i % 32) {
+            // insn_1.j.step4
+            acc_j_warp_5 += acc_j_warp_4_other;
+        }
+        if (i == 31) {
+            // insn_1.j.put
+            acc_j_shared[i / 32] = acc_j_warp_5;
+        }
+        // insn_1.j.first
+        acc_j_before = 0.0f;
+        // acc_j_shared: insn_1.j.put writes, insn_1.j.rest reads
+        __syncthreads();
+        if (32 <= i) {
+            // insn_1.j.rest
+            acc_j_before += acc_j_shared[0];
+        }
+        // insn_1.j.result
+        acc_j_all = acc_j_before + acc_j_warp_5;
+        // insn_1
+        y[64*b + i] = before + acc_j_all;
+    } else {
+        // insn.a.init
+        acc_a = 0.0f;
+        if (1 <= b) {
+            const int a = b - 1;
+            // insn.a.update
+            acc_a += wait_for(&whole[a]);
+        }
+        // insn
+        before = acc_a;
+        // insn_0.k.init
+        acc_k = 0.0f;
+        if (64*b + k < n) {
+            // insn_0.k.update
+            acc_k += x[64*b + k];
+        }
+        // insn_0.k.store
+        acc_k_warp = acc_k;
+        // insn_0.k.step0
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 16);
+        // insn_0.k.step1
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 8);
+        // insn_0.k.step2
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 4);
+        // insn_0.k.step3
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 2);
+        // insn_0.k.step4
+        acc_k_warp += __shfl_down_sync(0xffffffff, acc_k_warp, 1);
+        if (k % 32 == 0) {
+            // insn_0.k.put
+            acc_k_shared[k / 32] = acc_k_warp;
+        }
+        // acc_k_shared: insn_0.k.put writes, insn_0.k.first reads
+        // acc_k_shared: insn_0.k.put writes, insn_0.k.rest reads
+        __syncthreads();
+        // insn_0.k.first
+        acc_k_all = acc_k_shared[0];
+        // insn_0.k.rest
+        acc_k_all += acc_k_shared[1];
+        if ((int)threadIdx.x == 0) {
+            // insn_0
+            publish(&whole[b], before + acc_k_all);
+        }
+        // insn_1.j.init
+        acc_j = 0.0f;
+        if (64*b + i < n) {
+            // insn_1.j.update
+            acc_j += x[64*b + i];
+        }
+        // insn_1.j.store
+        acc_j_warp = acc_j;
+        // insn_1.j.keep0
+        acc_j_warp_1 = acc_j_warp;
+        acc_j_warp_other = __shfl_up_sync(0xffffffff, acc_j_warp, 1);
+        if (i % 32 != 0) {
+            // insn_1.j.step0
+            acc_j_warp_1 += acc_j_warp_other;
+        }
+        // insn_1.j.keep1
+        acc_j_warp_2 = acc_j_warp_1;
+        acc_j_warp_1_other = __shfl_up_sync(0xffffffff, acc_j_warp_1, 2);
+        if (2 <= i % 32) {
+            // insn_1.j.step1
+            acc_j_warp_2 += acc_j_warp_1_other;
+        }
+        // insn_1.j.keep2
+        acc_j_warp_3 = acc_j_warp_2;
+        acc_j_warp_2_other = __shfl_up_sync(0xffffffff, acc_j_warp_2, 4);
+        if (4 <= i % 32) {
+            // insn_1.j.step2
+            acc_j_warp_3 += acc_j_warp_2_other;
+        }
+        // insn_1.j.keep3
+        acc_j_warp_4 = acc_j_warp_3;
+        acc_j_warp_3_other = __shfl_up_sync(0xffffffff, acc_j_warp_3, 8);
+        if (8 <= i % 32) {
+            // insn_1.j.step3
+            acc_j_warp_4 += acc_j_warp_3_other;
+        }
+        // insn_1.j.keep4
+        acc_j_warp_5 = acc_j_warp_4;
+        acc_j_warp_4_other = __shfl_up_sync(0xffffffff, acc_j_warp_4, 16);
+        if (16 <= i % 32) {
+            // insn_1.j.step4
+            acc_j_warp_5 += acc_j_warp_4_other;
+        }
+        if (i == 31) {
+            // insn_1.j.put
+            acc_j_shared[i / 32] = acc_j_warp_5;
+        }
+        // insn_1.j.first
+        acc_j_before = 0.0f;
+        // acc_j_shared: insn_1.j.put writes, insn_1.j.rest reads
+        __syncthreads();
+        if (32 <= i) {
+            // insn_1.j.rest
+            acc_j_before += acc_j_shared[0];
+        }
+        // insn_1.j.result
+        acc_j_all = acc_j_before + acc_j_warp_5;
+        if (64*b + i < n) {
+            // insn_1
+            y[64*b + i] = before + acc_j_all;
+        }
+    }
+}
