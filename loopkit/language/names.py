@@ -45,7 +45,7 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
 _HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
                      r"_[iufc]\d+|make_complex(64|128)")
 
-#: More functions of C's headers and of CUDA, which arrays may hide and kernels may not, with an f for float32, and of CUDA.
+#: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
 _MATH = """
 carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn ldexp llrint llround logb lrint
 lround modf nan nearbyint nexttoward norm norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d

@@ -286,6 +286,7 @@ class _Text:
         self.function = function
         self.arrays = frozenset(arrays)
         self.syncs: list[Sync] = []
+        self.known: list[str] = []
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
@@ -301,8 +302,15 @@ class _Text:
         defined = [c.name for c in block.children if isinstance(c, Define)]
         if len(set(defined)) < len(defined):
             raise MachineError(f"a name is defined twice in one block: {defined}")
-        lines = [line for c in block.children for line in self._node(c, depth)]
-        return lines or ["    "*depth + "pass"]
+        # what a block hides is there again behind it
+        hidden = [name for name in defined if name in self.known]
+        self.known += defined
+        pad, mark = "    "*depth, len(self.known)
+        lines = [f"{pad}__{mark}_{name} = {name}" for name in hidden]
+        lines += [line for c in block.children for line in self._node(c, depth)]
+        lines += [f"{pad}{name} = __{mark}_{name}" for name in hidden]
+        del self.known[len(self.known) - len(defined):]
+        return lines or [f"{pad}pass"]
 
     def _node(self, node: Node, depth: int) -> list[str]:
         pad = "    "*depth
