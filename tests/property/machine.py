@@ -303,13 +303,14 @@ class _Text:
         if len(set(defined)) < len(defined):
             raise MachineError(f"a name is defined twice in one block: {defined}")
         # what a block hides is there again behind it
-        hidden = [name for name in defined if name in self.known]
-        self.known += defined
         pad, mark = "    "*depth, len(self.known)
+        hidden = [name for name in defined if name in self.known]
         lines = [f"{pad}__{mark}_{name} = {name}" for name in hidden]
-        lines += [line for c in block.children for line in self._node(c, depth)]
+        for c in block.children:
+            lines += self._node(c, depth)
+            self.known += [c.name] if isinstance(c, Define) else []
         lines += [f"{pad}{name} = __{mark}_{name}" for name in hidden]
-        del self.known[len(self.known) - len(defined):]
+        del self.known[mark:]
         return lines or [f"{pad}pass"]
 
     def _node(self, node: Node, depth: int) -> list[str]:
