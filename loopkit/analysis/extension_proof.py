@@ -7,7 +7,7 @@ gets the values that it got. And a new step of a reduction that such a reader se
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
 from typing import NoReturn
@@ -40,10 +40,11 @@ _EXACT = 128
 
 
 def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
-                     step: str) -> None:
+                     step: str, inames: Collection[str] = ()) -> None:
     """Refuse *after*, whose statements *moved* run at more points, if anything of *before* may come out otherwise.
 
     :arg temporaries: those that the statements touch.
+    :arg inames: along which they do, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     """
     flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
@@ -53,7 +54,7 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
         for a in accesses_of(after, new) if new.id in moved else ():
             _require_inside(before, after, a, own, flows.get(a.array, {}), step)
     for t, found in flows.items():
-        _require_same_flow(before, after, joined_relations(_flow(before, t)), found, t, step)
+        _require_same_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
 
 
 def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
@@ -144,7 +145,7 @@ Pair = tuple[str, str]
 
 
 def _require_same_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
-                       array: str, step: str) -> None:
+                       array: str, step: str, inames: Collection[str]) -> None:
     """Readers of *before* get the values that they got; steps of a reduction that are new are neutral."""
     for pair in dict.fromkeys((*known, *found)):
         source, sink = (before.statement_by_id[s] for s in pair)
@@ -159,18 +160,21 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pai
             more = more.intersect_domain(analysis_domain(before, source).set)
             if not new.is_empty() and not _is_neutral(after, node, after.statement_by_id[source.id].domain.named(
                     new.domain())):
-                _refuse_flow(step, source, sink, new, array, f"beyond the edge '{source.id}' would combine what is not "
-                             f"the neutral element of its {node.operation}")
+                _refuse_flow(step, inames, source, sink, new, array, f"beyond the edge '{source.id}' would combine "
+                             f"what is not the neutral element of its {node.operation}")
         for wrong in (more, lost):
             if not wrong.is_empty():
-                _refuse_flow(step, source, sink, wrong, array, f"'{sink.id}' would get another value of '{array}'")
+                _refuse_flow(step, inames, source, sink, wrong, array,
+                             f"'{sink.id}' would get another value of '{array}'")
 
 
-def _refuse_flow(step: str, source: Statement, sink: Statement, pairs: Map, array: str, what: str) -> NoReturn:
+def _refuse_flow(step: str, inames: Collection[str], source: Statement, sink: Statement, pairs: Map, array: str,
+                 what: str) -> NoReturn:
     params, at_source, at_sink = smallest_pair(pairs, source.inames, sink.inames)
+    others = [x for x in inames if len(inames) > 1 and x in source.inames and x not in sink.inames]
     raise IllegalTransformError(
         f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"),
-        [f"leave '{x}' out" for x in source.inames if x not in sink.inames])
+        [f"leave '{x}' out" for x in others] or [f"name the statements that run on with within=, '{source.id}' not"])
 
 
 def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:

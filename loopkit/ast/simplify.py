@@ -69,12 +69,10 @@ def with_regions_apart(block: Block) -> Block:
 
     A target may print regions one after another in one scope.
     """
-    own: set[str] = set()
+    own = {c.name for c in block.children if isinstance(c, Define)}
     children: list[Node] = []
     for node in block.children:
         match node:
-            case Define():
-                own.add(node.name)
             case For():
                 node = replace(node, body=with_regions_apart(node.body))
             case If():

@@ -1,7 +1,8 @@
-"""Unrolling in the text, for those who ask for it: each iteration of an ``unr`` loop written out."""
+"""Unrolling: loops that ask for it, and each iteration of an ``unr`` loop written out, for those who want that."""
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -12,6 +13,24 @@ from loopkit.expr.mappers import map_children
 from loopkit.poly.affine import add
 
 Values = Mapping[str, Expression]
+
+
+def asking(block: Block, unrolled: AbstractSet[str]) -> Block:
+    """*block*, whose loops of constant trip count over the inames *unrolled* ask to be unrolled; regions stay."""
+    def asked(node: Node) -> Node:
+        match node:
+            case For():
+                constant = isinstance(node.start, int) and isinstance(node.stop, int)
+                return replace(node, body=asking(node.body, unrolled),
+                               unroll=node.unroll or (constant and node.iname in unrolled))
+            case If():
+                otherwise = None if node.otherwise is None else asking(node.otherwise, unrolled)
+                return replace(node, then=asking(node.then, unrolled), otherwise=otherwise)
+            case Block():
+                return asking(node, unrolled)
+            case _:
+                return node
+    return Block(tuple(map(asked, block.children)))
 
 
 def written_out(node: Node, values: Values | None = None, kept: frozenset[str] = frozenset()) -> Node:

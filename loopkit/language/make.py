@@ -20,7 +20,7 @@ from loopkit.language.assumptions import read_assumptions
 from loopkit.language.domains import Domains, read_domains
 from loopkit.language.ids import number_statements
 from loopkit.language.inames import Mentions
-from loopkit.language.names import require_free
+from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import Program
 from loopkit.language.rules import split_rules
 from loopkit.language.statements import StatementMaker
@@ -57,7 +57,7 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     :raises PreconditionError: a declaration in *kernel_data* does not fit.
     """
     _require_kinds(domains, instructions, kernel_data, name, options)
-    require_free(name, (), "The kernel's name")
+    require_kernel_name(name)
     domains, instructions, kernel_data = map(_listed, (domains, instructions, kernel_data))
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)

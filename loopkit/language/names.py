@@ -31,7 +31,8 @@ FP_FAST_FMAL HUGE_VAL HUGE_VALF HUGE_VALL MATH_ERREXCEPT MATH_ERRNO complex imag
 isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
-int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint"""
+int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
+atomicMax atomicAnd atomicOr atomicCAS copy_async end_copy_group wait_for_copies load_kept"""
 
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
@@ -43,6 +44,14 @@ _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fma
 #: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
 _HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
                      r"_[iufc]\d+|make_complex(64|128)")
+
+#: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
+_MATH = """
+carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn ldexp llrint llround logb lrint
+lround modf nan nearbyint nexttoward norm norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d
+scalbln scalbn sincos sincospi y0 y1 yn"""
+_OTHERS = "clock clock64 cudaError_t cudaTextureObject_t llmax llmin rand std ullmax ullmin umax umin"
+LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", "f")), *_OTHERS.split()])
 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
@@ -83,3 +92,13 @@ def require_free(name: str, taken: Collection[str], what: str) -> None:
         reason = "is already in use"
     if reason is not None:
         raise NameConflictError(f"{what} '{name}' {reason}.", subject=name)
+
+
+def require_kernel_name(name: str) -> None:
+    """:raises NameConflictError: no function of a text can be called *name*."""
+    reason = fault(name)
+    if reason is None and (name in LIBRARY or name.removesuffix("l") in LIBRARY | RESERVED):
+        reason = "is a function of C or CUDA"
+    if reason is not None:
+        raise NameConflictError(f"The kernel's name '{name}' {reason}.", subject=name,
+                                hint=f"make_kernel(..., name='{name}_kernel')" if _IDENTIFIER.fullmatch(name) else None)

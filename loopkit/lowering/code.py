@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
 from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
+from loopkit.ast.unroll import asking
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.kernel import LoopKernel
@@ -77,7 +78,8 @@ class Coder:
         """The whole launch: loops with barriers outside, regions inside."""
         if not has_barrier(self.launch.tree):
             return Block((Region(self.region(self.launch.tree, level)),))
-        return self._build(self.launch.tree, level, self._skeleton_leaf)
+        unrolled = frozenset(x for x, tag in self.kernel.tags.items() if is_unrolled(tag))
+        return asking(self._build(self.launch.tree, level, self._skeleton_leaf), unrolled)
 
     def region(self, tree: Tree, level: Level) -> Block:
         """Code without barriers, run by each thread."""

@@ -134,7 +134,8 @@ def at_one_point(pairs: isl.Map, shared: Sequence[SharedLoop], names: Sequence[s
             pairs = pairs.equate(DIM.in_, a, DIM.param, existing).project_out(DIM.in_, a, 1)
         else:
             at = pairs.dim(DIM.param)
-            pairs = pairs.move_dims(DIM.param, at, DIM.in_, a, 1).set_dim_name(DIM.param, at, name)
+            # named first: what becomes of a dimension that the pieces of *pairs* have no name for could not be named
+            pairs = pairs.set_dim_name(DIM.in_, a, name).move_dims(DIM.param, at, DIM.in_, a, 1)
     return pairs
 
 

@@ -229,7 +229,8 @@ def to_param(points: isl.Set, dim: int, name: str) -> isl.Set:
     if existing >= 0:
         return points.equate(DIM.set, dim, DIM.param, existing).project_out(DIM.set, dim, 1)
     at = points.dim(DIM.param)
-    return points.move_dims(DIM.param, at, DIM.set, dim, 1).set_dim_name(DIM.param, at, name)
+    # named first: what becomes of a dimension that the pieces of *points* have no name for could not be named
+    return points.set_dim_name(DIM.set, dim, name).move_dims(DIM.param, at, DIM.set, dim, 1)
 
 
 def _swap_to(points: isl.Set, source: int, target: int) -> isl.Set:

@@ -28,7 +28,8 @@ from loopkit.ast.nodes import (
 from loopkit.ast.signs import Signs
 from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.c import CText, Dialect
-from loopkit.expr.dtypes import Type, resolve, weak
+from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
+from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
@@ -274,6 +275,7 @@ class Emitter:
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
         """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
+            indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
             if not places and name in self.awaits and self.dialect.handing:
                 self.used.add("wait_for")
@@ -291,6 +293,12 @@ class Emitter:
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
+
+    def _typed(self, subscript: Expression) -> Type:
+        """The type of a part of a subscript, in which sizes are sizes."""
+        found = type_of(subscript, lambda name: as_size(self._type_of(name)))
+        assert found is not None
+        return found
 
     def dtype_of(self, target: p.Variable | p.Subscript) -> np.dtype:
         variable = target.aggregate if isinstance(target, p.Subscript) else target

@@ -35,7 +35,7 @@ def host_text(lowered: Lowered, launches: Sequence[Launch], layout: Layout) -> s
     body: list[str] = []
     for number, x in enumerate(scratch.values()):
         body += writer.allocation(x, known, list(scratch)[:number])
-    body += [f"cudaFuncSetAttribute({launch.name}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
+    body += [f"cudaFuncSetAttribute({writer.function(launch)}, cudaFuncAttributeMaxDynamicSharedMemorySize, "
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
@@ -115,6 +115,10 @@ class _Writer:
             case _:
                 raise AssertionError(node)
 
+    def function(self, launch: Launch) -> str:
+        """What launches are called where an argument may have the same name."""
+        return f"::{launch.name}" if launch.name in self.types else launch.name
+
     def _launch(self, launch: Launch, known: Set) -> Iterator[str]:
         """The launch, where it has blocks: one of no blocks is an error."""
         condition, grid = split_condition(launch.grid)
@@ -130,7 +134,7 @@ class _Writer:
         shape = [f"dim3({', '.join(map(printer.text, grid))})", f"dim3({', '.join(map(str, launch.block))})"]
         if launch.dynamic_shared_bytes:
             shape.append(str(launch.dynamic_shared_bytes))
-        call = f"{launch.name}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
+        call = f"{self.function(launch)}<<<{', '.join(shape)}>>>({', '.join(x.name for x in launch.parameters)});"
         tests = [] if clear is None else [self._printer(known).condition(clear)]
         tests += map(printer.condition, unclear)
         if tests:

@@ -1,7 +1,7 @@
 """Staging: copies of what a tile reads (add_prefetch), and of what it computes (precompute)."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -10,8 +10,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import with_waived
 from loopkit.errors import PreconditionError
-from loopkit.expr.dtypes import WEAK_INT, Type, Weak, type_of, weak
-from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.expr.dtypes import INT32, INT64, WEAK_INT, Type, Weak, type_of, weak
+from loopkit.expr.indices import widened
+from loopkit.expr.mappers import map_children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
@@ -156,11 +157,41 @@ def _require_own_dtype(kernel: LoopKernel, rule: SubstitutionRule) -> None:
             return kernel.array_args[name].dtype if name in kernel.array_args else kernel.temporaries[name].dtype
         argument = kernel.argument_by_name.get(name)
         return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
-    if isinstance(type_of(expand_rules(rule.expr, kernel.substitutions), lookup), Weak):
+
+    if _is_widened(kernel, rule, lambda e: type_of(e, lambda name: lookup(name) or INT32) or INT32):
+        raise PreconditionError(
+            f"'{rule.name}' is part of a subscript, where sizes and inames beside what is read are not cut off to the "
+            "dtype of that; in a temporary they are.", subject=rule.name,
+            hint="write cast(int64, ...) in the rule around what it reads")
+    expr = expand_rules(rule.expr, kernel.substitutions)
+    if isinstance(type_of(expr, lookup), Weak):
         raise PreconditionError(
             f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take "
             "that of what is around them.", subject=rule.name,
             hint="give them one with cast(int64, ...) in the rule")
+
+
+def _is_widened(kernel: LoopKernel, rule: SubstitutionRule, typed: Callable[[Expression], Type]) -> bool:
+    """Is *rule* computed in another dtype where it stands in a subscript than it is by itself?"""
+    others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
+    texts = (e for s in kernel.statements for e in (s.assignee, s.expression, *s.predicates))
+    nodes = [node for e in texts for node in subexpressions(expand_rules(e, others)) if isinstance(node, p.Subscript)]
+    return any(_is_widened_in(i, kernel, rule, typed) for node in nodes for i in node.index_tuple)
+
+
+def _is_widened_in(subscript: Expression, kernel: LoopKernel, rule: SubstitutionRule,
+                   typed: Callable[[Expression], Type]) -> bool:
+    uses: dict[str, Expression] = {}
+
+    def hidden(e: Expression) -> Expression:
+        if e == p.Variable(rule.name) or (isinstance(e, p.Call) and e.function == p.Variable(rule.name)):
+            name = f"{rule.name} {len(uses)}"              # no name of a kernel
+            uses[name] = expand_rules(e, kernel.substitutions)
+            return p.Variable(name)
+        return map_children(e, hidden)
+    apart = hidden(subscript)
+    alone = widened(apart, lambda e: typed(substitute(e, uses)), INT64)
+    return substitute(alone, uses) != widened(substitute(apart, uses), typed, INT64)
 
 
 # {{{ substitution rules in the way

@@ -83,7 +83,7 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     _require_order(kernel, names, step)
     filled = _with_filled_reads(kernel, grown, moved, fill)
     result = filled.copy(carried=lambda: _dependences(kernel, filled, names))
-    require_extended(kernel, result, moved, names, step)
+    require_extended(kernel, result, moved, names, step, sizes)
     return result
 
 

@@ -392,6 +392,16 @@ def test_the_text_of_complex_numbers() -> None:
     assert f"acc_k_warp = acc_k_warp + complex64({', '.join(parts)});" in words
     assert "acc_k_all = complex64(__shfl_sync(0xffffffff, acc_k_warp.re, 0, 8)," in words
 
+def test_a_loop_around_barriers_is_unrolled() -> None:
+    """It was a loop, and what is private and has an element for each iteration lay in memory."""
+    knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<4 and 0<=k<m}", "y[i,j] = sum(k, a[i,j,k])")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), "i:g.0, j:unr")
+    knl = lk.split_iname(knl, "k", 64, inner_tag="l.0")
+    assert "#pragma unroll\n    for (int j = 0; j < 4; ++j) {" in str(lk.generate_code(knl, target="cuda"))
+    text = str(lk.generate_code(lk.set_options(knl, textual_unroll=True), target="cuda"))
+    assert "int j" not in text
+    assert [text.count(f"__shfl_down_sync(0xffffffff, acc_k_warp, {s})") for s in (16, 1)] == [4, 4]
+
 # }}}
 
 

@@ -27,6 +27,7 @@ from loopkit.poly.corners import worst_corner
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.points import extents
 from loopkit.poly.relations import (
+    at_one_point,
     carry,
     element_at,
     in_time_order,
@@ -44,6 +45,7 @@ from loopkit.poly.sets import (
     parse_assumptions,
     range_condition,
     rename_param,
+    to_param,
     universe_params,
 )
 
@@ -446,3 +448,13 @@ def test_flow_between_iterations() -> None:
     assert not relation.has_tuple_name(isl.dim_type.in_)                # anonymous, as all of ours
 
 # }}}
+
+
+def test_dimensions_that_only_some_pieces_have_names_for_become_parameters() -> None:
+    """In a union of a map with names and one without, isl could not name what had become a parameter."""
+    named = isl.Map("{ [p, a] -> [b, c] : 0 <= p <= 2 and b = p and c = a }")
+    bare = isl.Map("{ [i0, i1] -> [o0, o1] : o0 = i0 and o1 = i1 and 5 <= i0 <= 6 }")
+    expected = isl.Map("[p] -> { [a] -> [a] : 0 <= p <= 2 or 5 <= p <= 6 }")
+    for pairs in (named.union(bare), bare.union(named)):
+        assert at_one_point(pairs, [(0, 0)], ["p"]).is_equal(expected)
+        assert to_param(pairs.domain(), 0, "p").is_equal(expected.domain())

@@ -352,6 +352,7 @@ class _Text:
         self.arrays = frozenset(arrays)
         self.syncs: list[Sync] = []
         self.awaited: frozenset[str] = frozenset()
+        self.known: list[str] = []
 
     def source(self) -> str:
         own = [a for a in self.function.arrays if not (a.shared or a.lanes)]
@@ -367,8 +368,16 @@ class _Text:
         defined = [c.name for c in block.children if isinstance(c, Define)]
         if len(set(defined)) < len(defined):
             raise MachineError(f"a name is defined twice in one block: {defined}")
-        lines = [line for c in block.children for line in self._node(c, depth)]
-        return lines or ["    "*depth + "pass"]
+        # what a block hides is there again behind it
+        pad, mark = "    "*depth, len(self.known)
+        hidden = [name for name in defined if name in self.known]
+        lines = [f"{pad}__{mark}_{name} = {name}" for name in hidden]
+        for c in block.children:
+            lines += self._node(c, depth)
+            self.known += [c.name] if isinstance(c, Define) else []
+        lines += [f"{pad}{name} = __{mark}_{name}" for name in hidden]
+        del self.known[mark:]
+        return lines or [f"{pad}pass"]
 
     def _node(self, node: Node, depth: int) -> list[str]:
         pad = "    "*depth

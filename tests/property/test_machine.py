@@ -132,3 +132,16 @@ def test_vectors_run_as_the_text_moves_them(n: int) -> None:
     assert (lost != right).any()
     with pytest.raises(MachineError, match="is not aligned"):
         execute(with_vectors(shifted), arrays, sizes, random.Random(0))
+
+
+def test_a_block_hides_names_for_itself_only() -> None:
+    """Behind it they are what they were; such texts are rare, and right."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<5 and 0<=j<2 and 0<=k<n}", "y[i, j] = sum(k, x[i + k]*z[k])",
+                         [lk.GlobalArg("x,y,z", np.dtype("int64")), "..."])
+    knl = lk.split_iname(lk.split_iname(lk.unroll(knl, "j"), "k", 2, inner_tag="unr"), "i", 3, inner_tag="l.0")
+    lowered = lk.lower(lk.add_prefetch(knl, "z", "i_inner", default_tag="unr"))
+    assert isinstance(lowered, Lowered)
+    assert str(lowered).count("let i_outer = 0") < str(lowered).count("let i_outer = 1")
+    arrays = {"x": np.arange(9), "z": np.ones(4, np.int64), "y": np.zeros((5, 2), np.int64)}
+    wanted = [[sum(range(i, i + 4))]*2 for i in range(5)]
+    assert execute(lowered, arrays, {"n": 4}, random.Random(0))["y"].tolist() == wanted

@@ -59,6 +59,12 @@ def _expanded_and_split(knl: Kernel) -> Kernel:
     return lk.tag_inames(lk.split_iname(knl, "k", 2), {"k_outer": "l.0"})
 
 
+def _summed_by_lanes(knl: Kernel) -> Kernel:
+    knl = lk.split_iname(lk.split_iname(knl, "k", 3, inner_tag="l.0"), "i", 2, inner_tag="unr")
+    knl = lk.add_prefetch(knl, "x", ["k_inner", "i_inner"], default_tag=None, temporary_address_space="local")
+    return lk.buffer_array(knl, "a", [])
+
+
 PROGRAMS = {
     "statements outside of a mapped loop without iterations": Program(
         ["{[j]: 0<=j<n}"], "b[2] = 7\nfor j\n a[j] = x[j]\nend", {"a": (3,), "b": (3,), "x": (3,)},
@@ -217,6 +223,9 @@ PROGRAMS = {
     "an empty statement in an unrolled loop": Program(
         ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\n c[j, i] = 2 {if=i != i}\nend", {"c": (3, 3), "x": (3,)},
         lambda k: lk.split_iname(k, "i", 2, inner_tag="unr"), {"n": 3}),
+    "a constant of a region, and one of the skeleton behind it": Program(
+        ["{[i]: 0<=i<5}", "{[k]: 0<=k<n}"], "for i\n <> t = z[i]\n a[i] = t + sum(k, x[k])\nend",
+        {"a": (5,), "x": (6,), "z": (5,)}, _summed_by_lanes, {"n": 6}),
 }
 
 

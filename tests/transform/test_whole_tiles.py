@@ -171,3 +171,16 @@ def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
     assert err.value.witness.kind == kind
 
 # }}}
+
+
+def test_hints_name_what_was_asked_for() -> None:
+    """Of a triangle filled along the other iname, the hint was to leave out one that is not filled."""
+    knl = lk.make_kernel(["{[i]: 0<=i<n}", "[i] -> {[k]: 0<=k<=i}"], "y[i] = sum(k, x[k])")
+    knl = lk.add_dtypes(knl, {"x": np.float32})
+    with pytest.raises(lk.IllegalTransformError, match="neutral") as one:
+        lk.fill_tiles(knl, {"i": 4})
+    assert [str(h) for h in one.value.hints] == ["name the statements that run on with within=, 'insn.k.update' not"]
+    assert lk.fill_tiles(knl, {"i": 4}, within="id:insn.k.init").history
+    with pytest.raises(lk.IllegalTransformError) as both:
+        lk.fill_tiles(knl, {"i": 4, "k": 4})
+    assert [str(h) for h in both.value.hints] == ["leave 'k' out"]

@@ -29,6 +29,7 @@ from loopkit.expr.dtypes import (
 )
 from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
 from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import TypeCast
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
@@ -51,6 +52,7 @@ class Values:
     types: Mapping[str, Type]
     read: Read
     _known: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
+    _indices: dict[int, tuple[Expression, Expression]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: Expression, names: Mapping[str, Any]) -> Any:
         """The value of *expr*: a scalar of numpy, or Python's number where the type is weak.
@@ -65,14 +67,14 @@ class Values:
         """Which element a variable or a subscript stands for."""
         if not isinstance(target, p.Subscript):
             return ()
-        return tuple(int(self.of(i, names)) for i in target.index_tuple)
+        return tuple(int(self.of(self._index(i), names)) for i in target.index_tuple)
 
     def _value(self, expr: Expression, names: Mapping[str, Any]) -> Any:
         match expr:
             case p.Variable(name=name):
                 return names[name] if name in names else self.read(name, ())
             case p.Subscript(aggregate=p.Variable(name=name)):
-                return self.read(name, tuple(int(self._value(i, names)) for i in expr.index_tuple))
+                return self.read(name, tuple(int(self._value(self._index(i), names)) for i in expr.index_tuple))
             case p.If(condition=condition, then=then, else_=else_):
                 taken = then if self._value(condition, names) else else_
                 return self._typed(expr, self._value(taken, names))
@@ -123,6 +125,12 @@ class Values:
             given = as_float(given)
         values = [converted(self._value(e, names), _computed_in(given)) for e in parameters]
         return self._typed(expr, _FUNCTIONS[name](*values))
+
+    def _index(self, subscript: Expression) -> Expression:
+        known = self._indices.get(id(subscript))
+        if known is None:
+            known = self._indices[id(subscript)] = (subscript, as_index(subscript, self._type, INT64))
+        return known[1]
 
     def _type(self, expr: Expression) -> Type:
         known = self._known.get(id(expr))
