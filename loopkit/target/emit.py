@@ -28,9 +28,10 @@ from loopkit.ast.nodes import (
 from loopkit.ast.signs import Signs
 from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.c import CText, Dialect
-from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
+from loopkit.expr.dtypes import Type, Weak, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
+from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
@@ -275,7 +276,8 @@ class Emitter:
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
         """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
+            indices = tuple(i if self._strong.isdisjoint(variables(i)) else as_index(i, self._typed, self.index_dtype)
+                            for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
             if not places and name in self.awaits and self.dialect.handing:
                 self.used.add("wait_for")
@@ -293,6 +295,11 @@ class Emitter:
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
+
+    @cached_property
+    def _strong(self) -> frozenset[str]:
+        """The names that do not adapt to an index: what is read."""
+        return frozenset(x for x, found in self.types.items() if not isinstance(found, Weak))
 
     def _typed(self, subscript: Expression) -> Type:
         """The type of a part of a subscript, in which sizes are sizes."""
