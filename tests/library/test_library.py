@@ -274,14 +274,6 @@ def test_one_root_serves_two_bodies() -> None:
     assert "atomicAdd" not in lk.generate_code(L.nbody_direct()).source         # one order, the same bits
 
 
-@pytest.mark.parametrize("size", [3, 10, 33])
-def test_many_products_of_any_size(size: int) -> None:
-    rng = np.random.default_rng(size)
-    a, b = rng.uniform(-1, 1, (2, 3, size, size))
-    result = lk.library.batched_matmul(np.float64, size=size, steps=4, warp=(16, 16))(a=a, b=b).c
-    np.testing.assert_allclose(result, a @ b, atol=1e-13)
-
-
 @pytest.mark.parametrize("sweeps", [1, 2, 3])
 def test_sweeps_at_once_are_single_sweeps_to_the_last_bit(sweeps: int) -> None:
     compiled = lk.compile(lk.library.jacobi(sweeps=sweeps, rows=4, threads=(16, 4)), target="c")
