@@ -10,7 +10,9 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.tiles import MULTIPROCESSORS, best_plan
+from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.matrix_products import use_mma
@@ -30,25 +32,38 @@ LANES = (8, 4)
 MOST_BY_WARPS = 128
 
 
-def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | None = None,
-           warp: tuple[int, int] | None = None, group: int = 8, min_blocks: int | None = None, stages: int = 1,
-           mma: bool | None = None) -> LoopKernel:
+def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | None = None,
+           multiprocessors: int = MULTIPROCESSORS, tile: tuple[int, int, int] | None = None,
+           warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
+           group: int | None = None, min_blocks: int | None = None, stages: int = 1, mma: bool | None = None
+           ) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
     A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
     copied once serves a whole row or column of the tile. Each warp has a part of the tile, and each of its threads a
-    tile of its own in registers, so that what it loads from shared memory serves several products too. Strips are
-    loaded in vectors of 16 bytes and read from shared memory in such, so that nearly all of a thread's instructions
-    are products. The next strips are on their way to registers while a thread computes on these.
+    tile of its own in registers. Strips are loaded in vectors of 16 bytes and read from shared memory in such, so that
+    nearly all of a thread's instructions are products. The next strips are on their way to registers meanwhile.
 
     Tiles at an edge compute as whole ones do, with zeros beyond the edge, and store what lies inside. A condition at
     each product would take three times as long as the product.
 
+    Where *c* has few tiles, multiprocessors would be idle. With *depth* a block has a part of the sums over *k* only,
+    and a second launch adds the parts up, always in one order: the same bits in each run.
+
+    Where their rows are no vectors, strips are loaded element by element. With *whole*, a launch before copies *a* and
+    *b* and fills them up to whole tiles, so that strips are loaded in vectors and without conditions all the same.
+
+    :arg shape: ``n``, ``m`` and ``l`` of ``c[n, m]`` and ``a[n, l]``, if they are known: of float32, *tile*, *warp*,
+        *depth* and *whole* are then what takes least time by :func:`~loopkit.library.tiles.best_plan`, and strips are
+        loaded in vectors as far as those divide rows. The kernel computes products of other shapes too.
+    :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
     :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once.
     :arg warp: rows and columns of a warp's part of it, of which each of the 32 threads has an equal share; default:
         64 products a thread of four-byte elements, half as many of larger ones.
+    :arg depth: how many steps of *k* a block adds up; default: all, in one launch.
+    :arg whole: compute from copies of *a* and *b* that end where tiles do, with zeros beyond the edge.
     :arg group: how many rows of blocks run column by column, so that blocks that run at once share strips of *b* too,
-        in the cache.
+        in the cache; default: 8, or what makes groups of one size.
     :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit; default:
         two where a thread's products take half of its 128 registers then, else one.
     :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers; 0: each is
@@ -75,36 +90,138 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, tile: tuple[int, int, int] | No
            [3., 3.]], dtype=float32)
     """
     known = checked(dtype)
+    if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
+        plan = best_plan(shape, multiprocessors)
+        tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole
+        min_blocks = plan.tile.min_blocks if min_blocks is None else min_blocks
     mma = known == np.float64 if mma is None else mma
     _require_float64(known, mma)
-    rows, columns, steps = tile or (128, 128 if known.itemsize <= 4 else 64, 16 if known.itemsize <= 4 or mma else 8)
-    warp = warp or ((64, 32) if known.itemsize <= 4 else (32, 32))
-    _require_strips(rows, columns, steps)
+    knl = _tiled(known, tile, warp, depth, bool(whole), group, min_blocks, shape, mma)
+    if stages:
+        # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
+        knl = pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
+    knl = _filled_up(knl) if whole else knl
+    return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
+
+
+def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
+           whole: bool, group: int | None, min_blocks: int | None, shape: tuple[int, int, int] | None, mma: bool
+           ) -> LoopKernel:
+    """The product in tiles, without launches before and behind."""
+    small = dtype.itemsize <= 4
+    tile = tile or (128, 128 if small else 64, 16 if small or mma else 8)
+    warp = warp or ((64, 32) if small else (32, 32))
     if min_blocks is None:
-        min_blocks = 2 if warp[0]*warp[1]*known.itemsize <= 256*LANES[0]*LANES[1] else 1
-    knl = make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", _product("", by_rows=mma), name="matmul",
-                      options=Options(min_blocks=min_blocks))
-    knl = add_dtypes(knl, {"a,b,c": known})
+        min_blocks = 2 if warp[0]*warp[1]*dtype.itemsize <= 256*LANES[0]*LANES[1] else 1
+    group = require_positive(_group(tile[0], shape) if group is None else group, "group")
+    rows, columns, steps = tile
+    _require_strips(rows, columns, steps)
+    items = items_a_thread(dtype)
+    along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
+    knl = add_dtypes(_product(tile, depth, whole, mma, Options(min_blocks=min_blocks)), {"a,b,c": dtype})
     # a tile at the edge has the text of a whole one: there, loads and stores have conditions, and products none
     knl = fill_tiles(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; blocks that follow each other are in the rows of one group
     outer: dict[str, dict[str, int | None]] = {
-        "i": {"i_group": None, "i_block": require_positive(group, "group"), "i_warp": _parts(rows, warp[0], "rows")},
+        "i": {"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
         "j": {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}}
-    for x, part, lanes, box in zip("ij", warp, LANES, (16, 8), strict=True):
-        knl = _boxes(knl, x, outer[x], part, box) if mma else _levels(knl, x, outer[x], part, lanes, known)
-    knl = tag_inames(knl, {"i_group": "g.1", "i_block": "g.0", "j_block": "g.0"})
-    blocks = ("i_group", "j_block", "i_block")
-    knl = _by_warps(knl, blocks, steps) if mma else _in_registers(knl, blocks, steps, known)
-    # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
-    return pipeline(knl, "k_outer", stages) if stages else knl
+    blocks = ("part",)*(depth is not None) + ("i_group", "j_block", "i_block")
+    tags = dict(zip(blocks[::-1], ("g.0", "g.0", "g.1", "g.2"), strict=False))
+    if mma:
+        for x, part, box in zip("ij", warp, (16, 8), strict=True):
+            knl = _boxes(knl, x, outer[x], part, box)
+        return _by_warps(tag_inames(knl, tags), blocks, steps)
+    knl = _levels(knl, "i", outer["i"], warp[0], LANES[0], items)
+    # a vector to be stored has its sums side by side in registers: of more than 64, enough others are left to choose
+    # from, so that the operands of a product come from several banks; rows of parts are always vectors
+    stored = depth is not None or (not whole if shape is None else vector_of_rows(shape[1], dtype) == items)
+    knl = _levels(knl, "j", outer["j"], warp[1], LANES[1], items,
+                  "vec" if warp[0]*warp[1] > 64*WARP and stored else "unr")
+    return _in_registers(tag_inames(knl, tags), blocks, steps, dtype,
+                         vectors=(min(along_k, vector_of_rows(steps, dtype)), along_j))
+
+
+def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows: bool, options: Options) -> LoopKernel:
+    """The product; with *depth* its parts and their sum, if *whole* of copies that are filled up to whole tiles."""
+    n, m, k = (f"{part}*floor(({x} + {part - 1})/{part})" for x, part in zip("nml", tile, strict=True))
+    copies = "_whole" if whole else ""
+    text, product = _rules(f"a{copies}[", f"b{copies}[", by_rows=by_rows)
+    domains = []
+    if whole:
+        domains = [f"{{[a_row, a_column]: 0<=a_row<{n} and 0<=a_column<{k}}}",
+                   f"{{[b_row, b_column]: 0<=b_row<{k} and 0<=b_column<{m}}}"]
+        text += """
+        <> a_whole[a_row, a_column] = if(a_row < n and a_column < l, a[a_row, a_column], 0)  {id=a_whole}
+        <> b_whole[b_row, b_column] = if(b_row < l and b_column < m, b[b_row, b_column], 0)  {id=b_whole}
+        """
+    k = k if whole else "l"
+    if depth is None:
+        return make_kernel([*domains, f"{{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<{k}}}"],
+                           f"{text} c[i, j] = sum(k, {product})  {{id=insn}}", name="matmul",
+                           options=options)
+    depth = require_positive(depth, "depth")
+    return make_kernel(
+        [*domains, f"{{[part, i, j]: 0<=i<n and 0<=j<m and 0<=part and {depth}*part<{k}}}",
+         f"[part] -> {{[k]: {depth}*part<=k<{k} and k<{depth}*part + {depth}}}",
+         f"{{[row, column, other]: 0<=row<n and 0<=column<m and 0<=other and {depth}*other<{k}}}"],
+        f"""{text}
+        for part, i, j
+            <> partial[part, i, j] = sum(k, {product})  {{id=insn}}
+        end
+        for row, column
+            c[row, column] = sum(other, partial[other, row, column])  {{id=total}}
+        end
+        """, name="matmul", options=options)
+
+
+def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
+    """Rules for the operands of a product, of which that for *a* says how strips of it lie, and their product.
+
+    :arg a: the beginning of an element of the array; likewise *b*.
+    """
+    rule, use = ("a_rows(row, column)", "a_rows(i, k)") if by_rows else ("a_columns(column, row)", "a_columns(k, i)")
+    return f"""
+        {rule} := {a}row, column]
+        b_rows(row, column) := {b}row, column]
+        """, f"{use}*b_rows(k, j)"
+
+
+def _filled_up(knl: LoopKernel) -> LoopKernel:
+    """The launch before: copies of pieces of 64 columns and 16 rows."""
+    for x in "ab":
+        knl = split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
+        knl = split_levels(knl, f"{x}_row", {f"{x}_row_block": None, f"{x}_row_item": 4, f"{x}_row_thread": 4},
+                           tags={f"{x}_row_block": "g.1", f"{x}_row_item": "unr", f"{x}_row_thread": "l.1"})
+    return add_barrier(knl, "b_whole", "insn.k.init")
+
+
+def _added_up(knl: LoopKernel, items: int) -> LoopKernel:
+    """The launch behind: neighbouring threads have neighbouring columns, or vectors of *items* of them."""
+    levels = {"column_block": None, "column_thread": THREADS//items}
+    tags = {"column_thread": "l.0"}
+    if items > 1:
+        levels["column_item"], tags["column_item"] = items, "vec"
+    knl = tag_inames(split_levels(knl, "column", levels, tags=tags), {"row": "g.0", "column_block": "g.0"})
+    return add_barrier(knl, "insn", "total.other.init")
+
+
+def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
+    """At most 8 rows of blocks; of a known number of them, groups have the same."""
+    if shape is None:
+        return 8
+    blocks = max(-(-shape[0]//rows), 1)
+    return -(-blocks//-(-blocks//8))
 
 
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
-                   warp: tuple[int, int] | None = None, stages: int = 2, mma: bool | None = None) -> LoopKernel:
+                   warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
+                   mma: bool | None = None) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
-    A block has one product, whose result is one tile of :func:`matmul`.
+    A block has one product, whose result is one tile of :func:`matmul`. So little is computed for what is loaded that
+    strips of four-byte elements go to shared memory by themselves, two ahead of the one in use. What is copied so stays
+    as it lies: a thread's rows are then those that lie side by side with those of its neighbours, and no two lanes meet
+    in a bank.
 
     :arg size: of the matrices.
     :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more
@@ -112,10 +229,13 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
         of more than eight bytes 16, and with *mma* at most 32, as many as divide the product.
     :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
-        strip is stored between two barriers; 0: each is loaded when it is needed.
-    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each, and copy strips of
-        both matrices asynchronously; default: in float64, of sizes up to 128 that are a whole number of such parts,
-        and of those that are given. GPUs before sm_80 can do neither: choose false there.
+        strip is stored between two barriers; 0: each is loaded when it is needed; default: 3 with
+        *asynchronous* and without *mma*, else 2.
+    :arg asynchronous: copy strips by ``cp.async``, which GPUs have from sm_80 on, and not through registers; default:
+        of four-byte elements, and with *mma*.
+    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each; default: in float64,
+        of sizes up to 128 that are a whole number of such parts, and of those that are given. GPUs before sm_80 have
+        none: choose false there, and no *asynchronous* copies.
     :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
         no multiple of what its threads load at once; with *mma*, the parts do not divide the product, or it is not in
         float64.
@@ -135,37 +255,40 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     _require_float64(known, mma)
     steps = steps or (8 if known.itemsize > 8 or (mma and size % 16) else 16)
     _require_strips(size, size, steps)
-    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", _product("e, ", by_rows=mma),
+    if asynchronous is None:
+        asynchronous = known.itemsize == 4 or (mma and stages != 1)
+    if stages is None:
+        # with boxes one strip ahead is enough, as a multiprocessor has several blocks
+        stages = 3 if asynchronous and not mma else 2
+    text, product = _rules("a[e, ", "b[e, ", by_rows=mma or asynchronous)
+    knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
                       name="batched_matmul")
     knl = tag_inames(add_dtypes(knl, {"a,b,c": known}), {"e": "g.0"})
-    if mma:
-        _parts(size, steps, "steps")
-        warp = warp or _largest_part(size)
-        _parts(size, warp[0], "rows")
-        _parts(size, warp[1], "columns")
-        # small ones wait for memory, large ones for instructions, of which those of 16 rows do twice as much in a time
-        rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
-        for x, part, box in zip("ij", warp, (rows, 8), strict=True):
-            knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
-        knl = _by_warps(knl, ("e",), steps)
-        # one strip ahead is enough, as it takes no registers on its way and a multiprocessor has several blocks
-        return pipeline(knl, "k_outer", stages, asynchronous=stages > 1) if stages else knl
-    warp = warp or ((64, 32) if known.itemsize <= 8 else (32, 16))
-    knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], known)
+    knl = _in_parts_of_boxes(knl, size, steps, warp) if mma else _in_parts(knl, steps, warp, known, lies=asynchronous)
+    return pipeline(knl, "k_outer", stages, asynchronous=asynchronous) if stages else knl
+
+
+def _in_parts(knl: LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: np.dtype, *, lies: bool) -> LoopKernel:
+    """A product of *batched_matmul* in the registers of its block's threads."""
+    warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
+    items = items_a_thread(dtype)
+    knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], 1 if lies else items)
     # the result is a third of what is moved: it is stored in vectors too
-    knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], known, "vec" if items_a_thread(known) > 1 else "unr")
-    knl = _in_registers(knl, ("e",), steps, known)
-    return pipeline(knl, "k_outer", stages) if stages else knl
+    knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], items, "vec" if items > 1 else "unr")
+    return _in_registers(knl, ("e",), steps, dtype, lies=lies)
 
 
-def _product(e: str, *, by_rows: bool) -> str:
-    """The product with rules for its operands, of which that for *a* says how strips of it lie."""
-    rule, use = ("a_rows(row, column)", "a_rows(i, k)") if by_rows else ("a_columns(column, row)", "a_columns(k, i)")
-    return f"""
-        {rule} := a[{e}row, column]
-        b_rows(row, column) := b[{e}row, column]
-        c[{e}i, j] = sum(k, {use}*b_rows(k, j))
-        """
+def _in_parts_of_boxes(knl: LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> LoopKernel:
+    """A product of *batched_matmul* in boxes of its block's warps."""
+    _parts(size, steps, "steps")
+    warp = warp or _largest_part(size)
+    _parts(size, warp[0], "rows")
+    _parts(size, warp[1], "columns")
+    # small ones wait for memory, large ones for instructions, of which those of 16 rows do twice as much in a time
+    rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
+    for x, part, box in zip("ij", warp, (rows, 8), strict=True):
+        knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
+    return _by_warps(knl, ("e",), steps)
 
 
 def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
@@ -235,35 +358,44 @@ def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKerne
     return add_padding(add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
 
-def _levels(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, lanes: int, dtype: np.dtype,
+def _levels(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, lanes: int, items: int,
             along: str = "unr") -> LoopKernel:
     """*iname* over *outer*, then over pieces of a warp's tile, its lanes, and what a lane loads by one instruction.
 
-    :arg along: the tag of elements that follow each other.
+    :arg items: that a lane loads so; if one, they have no iname. *along*: the tag of elements that follow each other.
     """
-    x, items = iname, items_a_thread(dtype)
-    return split_levels(
-        knl, x, {**outer, f"{x}_reg": _parts(warp, lanes*items, "rows or columns of a warp"), f"{x}_lane": lanes,
-                 f"{x}_item": items},
-        tags={f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0", f"{x}_item": along})
+    x = iname
+    levels = {**outer, f"{x}_reg": _parts(warp, lanes*items, "rows or columns of a warp"), f"{x}_lane": lanes}
+    tags = {f"{x}_warp": "l.0", f"{x}_reg": "unr", f"{x}_lane": "l.0"}
+    if items > 1:
+        levels[f"{x}_item"] = items
+        tags[f"{x}_item"] = along
+    return split_levels(knl, x, levels, tags=tags)
 
 
-def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype) -> LoopKernel:
-    """The tile of a block in the registers of its threads; *blocks* are the inames over blocks."""
+def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: np.dtype, *, lies: bool = False,
+                  vectors: tuple[int, int] | None = None) -> LoopKernel:
+    """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
+
+    :arg lies: the strip of *a* is stored as it lies.
+    :arg vectors: elements of *a* and of *b* that a thread loads at once; default: of 16 bytes.
+    """
     knl = split_iname(knl, "k", steps, inner_tag="unr")
+    rows, columns = ([f"{x}_{part}" for part in ("warp", "reg", "lane", "item") if f"{x}_{part}" in knl.inames]
+                     for x in "ij")
     # lanes are neighbours within a warp; for each k a thread adds the products of its column of a and its row of b
     # to all of its tile
-    knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", "i_reg",
-                                 "i_item", "j_reg", "j_item"))
-    # the strip of a is stored with its columns as rows, so that a piece of a column lies in one place
-    knl = precompute(knl, "a_columns", ["k_inner", "i_warp", "i_reg", "i_lane", "i_item"], temporary_name="a_tile",
-                     precompute_inames=["a_k", "a_i"], default_tag=None)
-    knl = precompute(knl, "b_rows", ["k_inner", "j_warp", "j_reg", "j_lane", "j_item"], temporary_name="b_tile",
+    own = [x for x in (*rows, *columns) if x.endswith(("_reg", "_item"))]
+    knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
+    # else the strip of a is stored with its columns as rows, so that a piece of a column lies in one place
+    knl = precompute(knl, "a_rows" if lies else "a_columns", ["k_inner", *rows], temporary_name="a_tile",
+                     precompute_inames=["a_i", "a_k"] if lies else ["a_k", "a_i"], default_tag=None)
+    knl = precompute(knl, "b_rows", ["k_inner", *columns], temporary_name="b_tile",
                      precompute_inames=["b_k", "b_j"], default_tag=None)
     # both come in vectors along the rows of a and b, as far as they divide the strip
     shared = ["a_i", "b_k"]
     items = items_a_thread(dtype)
-    for x, length in (("a_k", vector_of_rows(steps, dtype)), ("b_j", items)):
+    for x, length in zip(("a_k", "b_j"), vectors or (vector_of_rows(steps, dtype), items), strict=True):
         if length > 1:
             knl = split_iname(knl, x, length, outer_iname=f"{x}_vec", inner_iname=f"{x}_item", outer_tag="l.auto",
                               inner_tag="vec")

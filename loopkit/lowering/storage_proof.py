@@ -43,6 +43,8 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
         return
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return
+    if space is AddressSpace.GLOBAL and not lead and _written_once_before(accesses, flows, places):
+        return
     if space is AddressSpace.GLOBAL:
         _require_one_block_a_cell(knl, t, accesses, places, lead)
     axes = _axes(knl, accesses, space)
@@ -124,6 +126,31 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     blocks = space is AddressSpace.GLOBAL and any(isinstance(knl.tags.get(x), GroupTag) for x in writer.domain.inames)
     given = [*(place.hosts if blocks else loops), *copies, *lead]
     return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
+
+
+def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence], places: Mapping[str, Place]) -> bool:
+    """Is each cell written once, in a launch before those of all reads, which find what they are meant to?
+
+    What a cell holds then needs no search for the last write before each read.
+    """
+    writers = [a for a in accesses if a.is_write]
+    if len(writers) != 1 or not certain_write(writers[0]) or places[writers[0].statement].hosts:
+        return False
+    writer = writers[0]
+    wanted: dict[str, Map] = {}
+    for d in flows:
+        if d.source != writer.statement:
+            return False
+        wanted[d.sink] = wanted[d.sink].union(d.relation) if d.sink in wanted else d.relation
+    found: dict[str, Map] = {}
+    for a in accesses:
+        if not a.is_write:
+            if not a.affine or places[a.statement].launch <= places[writer.statement].launch:
+                return False
+            pairs = same_element(writer.relation, a.relation)
+            found[a.statement] = found[a.statement].union(pairs) if a.statement in found else pairs
+    return found.keys() == wanted.keys() and all(found[x].is_equal(wanted[x]) for x in found) \
+        and injective_given(writer.relation, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]

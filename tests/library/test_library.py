@@ -278,39 +278,6 @@ def test_one_root_serves_two_bodies() -> None:
     assert "atomicAdd" not in lk.generate_code(L.nbody_direct()).source         # one order, the same bits
 
 
-@pytest.mark.parametrize("size", [3, 10, 33])
-def test_many_products_of_any_size(size: int) -> None:
-    rng = np.random.default_rng(size)
-    a, b = rng.uniform(-1, 1, (2, 3, size, size))
-    result = lk.library.batched_matmul(np.float64, size=size, steps=4, warp=(16, 16))(a=a, b=b).c
-    np.testing.assert_allclose(result, a @ b, atol=1e-13)
-
-
-@pytest.mark.parametrize(("size", "rows"), [(8, 8), (40, 8), (80, 8), (96, 16)])
-def test_many_products_by_warps(size: int, rows: int) -> None:
-    rng = np.random.default_rng(size)
-    a, b = rng.uniform(-1, 1, (2, 3, size, size))
-    knl = lk.library.batched_matmul(np.float64, size=size)
-    np.testing.assert_allclose(knl(a=a, b=b).c, a @ b, atol=1e-13)
-    source = lk.generate_code(knl, target="cuda").source
-    assert f"mma_m{rows}n8k4_f64(acc" in source
-    assert "copy_async<16>" in source
-    assert lk.verify(knl, full=True).verdict is lk.Verdict.PROVEN
-
-
-def test_products_that_are_no_boxes_do_without_matrix_instructions() -> None:
-    make, f64 = lk.library.batched_matmul, np.float64
-    for knl in (make(f64, size=12), make(f64, size=136), make(f64, size=64, mma=False), make(f64, steps=10),
-                make(f64, warp=(64, 48)), make(size=64), lk.library.matmul(), lk.library.matmul(f64, mma=False)):
-        assert "mma_" not in lk.generate_code(knl, target="cuda").source
-    assert "mma_m16n8k4_f64(acc" in lk.generate_code(lk.library.matmul(f64), target="cuda").source
-    for of in (make, lk.library.matmul):
-        with pytest.raises(lk.PreconditionError, match="Matrix instructions are for float64, not for float32"):
-            of(mma=True)
-    with pytest.raises(lk.PreconditionError, match="64 steps are no multiple of 24"):
-        make(f64, steps=24, mma=True)
-
-
 @pytest.mark.parametrize("sweeps", [1, 2, 3])
 def test_sweeps_at_once_are_single_sweeps_to_the_last_bit(sweeps: int) -> None:
     compiled = lk.compile(lk.library.jacobi(sweeps=sweeps, rows=4, threads=(16, 4)), target="c")

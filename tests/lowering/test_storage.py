@@ -42,6 +42,24 @@ def test_what_lives_across_launches_is_global() -> None:
     assert_same(plain, knl)
 
 
+def test_across_launches_a_cell_has_one_value_for_all_its_readers() -> None:
+    """One value a cell needs no order of its writers; of two, a reader must not find the other."""
+    def lowered(writes: str, reads: str) -> dict[str, str]:
+        knl = make("{[i,j]: 0<=i,j<64}", f"""
+            for i
+                <> t[{writes}] = 2*x[i]
+            end
+            for j
+                y[j] = t[{reads}]
+            end
+            """, x=F32)
+        return storages(lk.tag_inames(knl, "i:g.0, j:g.0"))
+    assert lowered("63 - i", "j") == {"t": "global float32 t[64]"}
+    assert lowered("2*i", "2*(j//2)") == {"t": "global float32 t[127]"}
+    with pytest.raises(lk.StorageError, match="cannot hold all values"):
+        lowered("i//2", "j//2")
+
+
 def test_without_threads_everything_of_a_block_is_private() -> None:
     assert storages(exchange()) == {"t": "private float32 t[64]"}
     assert storages(lk.tag_inames(exchange(), "b:g.0")) == {"t": "private float32 t[64]"}
