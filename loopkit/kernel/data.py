@@ -7,6 +7,8 @@ from enum import Enum
 import numpy as np
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Swizzle
+
 
 class AddressSpace(Enum):
     """Where a temporary lives; the values are loopy's names."""
@@ -71,6 +73,8 @@ class TemporaryVariable:
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
     :ivar awaited: a block that reads an element waits for the block that writes it, which started before.
     :ivar note: what a reader of the code may want to know of it.
+    :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.
+    :ivar swizzle: how its columns are mixed, row by row.
     """
 
     name: str
@@ -81,6 +85,8 @@ class TemporaryVariable:
     lanes: bool = False
     awaited: bool = False
     note: str = ""
+    order: tuple[int, ...] = ()
+    swizzle: Swizzle | None = None
 
 
 @dataclass(frozen=True)

@@ -108,6 +108,10 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" {datum.address_space}"
     if isinstance(datum, TemporaryVariable) and datum.awaited:
         text += " awaited"
+    if isinstance(datum, TemporaryVariable) and datum.order:
+        text += f" axes {', '.join(map(str, datum.order))}"
+    if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
+        text += f" {datum.swizzle}"
     if isinstance(datum, GlobalArg) and datum.streamed:
         text += " streamed"
     if isinstance(datum, GlobalArg) and datum.kept:

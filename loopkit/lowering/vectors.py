@@ -92,20 +92,24 @@ def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cu
     shapes = array_shapes(knl)
     places = {name: _Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
-    places |= {name: _Place(s.dtype, s.shape, s.space) for name, s in storages.items()
-               if s.space is not AddressSpace.PRIVATE and not s.awaited}
+    places |= {name: _Place(s.dtype, s.in_memory, s.space, most=_LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
+               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.awaited}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, vector_inames(knl), places, knl.value_params - set(launch.hosts), cut, written)
 
 
 @dataclass(frozen=True)
 class _Place:
-    """The memory of an array; what is private lies in registers anyway and has none."""
+    """The memory of an array; what is private lies in registers anyway and has none.
+
+    :ivar most: so many elements at a multiple of that lie side by side.
+    """
 
     dtype: np.dtype
     shape: Shape
     space: AddressSpace
     argument: bool = False
+    most: int = _LENGTHS[0]
 
 
 @dataclass(frozen=True)
@@ -211,7 +215,7 @@ class _Finder:
         assert isinstance(loop.stop, int)
         vector = Vector("", element, 0, loaded=False, stored=False)
         for length in _LENGTHS:
-            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST:
+            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
                 continue
             assumed = self._assumed(place, vector.at(loop.iname, loop.start), length, names)
             if assumed is not None:

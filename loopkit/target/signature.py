@@ -67,10 +67,10 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
             arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
-                                    shape=storage.shape, written=storage.name in written,
+                                    shape=storage.in_memory, written=storage.name in written,
                                     read=storage.name in read, handed=handing and storage.awaited,
                                     cleared=handing and storage.awaited))
-            places[storage.name] = Flat(storage.shape)
+            places[storage.name] = Flat(storage.in_memory)
     if handing and function.in_turn:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))

@@ -100,7 +100,9 @@ class VectorCheck:
                 yield self._finding(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
         elif storage is not None and storage.space is not AddressSpace.PRIVATE:
             dtype = storage.dtype
-            row = storage.shape[-1] if len(storage.shape) > 1 else 0
+            row = storage.in_memory[-1] if len(storage.shape) > 1 else 0
+            if storage.swizzle is not None and storage.swizzle.chunk % length:
+                yield self._finding(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
         else:
             yield self._finding(s, f"'{name}' is no array in memory")
             return
