@@ -75,6 +75,7 @@ class Vector:
     :ivar assumed: what must hold of a call, and is not known from the kernel.
     :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
         lane.
+    :ivar serves: what is read, if it is not *element* itself but elements next to it in the same row.
     """
 
     name: str
@@ -84,6 +85,7 @@ class Vector:
     stored: bool
     assumed: tuple[Assumed, ...] = ()
     inside: Expression | None = None
+    serves: p.Subscript | None = None
 
     @property
     def array(self) -> str:

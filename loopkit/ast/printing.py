@@ -108,4 +108,5 @@ def _vector(vector: Vector) -> str:
     verb = " and ".join(word for word, done in (("loaded", vector.loaded), ("stored", vector.stored)) if done)
     given = f", given {', '.join(map(str, vector.assumed))}" if vector.assumed else ""
     where = f" where {to_text(vector.inside)}" if vector.inside is not None else ""
-    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{where}{given}"
+    read = f" for {to_text(vector.serves)}" if vector.serves is not None else ""
+    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{read}{where}{given}"

@@ -6,7 +6,7 @@ kernel's own numbers, or it depends on the sizes, strides and addresses of a cal
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -85,6 +85,7 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         assign = Assign(target, expanded_expression(knl, bound.statement), bound.statement.combine, s)
         loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
         every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
+        whole = tuple(v for v in whole if v.serves is None)
         given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
         rows_anywhere = any(_anywhere(a) for v in whole for a in v.assumed)
         if (rows_anywhere or any(v.loaded for v in whole)) and len(whole) == len(every) and lanes.are_cut(given):
@@ -119,6 +120,7 @@ class _Finder:
     :ivar sizes: the integer arguments, which a call's text is chosen by.
     :ivar cut: statements of whose vectors not all lanes are computed.
     :ivar written: the arrays that the launch writes.
+    :ivar where: the conditions that hold.
     """
 
     kernel: LoopKernel
@@ -127,6 +129,7 @@ class _Finder:
     sizes: frozenset[str]
     cut: Mapping[str, CutLanes]
     written: frozenset[str]
+    where: tuple[Expression, ...] = ()
 
     # {{{ the program
 
@@ -151,7 +154,8 @@ class _Finder:
                 return replace(node, body=self.block(node.body, inside, {*taken}))
             case If():
                 otherwise = None if node.otherwise is None else self.block(node.otherwise, names, {*taken})
-                return replace(node, then=self.block(node.then, names, {*taken}), otherwise=otherwise)
+                inside_if = replace(self, where=(*self.where, substitute(node.condition, names)))
+                return replace(node, then=inside_if.block(node.then, names, {*taken}), otherwise=otherwise)
             case Region():
                 return replace(node, body=self.block(node.body, names, taken))  # a target may print it without braces
             case Block():
@@ -188,6 +192,7 @@ class _Finder:
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
         elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
+        found: list[Vector] = []
         for element in elements:
             if not isinstance(element, p.Subscript) or (assign.atomic and element == assign.target):
                 continue
@@ -197,9 +202,20 @@ class _Finder:
             if vector is not None and loaded and cut is not None:
                 vector = self._whole(vector, loop, names, cut)
             if vector is not None:
-                name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
-                taken.add(name)
-                yield replace(vector, name=name, loaded=loaded, stored=stored)
+                found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
+        yield from found
+        lanes = cut if cut is not None else self.cut.get(assign.statement)
+        for element in reads if lanes is not None else ():
+            if element != assign.target and not any(_are_close(element, v.element, loop) for v in found if v.loaded):
+                assert lanes is not None
+                beside = [self._named(v, taken) for v in self._beside(loop, element, names, lanes, found)]
+                found += beside
+                yield from beside
+
+    def _named(self, vector: Vector, taken: set[str]) -> Vector:
+        name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
+        taken.add(name)
+        return replace(vector, name=name)
 
     # }}}
 
@@ -224,6 +240,31 @@ class _Finder:
             if assumed is not None:
                 return replace(vector, length=length, assumed=assumed)
         return None
+
+    def _beside(self, loop: For, element: p.Subscript, names: Names, cut: CutLanes, others: Sequence[Vector]
+                ) -> Iterator[Vector]:
+        """Vectors with what *element* is along *loop*, which begins at no multiple itself.
+
+        One lies before it and one behind it; what is only one lane of *element* is left to a load of its own. They are
+        loaded whole, wherever they lie in their array, and ask nothing of a call but what *others* do.
+        """
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        count = loop.stop - loop.start
+        given = {a for v in others for a in v.assumed}
+        *rows, last = element.index_tuple
+        found: dict[int, Vector] = {}
+        for by in range(1 - count, count):
+            vector = self._vector(loop, p.Subscript(element.aggregate, (*rows, add(last, by))), names) if by else None
+            if vector is not None and count - abs(by) > 1:
+                whole = self._whole(replace(vector, loaded=True, serves=element), loop, names, cut)
+                if whole is not None and given.issuperset(whole.assumed):
+                    found[by] = whole
+        longest = max((v.length for v in found.values()), default=0)
+        for ahead in (False, True):
+            on_one_side = [by for by, v in found.items() if v.length == longest and (by > 0) == ahead]
+            if on_one_side:
+                yield found[min(on_one_side, key=abs)]
 
     def _whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
         """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
@@ -266,7 +307,7 @@ class _Finder:
         parts: list[Expression] = []
         for inside in (before, behind):
             missed = [(_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside]
-            if not cut.have_none(*missed):
+            if not cut.have_none(*missed, where=self.where):
                 found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
                 parts.append(found[0] if len(found) == 1 else p.LogicalOr(found))
         if not parts:
@@ -323,6 +364,16 @@ class _Finder:
 def _anywhere(assumed: Assumed) -> bool:
     """Do rows of the array begin at no multiples of a vector?"""
     return isinstance(assumed, AlignedArray) and bool(assumed.strides)
+
+
+def _are_close(element: p.Subscript, other: p.Subscript, loop: For) -> bool:
+    """Is some of *element* along *loop* some of *other*, which is in the same row of the same array?"""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    if element.aggregate != other.aggregate or element.index_tuple[:-1] != other.index_tuple[:-1]:
+        return False
+    by = affine_difference(element.index_tuple[-1], other.index_tuple[-1])
+    return by is not None and abs(by) < loop.stop - loop.start
 
 
 def _moves_by_one(element: p.Subscript, iname: str) -> bool:

@@ -11,12 +11,12 @@ from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
+from loopkit.poly.affine import NotAffineError, add, is_quasi_affine, multiply, subtract, to_aff
 from loopkit.poly.bijections import (
     affine_ends,
     has_one_image,
@@ -43,17 +43,19 @@ Equation = str | tuple[str | Expression, str | Expression]
 
 
 @transform
-def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str | Collection[str] | None = None,
+def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *, within: str | Collection[str] | None = None,
          assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Count *iname* from another start in each iteration of outer loops: *iname* plus multiples of their inames.
 
     The iterations run in the order in which they ran, but a dependence that went backwards along *iname* from one
     iteration of an outer loop to the next may now go forwards, so that the two loops can be tiled or interchanged.
 
-    :arg by: integer factors by iname; their loops stand around that of *iname*.
+    :arg by: integer factors by iname, or what is added as a text, affine in inames and parameters up to quotients and
+        remainders by integers (``"i % 4"``); the loops of its inames stand around that of *iname*.
     :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
     :raises UnknownNameError: one of the inames is none of the kernel.
-    :raises PreconditionError: *iname* has a tag, or a factor is no integer.
+    :raises ParseError: *by* cannot be read.
+    :raises PreconditionError: *iname* has a tag, a factor is no integer, or *by* is no such form.
     :raises ScheduleError: a loop over *iname* does not stand inside one over each iname of *by*.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
@@ -63,23 +65,29 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int], *, within: str |
     [m, n] -> { [t, i] : 0 <= t < m and t < i < n + t }
     >>> print(lk.tile(knl, {"t": 8, "i": 32}).paths["insn"][0].iname)
     t_outer
+
+    Rows of 13 elements begin at any multiple of four plus *i*. Columns that are counted from there make vectors that
+    begin where memory is aligned:
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<13}", "y[i, j] = 2*x[i, j]")
+    >>> knl = lk.split_iname(lk.skew(knl, "j", by="i % 4"), "j", 4, inner_tag="vec")
+    >>> print(knl.statements_text)
+    for i, j_outer, j_inner
+      y[i, 4*j_outer + j_inner - i % 4] = 2*x[i, 4*j_outer + j_inner - i % 4]  {id=insn}
+    end
     """
     chosen, owners = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "skewed")
     require_whole_reductions(kernel, iname, chosen)
-    factors = dict(by) if isinstance(by, Mapping) else {}
-    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
-        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
-                                hint="skew(knl, 'i', by={'t': 1})")
-    for x in factors:
+    start = _start(kernel, iname, by)
+    for x in sorted(variables(start) - kernel.value_params):
         require_iname(kernel, x)
         for s in owners:
             _require_around(kernel, s, x, iname)
-    start = add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
     result = reindex(kernel, step, tree, chosen)
-    return require_legal(result, f"skew({iname}, by={factors})", assume=assume, unsafe=unsafe)
+    return require_legal(result, f"skew({iname}, by={by!r})", assume=assume, unsafe=unsafe)
 
 
 @transform
@@ -221,6 +229,21 @@ def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) ->
                else "skew by inames of the loops around it, and name the statements with within=")
         raise ScheduleError(f"The loop over '{iname}' around '{s.id}' does not stand inside a loop over '{outer}'.",
                             subject=iname, hint=way)
+
+
+def _start(kernel: LoopKernel, iname: str, by: object) -> Expression:
+    """What a skew adds to *iname*; :raises PreconditionError: it is no quasi-affine form."""
+    if isinstance(by, str):
+        start = parse_expression(by, what="the start of a skewed loop")
+        if is_quasi_affine(start):
+            return start
+        raise PreconditionError(f"'{by}' is not affine in inames and parameters, up to quotients and remainders by "
+                                "integers.", subject=iname, hint="skew(knl, 'j', by='i % 4')")
+    factors = dict(by) if isinstance(by, Mapping) else {}
+    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
+        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
+                                hint="skew(knl, 'i', by={'t': 1})")
+    return add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items()))
 
 
 def _distance(kernel: LoopKernel, by: int | str) -> Expression:

@@ -50,7 +50,7 @@ class VectorCheck:
         for vector in loop.vectors:
             yield from self._moved(vector, assign)
             yield from self._placed(vector, assign.statement)
-            if condition is not None:
+            if condition is not None or vector.serves is not None:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
@@ -66,7 +66,7 @@ class VectorCheck:
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
         s, element = assign.statement, vector.element
         reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
-        certain = any(e == element for r in reads for e in certain_elements(r))
+        certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
             yield self._finding(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
@@ -79,8 +79,19 @@ class VectorCheck:
         following = vector.at(x, p.Sum((p.Variable(x), 1)))
         steps = [0 if a == b else affine_difference(a, b)
                  for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
+        if vector.serves is not None and not self._holds_some(vector, vector.serves):
+            yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
             yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+
+    def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
+        """Is *element* what *vector* has, some iterations earlier or later?"""
+        *rows, last = vector.element.index_tuple
+        by = affine_difference(element.index_tuple[-1], last)
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        return element.aggregate == vector.element.aggregate and element.index_tuple[:-1] == tuple(rows) \
+            and by is not None and abs(by) < self._loop.stop - self._loop.start
 
     # }}}
 

@@ -15,7 +15,7 @@ from loopkit.target.code import Layout
 from loopkit.verify.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
-from tests.vector_kernels import anywhere
+from tests.vector_kernels import anywhere, neighbours_anywhere
 
 LOADED = "const float4 *>(&a["
 
@@ -97,6 +97,24 @@ def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) ->
     assumed = lk.generate_code(anywhere(13, 4, 1)).assumed
     strided = DeviceView(np.dtype(F32), (5, 13), (4*row, 4), 0, 0)
     assert serves(assumed, {"a": strided, "out": replace(strided, strides=(52, 4))}, {"n": 5}) == served
+
+
+@pytest.mark.parametrize(("m", "rows", "beside"), [
+    (13, 2, 1), (15, 2, 1), (14, 2, 2), (13, 1, 1), (12, 2, 0), (23, 4, 1), (9, 3, 1)])
+def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows: int, beside: int) -> None:
+    """Their elements begin at no multiple of four, but always at the same distance from one."""
+    knl = neighbours_anywhere(m, rows)
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    shown = str(lk.lower(knl, stop="ast"))
+    assert shown.count("at a time for a[") == 2*beside*shown.count("for j_inner in"), shown
+    for n in (0, 2, 3, 4, 5, 12):
+        a = np.random.default_rng(n).integers(-9, 9, (n, m)).astype(F32)
+        expected = np.zeros_like(a)
+        expected[1:-1, 1:-1] = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] - 4*a[1:-1, 1:-1]
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:

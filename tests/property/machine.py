@@ -42,7 +42,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.vectors import in_registers
+from loopkit.target.vectors import in_registers, loaded_by_lanes
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -379,9 +379,11 @@ class _Text:
                 element = self._index(v.element)
                 if any(isinstance(a, AlignedArray) and a.strides for a in v.assumed):
                     element = f"{v.array}.in_its_row({element})"
-                guard = "" if v.inside is None else f"if {self.text(p.LogicalOr((v.inside, condition)))}: "
                 held = f"{v.name}[({node.iname} - {node.start}, )]"
-                lines += [lanes, f"{inner}    {guard}{held} = {v.array}[{element}]"]
+                lines += [f"{inner}if {'True' if v.inside is None else self.text(v.inside)}:",
+                          f"    {lanes}", f"{inner}        {held} = {v.array}[{element}]"]
+                if v.inside is not None:
+                    lines += [f"{inner}else:", *self._node(loaded_by_lanes(node, v), depth + 2)]
         lines += self._node(in_registers(node), depth + 1)
         for v in node.vectors:
             if v.stored:
