@@ -68,7 +68,8 @@ def neighbours_anywhere(m: int, rows: int, dtype: Any = F32, length: int = 4) ->
                          "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", [
         lk.GlobalArg("a", dtype, ("n", "m")), lk.GlobalArg("out", dtype, ("n", "m")), "..."], name="neighbours")
     knl = lk.split_iname(lk.fix_parameters(knl, m=m), "i", rows)
-    knl = lk.skew(knl, "j", f"{rest*rows}*i_outer % {length} + {near}*i_inner")
+    if rest:
+        knl = lk.skew(knl, "j", f"{rest*rows}*i_outer % {length} + {near}*i_inner")
     knl = lk.split_iname(knl, "j", length, inner_tag="vec")
     knl = lk.split_iname(knl, "j_outer", 2, outer_tag="g.0", inner_tag="l.0")
     return lk.tag_inames(knl, {"i_outer": "g.1", "i_inner": "unr"})

@@ -103,6 +103,8 @@ class For:
     """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled.
 
     :ivar vectors: what may be moved in vector accesses around it.
+    :ivar every: with these vectors iterations that a condition leaves out may be computed, too, and are not stored: all
+        that they read is in its array.
     """
 
     iname: str
@@ -112,6 +114,7 @@ class For:
     body: Block
     unroll: bool = False
     vectors: tuple[Vector, ...] = ()
+    every: bool = False
 
 
 @dataclass(frozen=True)

@@ -81,6 +81,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
                    f"{'  [unroll]' if node.unroll else ''}")
             yield from (f"{pad}  # {_vector(v)}" for v in node.vectors)
+            if node.every:
+                yield f"{pad}  # all are computed"
             yield from _lines(node.body, depth + 1)
         case If():
             yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"

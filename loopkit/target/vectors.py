@@ -47,7 +47,8 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 def in_registers(loop: For) -> For:
     """*loop* with its vectors' elements in their registers, which count from the first iteration.
 
-    Neighbours of what is loaded, and not written, are taken from there too as far as they are.
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are. Registers hold what
+    iterations compute that a condition leaves out, where that does no harm: then there is nothing to branch for.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -67,7 +68,9 @@ def in_registers(loop: For) -> For:
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
     body = Block((replace(assign, target=target, value=moved(assign.value)),))
-    return replace(loop, body=body if condition is None else Block((If(condition, body),)), vectors=())
+    if condition is not None and not loop.every:
+        body = Block((If(condition, body),))
+    return replace(loop, body=body, vectors=())
 
 
 def lane_by_lane(loop: For, vector: Vector) -> For:

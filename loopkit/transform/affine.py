@@ -72,7 +72,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *, within:
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<13}", "y[i, j] = 2*x[i, j]")
     >>> knl = lk.split_iname(lk.skew(knl, "j", by="i % 4"), "j", 4, inner_tag="vec")
     >>> print(knl.statements_text)
-    for i, j_outer, j_inner
+    for i, j_outer, j_inner [vec]
       y[i, 4*j_outer + j_inner - i % 4] = 2*x[i, 4*j_outer + j_inner - i % 4]  {id=insn}
     end
     """

@@ -54,6 +54,8 @@ class VectorCheck:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
+        if loop.every:
+            yield from self._computed(assign)
         yield from self._in_time(assign)
 
     def _finding(self, statement: str, text: str, points: Set | None = None) -> Finding:
@@ -177,6 +179,33 @@ class VectorCheck:
                 points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
             if not points.is_empty():
                 yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+
+    def _computed(self, assign: Assign) -> Iterator[Finding]:
+        """Where iterations are computed that are left out: are all elements that they read there?"""
+        s, e = assign.statement, self.execution
+        if not any(v.stored and not v.loaded for v in self._loop.vectors):
+            yield self._finding(s, f"'{s}' stores what it need not compute")
+        for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
+            assert isinstance(element.aggregate, p.Variable)
+            name = element.aggregate.name
+            gapless = next((v.assumed for v in self._loop.vectors if v.array == name), ())
+            if name not in self.kernel.array_args or name in self._written or not gapless:
+                yield self._finding(s, f"{element}, which '{s}' need not read, is no element of an input with vectors")
+                continue
+            moved = Vector(name, element, 1, loaded=True, stored=False, assumed=gapless)
+            for end, beyond in self._ends(moved):
+                points = e.points if beyond is None else e.points.intersect(beyond)
+                if not points.is_empty():
+                    yield self._finding(s, f"{end}, which '{s}' need not read, may lie outside", points)
+            for index, extent in zip(element.index_tuple[:-1], array_shapes(self.kernel)[name], strict=False):
+                value = substitute(index, e.names)
+                out = [points_where(p.Comparison(value, "<", 0), e.coordinates)]
+                if extent is not None:
+                    out.append(points_where(p.Comparison(value, ">=", extent), e.coordinates))
+                for beyond in out:
+                    points = e.points.intersect(beyond)
+                    if extent is None or not points.is_empty():
+                        yield self._finding(s, f"{element}, which '{s}' need not read, may lie outside", points)
 
     def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
         """The first and the last element of *vector*, each with where it lies outside of the array.

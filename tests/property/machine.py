@@ -301,11 +301,13 @@ class _Text:
     """Writes the body of a launch.
 
     :ivar arrays: what is subscripted: global memory, shared and private arrays.
+    :ivar anywhere: those of which elements of the rows before and behind may be read.
     """
 
     def __init__(self, function: Function, arrays: Sequence[str]) -> None:
         self.function = function
         self.arrays = frozenset(arrays)
+        self.anywhere: frozenset[str] = frozenset()
         self.syncs: list[Sync] = []
 
     def source(self) -> str:
@@ -384,7 +386,9 @@ class _Text:
                           f"    {lanes}", f"{inner}        {held} = {v.array}[{element}]"]
                 if v.inside is not None:
                     lines += [f"{inner}else:", *self._node(loaded_by_lanes(node, v), depth + 2)]
+        self.anywhere = frozenset(v.array for v in node.vectors if node.every)
         lines += self._node(in_registers(node), depth + 1)
+        self.anywhere = frozenset()
         for v in node.vectors:
             if v.stored:
                 held = f"{v.name}[({node.iname} - {node.start}, )]"
@@ -444,6 +448,8 @@ class _Text:
         match e:
             case p.Variable(name=name):
                 return f"{name}[()]" if name in self.arrays else _axis(name)
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in self.anywhere:
+                return f"{name}[{name}.in_its_row({self._index(e)})]"
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return f"{name}[{self._index(e)}]"
             case p.Sum(children=c):

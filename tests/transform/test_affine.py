@@ -113,7 +113,7 @@ def test_skew_by_a_form_of_outer_inames(by: str) -> None:
     ("i*i", lk.PreconditionError), ("j % 4", lk.ScheduleError), ("k % 4", lk.UnknownNameError), ("i %", lk.ParseError),
     ("x[i]", lk.PreconditionError), ("i % n", lk.PreconditionError)])
 def test_a_skew_by_something_else_is_refused(by: str, error: type[Exception]) -> None:
-    with pytest.raises(error, match="skew|'j'|'k'"):
+    with pytest.raises(error, match=r"skew|'j'|'k'"):
         lk.skew(prefix(), "j", by)
 
 
