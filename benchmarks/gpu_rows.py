@@ -398,7 +398,7 @@ def rows() -> tuple[Row, ...]:
             "rows=4": loopkit(lib.stencil_2d, rows=4), "rows=8": loopkit(lib.stencil_2d, rows=8),
             "64x4": loopkit(lib.stencil_2d, threads=(64, 4)), "256x1": loopkit(lib.stencil_2d, threads=(256, 1))}),
         _stencil("stencil_3d", (768, 768, 768), _cubes, (20, 20, 40), 8, {
-            "loopkit": lambda s: lib.stencil_3d(columns=s[2]), "any length": loopkit(lib.stencil_3d),
+            "loopkit": lambda s: lib.stencil_3d(columns=s[1:]), "any length": loopkit(lib.stencil_3d),
             "planes=2": loopkit(lib.stencil_3d, planes=2), "rows=1": loopkit(lib.stencil_3d, rows=1),
             "min_blocks=0": loopkit(lib.stencil_3d, min_blocks=0),
             "16x16": loopkit(lib.stencil_3d, threads=(16, 16)), "64x4": loopkit(lib.stencil_3d, threads=(64, 4))}),

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 
 import loopkit as lk
-from tests.vector_kernels import anywhere, axpy_vec, matmul_vec, stencil_2d_vec
+from tests.vector_kernels import anywhere, axpy_vec, matmul_vec, neighbours_anywhere, stencil_2d_vec
 
 Arrays = dict[str, Any]
 F32 = np.float32
@@ -612,6 +612,8 @@ CASES = [
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
     Case("rows_anywhere_vec", lambda: anywhere(25, 4, 1, threads=2), lambda rng, n: {"a": _rand(rng, n, 25)},
          lambda a: {"out": 2*a["a"]}, [(1,), (2,), (7,), (40,)]),
+    Case("neighbours_anywhere_vec", lambda: neighbours_anywhere(13, 2), lambda rng, n: {"a": _rand(rng, n, 13)},
+         _stencil_2d, [(3,), (4,), (23,)]),
     Case("matmul_vec", matmul_vec, _matmul_data, _matmul, _MATRICES),
     Case("matmul_pipelined", matmul_pipelined, _matmul_data, _matmul, _MATRICES),
     Case("matmul_asynchronous", matmul_asynchronous, _matmul_data, _matmul, _MATRICES),

@@ -61,3 +61,18 @@ def anywhere(m: int | None, length: int, shift: int, *, dtype: Any = F32, text: 
     knl = knl if m is None else lk.fix_parameters(knl, m=m)
     knl = lk.split_iname(knl, "q", threads or 3, outer_tag="unr" if threads else "g.0", inner_tag="l.0")
     return lk.tag_inames(knl, {"i": "g.0" if threads else "g.1", "v": "vec"})
+
+
+def neighbours_anywhere(m: int, rows: int, dtype: Any = F32, length: int = 4) -> lk.LoopKernel:
+    """What is above, below and beside, in rows of *m*; a thread's columns move on with the vectors of its rows."""
+    rest = m % length
+    near = rest if 2*rest <= length else rest - length
+    knl = lk.make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
+                         "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", [
+        lk.GlobalArg("a", dtype, ("n", "m")), lk.GlobalArg("out", dtype, ("n", "m")), "..."], name="neighbours")
+    knl = lk.split_iname(lk.fix_parameters(knl, m=m), "i", rows)
+    if rest:
+        knl = lk.skew(knl, "j", f"{rest*rows}*i_outer % {length} + {near}*i_inner")
+    knl = lk.split_iname(knl, "j", length, inner_tag="vec")
+    knl = lk.split_iname(knl, "j_outer", 2, outer_tag="g.0", inner_tag="l.0")
+    return lk.tag_inames(knl, {"i_outer": "g.1", "i_inner": "unr"})

@@ -79,6 +79,7 @@ class Vector:
     :ivar assumed: what must hold of a call, and is not known from the kernel.
     :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
         lane.
+    :ivar serves: what is read, if it is not *element* itself but elements next to it in the same row.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Vector:
     stored: bool
     assumed: tuple[Assumed, ...] = ()
     inside: Expression | None = None
+    serves: p.Subscript | None = None
 
     @property
     def array(self) -> str:
@@ -136,6 +138,8 @@ class For:
 
     :ivar vectors: what may be moved in vector accesses around it.
     :ivar product: what it and the loops in it are together, if they are the product of two matrices.
+    :ivar every: with these vectors iterations that a condition leaves out may be computed, too, and are not stored: all
+        that they read is in its array.
     """
 
     iname: str
@@ -146,6 +150,7 @@ class For:
     unroll: bool = False
     vectors: tuple[Vector, ...] = ()
     product: MatrixProduct | None = None
+    every: bool = False
 
 
 @dataclass(frozen=True)

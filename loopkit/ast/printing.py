@@ -86,6 +86,8 @@ def _node(node: Node, depth: int) -> Iterator[str]:
             yield from (f"{pad}  # {_vector(v)}" for v in node.vectors)
             if node.product is not None:
                 yield f"{pad}  # {_product(node.product)}"
+            if node.every:
+                yield f"{pad}  # all are computed"
             yield from _lines(node.body, depth + 1)
         case If():
             yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
@@ -118,4 +120,5 @@ def _vector(vector: Vector) -> str:
     verb = " and ".join(word for word, done in (("loaded", vector.loaded), ("stored", vector.stored)) if done)
     given = f", given {', '.join(map(str, vector.assumed))}" if vector.assumed else ""
     where = f" where {to_text(vector.inside)}" if vector.inside is not None else ""
-    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{where}{given}"
+    read = f" for {to_text(vector.serves)}" if vector.serves is not None else ""
+    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{read}{where}{given}"

@@ -1,6 +1,8 @@
 """Stencils: one sweep at the memory's pace, and several sweeps for one read and one write of the grid."""
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 import numpy.typing as npt
 
@@ -8,6 +10,7 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import WARP, checked, items_a_thread, vector_of_rows
+from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
 from loopkit.transform.prefetch import precompute
@@ -17,6 +20,8 @@ from loopkit.transform.tags import tag_inames
 BYTES_A_COLUMN = 64
 #: Of a multiprocessor that works on vectors in three dimensions: each has 48 registers then.
 THREADS_AT_ONCE = 1280
+#: Columns that may be needed of the rows beside one, of all rows that a thread has: shorter rows have no such vectors.
+LEAST_COLUMNS = 64
 
 
 def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, rows: int | None = None,
@@ -32,8 +37,13 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     all blocks at once read and write in between fits the L2 cache. 2 rows of 16 bytes, in and out, of 270000 threads
     are 17 MB.
 
-    :arg columns: how long rows of the arrays are, if that is known: elements are moved in vectors as far as their
-        length is a multiple of those; default: one of 16 bytes. Calls with other rows run a text without vectors.
+    Long rows that vectors do not divide begin anywhere in one. There columns are counted from where a row has its first
+    aligned element, for all rows of a thread from that of the first; from row to row its columns move on by the one or
+    two elements by which rows differ from whole vectors, so that rows of vectors lie exactly above each other.
+
+    :arg columns: how long rows of the arrays are, if that is known; default: a multiple of a vector of 16 bytes. Calls
+        with other rows run a text without vectors, but a length of 64 or more that is no such multiple is a promise:
+        rows of calls have its remainder, and as many elements too.
     :arg rows: that a thread computes; default: 2, and 8 where elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
 
@@ -51,25 +61,33 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
            [ 0., -4.,  2.,  0.],
            [ 0.,  2., -4.,  0.],
            [ 0.,  0.,  0.,  0.]], dtype=float32)
+    >>> lk.library.stencil_2d(columns=16377).history[2].name
+    'skew'
     """
     known = checked(dtype)
-    items = _items(columns, known)
-    along, across = threads or ((4*WARP, 4) if items > 1 else (4*WARP, 2))
+    items, rest = _items(columns, known)
+    along, across = threads or (2*WARP if rest else 4*WARP, 4 if items > 1 else 2)
+    rows = rows or (2 if items > 1 else 8)
     knl = make_kernel("{[i, j]: 1<=i<n-1 and 1<=j<m-1}",
-                      "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d")
-    knl = _along_rows(add_dtypes(knl, {"a,out": known}), "j", items, along)
-    knl = split_iname(knl, "i", rows or (2 if items > 1 else 8), inner_tag="unr")
+                      "out[i, j] = a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]", name="stencil_2d",
+                      assumptions=_promised("m", rest, items))
+    knl = split_iname(add_dtypes(knl, {"a,out": known}), "i", rows)
+    if rest:
+        knl = skew(knl, "j", _start({"i": (rest, rows)}, items))
+    knl = tag_inames(_along_rows(knl, "j", items, along), {"i_inner": "unr"})
     return split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 
 
-def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, planes: int | None = None,
-               rows: int = 2, threads: tuple[int, int] | None = None, min_blocks: int | None = None) -> LoopKernel:
+def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, int] | None = None,
+               planes: int | None = None, rows: int = 2, threads: tuple[int, int] | None = None,
+               min_blocks: int | None = None) -> LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
     A block's threads cover a rectangle of a plane: the L1 cache then has the rows above and below too, and the L2 cache
     the planes between two blocks, as there the rows.
 
-    :arg columns: how long rows of the arrays are, see :func:`stencil_2d`.
+    :arg columns: how long rows of the arrays are, or how many a plane has and how long they are, see
+        :func:`stencil_2d`; where vectors begin in a row that they do not divide depends on both.
     :arg planes: that a thread computes, *rows* of each; default: 4, and 2 where elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
     :arg min_blocks: that shall share a multiprocessor; default: as many as have 1280 threads, for whose registers
@@ -87,16 +105,22 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     k_vec_inner l.0
     """
     known = checked(dtype)
-    items = _items(columns, known)
+    a_plane, a_row = columns if isinstance(columns, tuple) else (None, columns)
+    items, rest = _items(a_row, known, a_plane is not None)
     along, across = threads or ((WARP, 8) if items > 1 else (2*WARP, 4))
+    planes = planes or (4 if items > 1 else 2)
+    promised = _promised("l", rest, items)
     knl = make_kernel(
         "{[i, j, k]: 1<=i<n-1 and 1<=j<m-1 and 1<=k<l-1}",
         "out[i, j, k] = a[i-1, j, k] + a[i+1, j, k] + a[i, j-1, k] + a[i, j+1, k]"
-        " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d")
-    knl = _along_rows(add_dtypes(knl, {"a,out": known}), "k", items, along)
-    knl = split_iname(knl, "j", rows, inner_tag="unr")
+        " + a[i, j, k-1] + a[i, j, k+1] - 6*a[i, j, k]", name="stencil_3d",
+        assumptions=promised and f"{promised} and m % {items} = {(a_plane or 0) % items}")
+    knl = split_iname(split_iname(add_dtypes(knl, {"a,out": known}), "j", rows), "i", planes)
+    if rest:
+        knl = skew(knl, "k", _start({"i": (rest*(a_plane or 0) % items, planes), "j": (rest, rows)}, items))
+    knl = _along_rows(knl, "k", items, along)
     knl = split_iname(knl, "j_outer", across, outer_tag="g.1", inner_tag="l.1")
-    knl = split_iname(knl, "i", planes or (4 if items > 1 else 2), outer_tag="g.2", inner_tag="unr")
+    knl = tag_inames(knl, {"i_outer": "g.2", "i_inner": "unr", "j_inner": "unr"})
     if min_blocks is None:
         min_blocks = THREADS_AT_ONCE//(along*across) if items == 4 else 0
     return set_options(knl, min_blocks=min_blocks) if min_blocks else knl
@@ -165,9 +189,32 @@ def _sweeps(sweeps: int) -> LoopKernel:
                        name="jacobi")
 
 
-def _items(columns: int | None, dtype: np.dtype) -> int:
-    """Elements that a thread has of a row: as many as have 16 bytes, if rows of *columns* are a multiple of them."""
-    return items_a_thread(dtype) if columns is None else vector_of_rows(columns, dtype)
+def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
+    """The elements that a thread has of a row at once, and how many more than whole vectors rows of *columns* have.
+
+    As many as have 16 bytes; where rows have more, and are short or may not begin *anywhere*, as many as divide them.
+    """
+    items = items_a_thread(dtype)
+    if columns is None or columns % items == 0:
+        return items, 0
+    return (items, columns % items) if anywhere and columns >= LEAST_COLUMNS else (vector_of_rows(columns, dtype), 0)
+
+
+def _promised(columns: str, rest: int, items: int) -> str | None:
+    """What rows that are no whole vectors have to be, for vectors that begin where memory is aligned."""
+    return f"{columns} % {items} = {rest} and {columns} >= {LEAST_COLUMNS}" if rest else None
+
+
+def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
+    """By how much columns are counted from another start, so that vectors begin at a multiple of *items*.
+
+    Each iname of *steps* is split, into pieces of so many iterations, and each iteration begins so many elements
+    further behind such a multiple. That is looked at for the first iteration of a piece; from there columns move on by
+    what an iteration has more, or less, than the nearest number of whole vectors.
+    """
+    pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
+    inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]
+    return " + ".join([f"({' + '.join(pieces)}) % {items}", *inside])
 
 
 def _along_rows(knl: LoopKernel, iname: str, items: int, along: int) -> LoopKernel:

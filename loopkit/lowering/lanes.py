@@ -5,6 +5,7 @@ Nobody computes them. Their elements may be loaded with the others all the same,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
@@ -13,6 +14,7 @@ from pymbolic.typing import Expression
 from loopkit.ast.nodes import DivisibleSize
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from loopkit.poly.affine import NotAffineError, remainder, subtract
+from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set, params_of
 
 
@@ -41,17 +43,26 @@ class CutLanes:
         return all(self.have_none(*_conditions(given), beyond)
                    for beyond in (("<", first), (">=", subtract(last, extent))))
 
-    def have_none(self, *conditions: tuple[str, Expression]) -> bool:
-        """Is there no vector at which all *conditions* hold?"""
-        places = self.places(*conditions)
+    def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
+        """Is there no vector at which all *conditions* hold, among those at which what is affine of *where* does?"""
+        places = self.places(*conditions, where=where)
         return places is not None and places.is_empty()
 
-    def places(self, *conditions: tuple[str, Expression]) -> InstanceSet | None:
-        """The vectors at which all *conditions* hold, as parameters; ``None`` if one is no affine form."""
+    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, and what is affine of *where*, as parameters.
+
+        ``None`` if a condition is no affine form.
+        """
         try:
-            return InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
+            places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
         except NotAffineError:
             return None
+        for condition in where:
+            if places.is_empty():
+                break
+            with suppress(NotAffineError):
+                places = places.intersect_params(params_condition(points_where(condition, ())))
+        return places
 
 
 def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:

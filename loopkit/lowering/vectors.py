@@ -7,7 +7,6 @@ kernel's own numbers, or it depends on the sizes, strides and addresses of a cal
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -15,12 +14,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
-from loopkit.analysis.legality import iname_range
-from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import (
-    AlignedArray,
     Assign,
-    Assumed,
     Block,
     Define,
     DivisibleSize,
@@ -30,25 +26,17 @@ from loopkit.ast.nodes import (
     Region,
     Vector,
 )
-from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.ast.vectors import certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import VecTag, is_unrolled
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.iterations import unless
+from loopkit.kernel.tags import VecTag
+from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
-from loopkit.poly.remainders import is_multiple, known_remainder
-from loopkit.poly.sets import params_of
-
-Names = Mapping[str, Expression]
-
-#: Elements of one access, the widest first.
-_LENGTHS = (16, 8, 4, 2)
-
-_OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
+from loopkit.lowering.vector_elements import LENGTHS, Elements, Names, Place, anywhere, are_close
+from loopkit.poly.affine import add, affine_difference, multiply
+from loopkit.poly.sets import InstanceSet
 
 
 def vector_inames(knl: LoopKernel) -> frozenset[str]:
@@ -64,7 +52,7 @@ def with_vectors(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping
     """
     if not vector_inames(knl):
         return body
-    return _finder(knl, launch, storages, cut).block(body, {}, set())
+    return replace(_finder(knl, launch, storages, cut), where=tuple(_ranges(launch))).block(body, {}, set())
 
 
 def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Mapping[str, CutLanes]:
@@ -89,52 +77,44 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         assign = Assign(target, expanded_expression(knl, bound.statement), bound.statement.combine, s)
         loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
         every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
+        whole = tuple(v for v in whole if v.serves is None)
         given = [a for v in whole for a in v.assumed if isinstance(a, DivisibleSize)]
-        rows_anywhere = any(_anywhere(a) for v in whole for a in v.assumed)
+        rows_anywhere = any(anywhere(a) for v in whole for a in v.assumed)
         if (rows_anywhere or any(v.loaded for v in whole)) and len(whole) == len(every) and lanes.are_cut(given):
             result[s] = lanes
     return result
 
 
+def _ranges(launch: Launch) -> Iterator[Expression]:
+    """What the hardware's inames are at least, and at most, in all of *launch*."""
+    for x, (low, high) in {**launch.ranges, **launch.block_ranges}.items():
+        yield p.LogicalAnd((p.Comparison(low, "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", high)))
+    for x, value in launch.coordinates.items():
+        for axis in GRID:
+            least = affine_difference(value, p.Variable(axis))
+            if least is not None:
+                yield p.Comparison(least, "<=", p.Variable(x))
+
+
 def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
     shapes = array_shapes(knl)
-    places = {name: _Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
+    places = {name: Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
-    places |= {name: _Place(s.dtype, s.in_memory, s.space, most=_LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
+    places |= {name: Place(s.dtype, s.in_memory, s.space, most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
                for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.awaited}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
-    return _Finder(knl, vector_inames(knl), places, knl.value_params - set(launch.hosts), cut, written)
+    return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)
 
 
 @dataclass(frozen=True)
-class _Place:
-    """The memory of an array; what is private lies in registers anyway and has none.
-
-    :ivar most: so many elements at a multiple of that lie side by side.
-    """
-
-    dtype: np.dtype
-    shape: Shape
-    space: AddressSpace
-    argument: bool = False
-    most: int = _LENGTHS[0]
-
-
-@dataclass(frozen=True)
-class _Finder:
+class _Finder(Elements):
     """Finds the vectors of one launch.
 
-    :ivar sizes: the integer arguments, which a call's text is chosen by.
     :ivar cut: statements of whose vectors not all lanes are computed.
-    :ivar written: the arrays that the launch writes.
     """
 
-    kernel: LoopKernel
     inames: frozenset[str]
-    places: Mapping[str, _Place]
-    sizes: frozenset[str]
     cut: Mapping[str, CutLanes]
-    written: frozenset[str]
 
     # {{{ the program
 
@@ -158,10 +138,13 @@ class _Finder:
                 if node.step != 1:
                     number = multiply(node.step, p.Variable(f"{node.iname}'"))
                     inside[node.iname] = add(substitute(node.start, names), number)
-                return replace(node, body=self.block(node.body, inside, {*taken}))
+                return replace(node, body=self._in_loop(node).block(node.body, inside, {*taken}))
+            case If() if (loop := self._without_guard(node, names, taken)) is not None:
+                return loop
             case If():
                 otherwise = None if node.otherwise is None else self.block(node.otherwise, names, {*taken})
-                return replace(node, then=self.block(node.then, names, {*taken}), otherwise=otherwise)
+                inside_if = replace(self, where=(*self.where, substitute(node.condition, names)))
+                return replace(node, then=inside_if.block(node.then, names, {*taken}), otherwise=otherwise)
             case Region():
                 return replace(node, body=self.block(node.body, names, taken))  # a target may print it without braces
             case Block():
@@ -177,7 +160,8 @@ class _Finder:
                 return replace(guard, then=Block((inside,)))
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
                 cut = self.cut[assign.statement]
-                return replace(loop, vectors=tuple(self.vectors(loop, assign, names, taken, cut)))
+                found = tuple(self.vectors(loop, assign, names, taken, cut))
+                return replace(loop, vectors=found, every=self.may_compute_all(loop, assign, found, names, cut))
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
                 for c in constants:
@@ -191,6 +175,35 @@ class _Finder:
             case _:
                 return loop
 
+    def _in_loop(self, loop: For) -> _Finder:
+        """This one, where the iterations of *loop* are known."""
+        if not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
+            return self
+        x = p.Variable(loop.iname)
+        inside = p.LogicalAnd((p.Comparison(loop.start, "<=", x), p.Comparison(x, "<", loop.stop)))
+        return replace(self, where=(*self.where, inside))
+
+    def _without_guard(self, guard: If, names: Names, taken: set[str]) -> For | None:
+        """The loop over a ``vec`` iname behind *guard*, whose lanes have its condition, if all of them may be computed.
+
+        What follows then need not wait behind a branch.
+        """
+        match guard:
+            case If(otherwise=None, then=Block(children=(For(body=Block(children=(
+                    If(otherwise=None, then=Block(children=(Assign() as assign,))) as lane,))) as loop,))) \
+                    if loop.iname in self.inames and assign.statement in self.cut:
+                anywhere = InstanceSet((), self.kernel.assumptions.from_params())
+                cut = replace(self.cut[assign.statement], vectors=anywhere)
+                known = (*self.where, substitute(lane.condition, names))
+                parts = [c for c in _parts(guard.condition)
+                         if not cut.have_none(where=(*known, p.LogicalNot(substitute(c, names))))]
+                both = p.LogicalAnd((*parts, *_parts(lane.condition)))
+                loop = replace(loop, body=Block((replace(lane, condition=both),)))
+                found = tuple(self.vectors(loop, assign, names, {*taken}, cut))
+                if self.may_compute_all(loop, assign, found, names, cut):
+                    return replace(loop, vectors=found, every=True)
+        return None
+
     def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
                 cut: CutLanes | None = None) -> Iterator[Vector]:
         """The vectors of *loop*, in which *assign* stands; those that are loaded as a whole where lanes are *cut*."""
@@ -198,173 +211,35 @@ class _Finder:
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
         elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
+        found: list[Vector] = []
         for element in elements:
             if not isinstance(element, p.Subscript) or (assign.atomic and element == assign.target):
                 continue
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)
-            vector = self._vector(loop, element, names)
+            vector = self.vector(loop, element, names)
             if vector is not None and loaded and cut is not None:
-                vector = self._whole(vector, loop, names, cut)
+                vector = self.whole(vector, loop, names, cut)
             if vector is not None:
-                name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
-                taken.add(name)
-                yield replace(vector, name=name, loaded=loaded, stored=stored)
+                found.append(self._named(replace(vector, loaded=loaded, stored=stored), taken))
+        yield from found
+        lanes = cut if cut is not None else self.cut.get(assign.statement)
+        for element in reads if lanes is not None else ():
+            if element != assign.target and not any(are_close(element, v.element, loop) for v in found if v.loaded):
+                assert lanes is not None
+                beside = [self._named(v, taken) for v in self.beside(loop, element, names, lanes, found)]
+                found += beside
+                yield from beside
+
+    def _named(self, vector: Vector, taken: set[str]) -> Vector:
+        name = self.kernel.fresh_name(f"{vector.array}_vec", *taken)
+        taken.add(name)
+        return replace(vector, name=name)
 
     # }}}
 
-    # {{{ one element
-
-    def _vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
-        """*element* as a vector with the most elements an access, if it is one."""
-        assert isinstance(element.aggregate, p.Variable)
-        place = self.places.get(element.aggregate.name)
-        if place is None or not _moves_by_one(element, loop.iname):
-            return None
-        assert isinstance(loop.start, int)
-        assert isinstance(loop.stop, int)
-        vector = Vector("", element, 0, loaded=False, stored=False)
-        for length in _LENGTHS:
-            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
-                continue
-            first = vector.at(loop.iname, loop.start)
-            assumed = self._assumed(place, first, length, names)
-            if assumed is None:
-                assumed = self._counted(place, first, length, names)
-            if assumed is not None:
-                return replace(vector, length=length, assumed=assumed)
-        return None
-
-    def _whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
-        """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
-
-        Rows of an array with several axes begin at multiples of a vector. That their length is one, if it is a size,
-        is assumed with it: so it is, unless there is something between the rows.
-        """
-        assert isinstance(loop.stop, int)
-        place = self.places[vector.array]
-        extent = place.shape[-1]
-        if not place.argument or vector.array in self.written or extent is None:
-            return None
-        first, last = (substitute(vector.at(loop.iname, at).index_tuple[-1], names)
-                       for at in (loop.start, loop.stop - 1))
-        if any(_anywhere(a) for a in vector.assumed):
-            return self._overlapping(vector, loop, names, cut)
-        choices: list[tuple[DivisibleSize, ...]] = [()]
-        if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
-            choices.append((DivisibleSize(extent, vector.length),))
-        given = next((g for g in choices if cut.lie_in(extent, first, last, g)), None)
-        return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
-
-    def _overlapping(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
-        """*vector* with where all of it lies in its array, whose rows follow each other: it may overlap the next ones.
-
-        So nothing is asked but in the first row and in the last. A vector that is longer than a row is none.
-        """
-        assert isinstance(loop.stop, int)
-        shape = self.places[vector.array].shape
-        extent = shape[-1]
-        if extent is None:
-            return None
-        first, last = (vector.at(loop.iname, at).index_tuple for at in (loop.start, loop.stop - 1))
-        ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
-        before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
-        behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
-        low, high = (substitute(index[-1], names) for index in (first, last))
-        if not all(map(cut.have_none, [("<", add(low, extent)), (">=", subtract(high, multiply(2, extent)))])):
-            return None
-        parts: list[Expression] = []
-        for inside in (before, behind):
-            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside))
-            if missed is None:
-                return None
-            if not missed.is_empty():
-                found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
-                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
-                parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
-        if not parts:
-            return vector
-        return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
-
-    def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
-        """The ranges of those *inames* whose loops are unrolled."""
-        found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
-        return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
-
-    def _counted(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""
-        assert isinstance(first.aggregate, p.Variable)
-        rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
-        if not any(rests) or None in rests:
-            return None
-        number: Expression = 0
-        for rest, index in zip((0, *rests), first.index_tuple, strict=True):
-            assert rest is not None
-            number = add(multiply(rest, number), substitute(index, names))
-        if not is_multiple(_remainder(number, length), length):
-            return None
-        if not place.argument:
-            return ()
-        strides: tuple[Expression, ...] = ()
-        for extent in reversed(place.shape[1:]):
-            assert extent is not None
-            strides = (multiply(extent, strides[0]) if strides else extent, *strides)
-        return (AlignedArray(first.aggregate.name, length, strides),)
-
-    def _assumed(self, place: _Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
-        assert isinstance(first.aggregate, p.Variable)
-        result: list[Assumed] = []
-        if place.argument:
-            result.append(AlignedArray(first.aggregate.name, length))
-        offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
-        if len(place.shape) > 1:
-            row = place.shape[-1]
-            # the strides of an argument are looked at themselves
-            if row is None or (place.argument and not isinstance(row, int)):
-                row = 0
-            offsets.append(row)
-        for offset in offsets:
-            rest = _remainder(offset, length)
-            if isinstance(rest, int):
-                if rest:
-                    return None
-            elif variables(rest) <= self.sizes:
-                result.append(DivisibleSize(rest, length))
-            else:
-                return None
-        return tuple(result)
-
-    # }}}
-
-
-def _anywhere(assumed: Assumed) -> bool:
-    """Do rows of the array begin at no multiples of a vector?"""
-    return isinstance(assumed, AlignedArray) and bool(assumed.strides)
-
-
-def _moves_by_one(element: p.Subscript, iname: str) -> bool:
-    """Does the next value of *iname* have the next element of the same row?"""
-    *rows, last = element.index_tuple
-    if any(iname in variables(i) for i in rows) or iname not in variables(last):
-        return False
-    following = substitute(last, {iname: p.Sum((p.Variable(iname), 1))})
-    return affine_difference(following, last) == 1
-
-
-def _remainder(offset: Expression, length: int) -> Expression:
-    """What *offset* has beside multiples of *length*."""
-    total = add(offset)
-    rest: list[Expression] = []
-    for term in total.children if isinstance(total, p.Sum) else (total,):
-        match term:
-            case int():
-                rest.append(term % length)
-            case p.Product(children=(int() as factor, *others)):
-                rest.append(multiply(factor % length, others[0] if len(others) == 1 else p.Product(tuple(others))))
-            case _:
-                rest.append(term)
-    return add(*rest)
+def _parts(condition: Expression) -> tuple[Expression, ...]:
+    return condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
 
 
 def _same_for_all(condition: Expression, iname: str) -> bool:

@@ -47,7 +47,8 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 def in_registers(loop: For) -> For:
     """*loop* with its vectors' elements in their registers, which count from the first iteration.
 
-    Neighbours of what is loaded, and not written, are taken from there too as far as they are.
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are. Registers hold what
+    iterations compute that a condition leaves out, where that does no harm: then there is nothing to branch for.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
@@ -60,12 +61,16 @@ def in_registers(loop: For) -> For:
         if not isinstance(expr, p.Subscript):
             return map_children(expr, moved)
         if expr not in places:
-            places[expr] = next((x for v in loaded if (x := _neighbour(loop, v, expr)) is not None), expr)
+            places[expr] = expr
+            for v in loaded:
+                places[expr] = _neighbour(loop, v, expr, places[expr])
         return places[expr] if places[expr] is not expr else map_children(expr, moved)
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
     body = Block((replace(assign, target=target, value=moved(assign.value)),))
-    return replace(loop, body=body if condition is None else Block((If(condition, body),)), vectors=())
+    if condition is not None and not loop.every:
+        body = Block((If(condition, body),))
+    return replace(loop, body=body, vectors=())
 
 
 def lane_by_lane(loop: For, vector: Vector) -> For:
@@ -85,27 +90,40 @@ def lane_by_lane(loop: For, vector: Vector) -> For:
 
 
 def loaded_by_lanes(loop: For, vector: Vector) -> For:
-    """The loop that loads *vector* of *loop*, element by element, in the lanes that are in."""
+    """The loop that loads *vector* of *loop*, element by element, as far as a lane that is in needs it."""
     assign, condition = assignment_of(loop)
     assert assign is not None
-    assert condition is not None
-    held = p.Subscript(p.Variable(vector.name), subtract(p.Variable(loop.iname), loop.start))
-    load = replace(assign, target=held, value=vector.element, combine=None)
-    return replace(loop, body=Block((If(condition, Block((load,))),)), vectors=())
+    given = [] if condition is None else [condition]
+    index, value = subtract(p.Variable(loop.iname), loop.start), vector.element
+    if vector.serves is not None:
+        by = affine_difference(vector.serves.index_tuple[-1], value.index_tuple[-1])
+        assert by is not None
+        given.append(_held(loop, by))
+        index, value = add(index, by), vector.serves
+    load = replace(assign, target=p.Subscript(p.Variable(vector.name), index), value=value, combine=None)
+    needed = given[0] if len(given) == 1 else p.LogicalAnd(tuple(given))
+    return replace(loop, body=Block((If(needed, Block((load,))),)), vectors=())
 
 
-def _neighbour(loop: For, vector: Vector, element: p.Subscript) -> Expression | None:
-    """*element*, from the registers of *vector* in the iterations whose element is there; ``None`` if it is in none."""
+def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expression) -> Expression:
+    """*element*, from the registers of *vector* in the iterations whose element is there, in others *otherwise*."""
     if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
-        return None
+        return otherwise
     by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
     if by is None or not 0 < abs(by) < loop.stop - loop.start:
-        return None
+        return otherwise
+    held = p.Subscript(p.Variable(vector.name), add(p.Variable(loop.iname), by - loop.start))
+    return p.If(_held(loop, by), held, otherwise)
+
+
+def _held(loop: For, by: int) -> p.Comparison:
+    """The iterations whose element, *by* further than that of a vector, is in its registers."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
     x = p.Variable(loop.iname)
-    there = p.Comparison(x, "<", loop.stop - by) if by > 0 else p.Comparison(x, ">=", loop.start - by)
-    return p.If(there, p.Subscript(p.Variable(vector.name), add(x, by - loop.start)), element)
+    return p.Comparison(x, "<", loop.stop - by) if by > 0 else p.Comparison(x, ">=", loop.start - by)
 
 
 def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:

@@ -232,6 +232,8 @@ def _start(kernel: LoopKernel, iname: str, by: object) -> tuple[Expression, list
     """What a skew adds to *iname*, and the inames in it."""
     if isinstance(by, str):
         start = parse_expression(by, what="the start of a skew")
+        for x in sorted(variables(start).difference(kernel.value_params, kernel.array_args, kernel.temporaries)):
+            require_iname(kernel, x)
         inames = [x for x in kernel.inames if x in variables(start)]
         try:
             to_aff(start, inames, kernel.value_params)

@@ -50,10 +50,12 @@ class VectorCheck:
         for vector in loop.vectors:
             yield from self._moved(vector, assign)
             yield from self._placed(vector, assign.statement)
-            if condition is not None:
+            if condition is not None or vector.serves is not None:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
+        if loop.every:
+            yield from self._computed(assign)
         yield from self._in_time(assign)
 
     def _finding(self, statement: str, text: str, points: Set | None = None) -> Finding:
@@ -66,7 +68,7 @@ class VectorCheck:
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
         s, element = assign.statement, vector.element
         reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
-        certain = any(e == element for r in reads for e in certain_elements(r))
+        certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
         updated = assign.target == element and assign.combine is not None
         if vector.stored != (assign.target == element):
             yield self._finding(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
@@ -79,8 +81,19 @@ class VectorCheck:
         following = vector.at(x, p.Sum((p.Variable(x), 1)))
         steps = [0 if a == b else affine_difference(a, b)
                  for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
+        if vector.serves is not None and not self._holds_some(vector, vector.serves):
+            yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
             yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+
+    def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
+        """Is *element* what *vector* has, some iterations earlier or later?"""
+        *rows, last = vector.element.index_tuple
+        by = affine_difference(element.index_tuple[-1], last)
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        return element.aggregate == vector.element.aggregate and element.index_tuple[:-1] == tuple(rows) \
+            and by is not None and abs(by) < self._loop.stop - self._loop.start
 
     # }}}
 
@@ -168,6 +181,33 @@ class VectorCheck:
                 points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
             if not points.is_empty():
                 yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+
+    def _computed(self, assign: Assign) -> Iterator[Finding]:
+        """Where iterations are computed that are left out: are all elements that they read there?"""
+        s, e = assign.statement, self.execution
+        if not any(v.stored and not v.loaded for v in self._loop.vectors):
+            yield self._finding(s, f"'{s}' stores what it need not compute")
+        for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
+            assert isinstance(element.aggregate, p.Variable)
+            name = element.aggregate.name
+            gapless = next((v.assumed for v in self._loop.vectors if v.array == name), ())
+            if name not in self.kernel.array_args or name in self._written or not gapless:
+                yield self._finding(s, f"{element}, which '{s}' need not read, is no element of an input with vectors")
+                continue
+            moved = Vector(name, element, 1, loaded=True, stored=False, assumed=gapless)
+            for end, beyond in self._ends(moved):
+                points = e.points if beyond is None else e.points.intersect(beyond)
+                if not points.is_empty():
+                    yield self._finding(s, f"{end}, which '{s}' need not read, may lie outside", points)
+            for index, extent in zip(element.index_tuple[:-1], array_shapes(self.kernel)[name], strict=False):
+                value = substitute(index, e.names)
+                out = [points_where(p.Comparison(value, "<", 0), e.coordinates)]
+                if extent is not None:
+                    out.append(points_where(p.Comparison(value, ">=", extent), e.coordinates))
+                for beyond in out:
+                    points = e.points.intersect(beyond)
+                    if extent is None or not points.is_empty():
+                        yield self._finding(s, f"{element}, which '{s}' need not read, may lie outside", points)
 
     def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
         """The first and the last element of *vector*, each with where it lies outside of the array.

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.ast.nodes import Block, For, If, Node, Region
 from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.alignment import serves
 from loopkit.runtime.views import DeviceView
@@ -17,7 +18,7 @@ from loopkit.target.code import Layout
 from loopkit.verify.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
-from tests.vector_kernels import anywhere
+from tests.vector_kernels import anywhere, neighbours_anywhere
 
 LOADED = "const float4 *>(&a["
 
@@ -133,6 +134,54 @@ def test_a_call_with_gaps_between_rows_has_no_vectors(row: int, served: bool) ->
     assumed = lk.generate_code(anywhere(13, 4, 1)).assumed
     strided = DeviceView(np.dtype(F32), (5, 13), (4*row, 4), 0, 0)
     assert serves(assumed, {"a": strided, "out": replace(strided, strides=(52, 4))}, {"n": 5}) == served
+
+
+@pytest.mark.parametrize(("m", "rows", "beside"), [
+    (13, 2, 1), (15, 2, 1), (61, 2, 1), (59, 2, 1), (14, 2, 2), (13, 1, 1), (12, 2, 0), (23, 4, 1), (9, 3, 1)])
+def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows: int, beside: int) -> None:
+    """Their elements begin at no multiple of four, but always at the same distance from one."""
+    knl = neighbours_anywhere(m, rows)
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    shown = str(lk.lower(knl, stop="ast"))
+    assert shown.count("at a time for a[") == 2*beside*shown.count("for j_inner in"), shown
+    for n in (0, 2, 3, 4, 5, 12):
+        a = np.random.default_rng(n).integers(-9, 9, (n, m)).astype(F32)
+        expected = np.zeros_like(a)
+        expected[1:-1, 1:-1] = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] - 4*a[1:-1, 1:-1]
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> None:
+    """Lanes that are cut off are computed with what is there; where the array may end, they are not."""
+    whole, others = str(lk.lower(lk.library.stencil_2d(columns=69, threads=(32, 2)), stop="ast")).split("else\n", 1)
+    assert "# all are computed" in whole
+    assert "# all are computed" not in others
+    low = lk.lower(neighbours_anywhere(12, 2))
+    assert isinstance(low, Lowered)
+    wrong = replace(low, program=replace(low.program, functions=tuple(
+        replace(f, body=_computing_all(f.body)) for f in low.program.functions)))
+    found = {f.text for f in findings(wrong)}
+    assert any("need not read" in text for text in found), found
+
+
+def _computing_all(block: Block) -> Block:
+    def one(node: Node) -> Node:
+        match node:
+            case For() if node.vectors:
+                return replace(node, every=True)
+            case For() | Region():
+                return replace(node, body=_computing_all(node.body))
+            case If():
+                otherwise = None if node.otherwise is None else _computing_all(node.otherwise)
+                return replace(node, then=_computing_all(node.then), otherwise=otherwise)
+            case Block():
+                return _computing_all(node)
+            case _:
+                return node
+    return Block(tuple(map(one, block.children)))
 
 
 def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:

@@ -44,7 +44,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.vectors import in_registers
+from loopkit.target.vectors import in_registers, loaded_by_lanes
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -345,11 +345,13 @@ class _Text:
     """Writes the body of a launch.
 
     :ivar arrays: what is subscripted: global memory, shared and private arrays.
+    :ivar anywhere: those of which elements of the rows before and behind may be read.
     """
 
     def __init__(self, function: Function, arrays: Sequence[str]) -> None:
         self.function = function
         self.arrays = frozenset(arrays)
+        self.anywhere: frozenset[str] = frozenset()
         self.syncs: list[Sync] = []
         self.awaited: frozenset[str] = frozenset()
         self.known: list[str] = []
@@ -441,10 +443,14 @@ class _Text:
                 element = self._index(v.element)
                 if any(isinstance(a, AlignedArray) and a.strides for a in v.assumed):
                     element = f"{v.array}.in_its_row({element})"
-                guard = "" if v.inside is None else f"if {self.text(p.LogicalOr((v.inside, condition)))}: "
                 held = f"{v.name}[({node.iname} - {node.start}, )]"
-                lines += [lanes, f"{inner}    {guard}{held} = {v.array}[{element}]"]
+                lines += [f"{inner}if {'True' if v.inside is None else self.text(v.inside)}:",
+                          f"    {lanes}", f"{inner}        {held} = {v.array}[{element}]"]
+                if v.inside is not None:
+                    lines += [f"{inner}else:", *self._node(loaded_by_lanes(node, v), depth + 2)]
+        self.anywhere = frozenset(v.array for v in node.vectors if node.every)
         lines += self._node(in_registers(node), depth + 1)
+        self.anywhere = frozenset()
         for v in node.vectors:
             if v.stored:
                 held = f"{v.name}[({node.iname} - {node.start}, )]"
@@ -537,6 +543,8 @@ class _Text:
                 return f"{name}[()]" if name in self.arrays else _axis(name)
             case p.Subscript(aggregate=p.Variable(name=name)) if name in self.awaited:
                 return f"{name}.wait_for(({''.join(self.text(i) + ', ' for i in e.index_tuple)}))"
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in self.anywhere:
+                return f"{name}[{name}.in_its_row({self._index(e)})]"
             case p.Subscript(aggregate=p.Variable(name=name)):
                 return f"{name}[{self._index(e)}]"
             case p.Sum(children=c):

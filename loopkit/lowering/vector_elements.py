@@ -1,0 +1,282 @@
+"""Which elements of a loop over a ``vec`` iname are vectors, and which may be touched where no lane is."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import iname_range
+from loopkit.analysis.shapes import Shape
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For, Vector
+from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import is_unrolled
+from loopkit.lowering.iterations import unless
+from loopkit.lowering.lanes import CutLanes
+from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
+from loopkit.poly.remainders import is_multiple, known_remainder
+from loopkit.poly.sets import params_of
+
+Names = Mapping[str, Expression]
+
+#: Elements of one access, the widest first.
+LENGTHS = (16, 8, 4, 2)
+
+_OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """The memory of an array; what is private lies in registers anyway and has none.
+
+    :ivar most: so many elements at a multiple of that lie side by side.
+    """
+
+    dtype: np.dtype
+    shape: Shape
+    space: AddressSpace
+    argument: bool = False
+    most: int = LENGTHS[0]
+
+
+@dataclass(frozen=True)
+class Elements:
+    """What is known of the elements of one launch.
+
+    :ivar sizes: the integer arguments, which a call's text is chosen by.
+    :ivar written: the arrays that the launch writes.
+    :ivar where: the conditions that hold.
+    """
+
+    kernel: LoopKernel
+    places: Mapping[str, Place]
+    sizes: frozenset[str]
+    written: frozenset[str]
+    where: tuple[Expression, ...]
+
+    def vector(self, loop: For, element: p.Subscript, names: Names) -> Vector | None:
+        """*element* as a vector with the most elements an access, if it is one."""
+        assert isinstance(element.aggregate, p.Variable)
+        place = self.places.get(element.aggregate.name)
+        if place is None or not _moves_by_one(element, loop.iname):
+            return None
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        vector = Vector("", element, 0, loaded=False, stored=False)
+        for length in LENGTHS:
+            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
+                continue
+            first = vector.at(loop.iname, loop.start)
+            assumed = self._assumed(place, first, length, names)
+            if assumed is None:
+                assumed = self._counted(place, first, length, names)
+            if assumed is not None:
+                return replace(vector, length=length, assumed=assumed)
+        return None
+
+    def beside(self, loop: For, element: p.Subscript, names: Names, cut: CutLanes, others: Sequence[Vector]
+                ) -> Iterator[Vector]:
+        """Vectors with what *element* is along *loop*, which begins at no multiple itself.
+
+        One lies before it and one behind it; what is only one lane of *element* is left to a load of its own. They are
+        loaded whole, wherever they lie in their array, and ask nothing of a call but what *others* do.
+        """
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        count = loop.stop - loop.start
+        given = {a for v in others for a in v.assumed}
+        *rows, last = element.index_tuple
+        found: dict[int, Vector] = {}
+        for by in (*range(2 - count, 0), *range(1, count - 1)):
+            vector = self.vector(loop, p.Subscript(element.aggregate, (*rows, add(last, by))), names)
+            if vector is not None:
+                found[by] = replace(vector, loaded=True, serves=element)
+        longest = max((v.length for v in found.values()), default=0)
+        for ahead in (False, True):
+            near = min((by for by, v in found.items() if v.length == longest and (by > 0) == ahead), key=abs, default=0)
+            whole = self.whole(found[near], loop, names, cut) if near else None
+            if whole is not None and given.issuperset(whole.assumed):
+                yield whole
+
+    def whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
+        """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
+
+        Rows of an array with several axes begin at multiples of a vector. That their length is one, if it is a size,
+        is assumed with it: so it is, unless there is something between the rows.
+        """
+        assert isinstance(loop.stop, int)
+        place = self.places[vector.array]
+        extent = place.shape[-1]
+        if not place.argument or vector.array in self.written or extent is None:
+            return None
+        first, last = (substitute(vector.at(loop.iname, at).index_tuple[-1], names)
+                       for at in (loop.start, loop.stop - 1))
+        if any(anywhere(a) for a in vector.assumed):
+            return self._overlapping(vector, loop, names, cut)
+        choices: list[tuple[DivisibleSize, ...]] = [()]
+        if len(place.shape) > 1 and isinstance(extent, p.Variable) and extent.name in self.sizes:
+            choices.append((DivisibleSize(extent, vector.length),))
+        given = next((g for g in choices if cut.lie_in(extent, first, last, g)), None)
+        return None if given is None else replace(vector, assumed=(*vector.assumed, *given))
+
+    def _overlapping(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
+        """*vector* with where all of it lies in its array, whose rows follow each other: it may overlap the next ones.
+
+        So nothing is asked but in the first row and in the last. A vector that is longer than a row is none.
+        """
+        assert isinstance(loop.stop, int)
+        shape = self.places[vector.array].shape
+        extent = shape[-1]
+        if extent is None:
+            return None
+        first, last = (vector.at(loop.iname, at).index_tuple for at in (loop.start, loop.stop - 1))
+        ends = [(k, e) for k, e in enumerate(shape[:-1]) if e is not None]
+        before = [*((first[k], ">", 0) for k, _ in ends), (first[-1], ">=", 0)]
+        behind = [*((last[k], "<", subtract(e, 1)) for k, e in ends), (last[-1], "<", extent)]
+        low, high = (substitute(index[-1], names) for index in (first, last))
+        if not all(cut.have_none(beyond, where=self.where)
+                   for beyond in (("<", add(low, extent)), (">=", subtract(high, multiply(2, extent))))):
+            return None
+        parts: list[Expression] = []
+        for inside in (before, behind):
+            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside),
+                                where=self.where)
+            if missed is None:
+                return None
+            if not missed.is_empty():
+                found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
+                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+                parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
+        if not parts:
+            return vector
+        return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+
+    def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
+        """The ranges of those *inames* whose loops are unrolled."""
+        found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
+        return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
+
+    def _counted(self, place: Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+        """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""
+        assert isinstance(first.aggregate, p.Variable)
+        rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
+        if not any(rests) or None in rests:
+            return None
+        number: Expression = 0
+        for rest, index in zip((0, *rests), first.index_tuple, strict=True):
+            assert rest is not None
+            number = add(multiply(rest, number), substitute(index, names))
+        if not is_multiple(_remainder(number, length), length):
+            return None
+        if not place.argument:
+            return ()
+        strides: tuple[Expression, ...] = ()
+        for extent in reversed(place.shape[1:]):
+            assert extent is not None
+            strides = (multiply(extent, strides[0]) if strides else extent, *strides)
+        return (AlignedArray(first.aggregate.name, length, strides),)
+
+    def _assumed(self, place: Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+        """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
+        assert isinstance(first.aggregate, p.Variable)
+        result: list[Assumed] = []
+        if place.argument:
+            result.append(AlignedArray(first.aggregate.name, length))
+        offsets: list[Expression] = [substitute(first.index_tuple[-1], names)]
+        if len(place.shape) > 1:
+            row = place.shape[-1]
+            # the strides of an argument are looked at themselves
+            if row is None or (place.argument and not isinstance(row, int)):
+                row = 0
+            offsets.append(row)
+        for offset in offsets:
+            rest = _remainder(offset, length)
+            if isinstance(rest, int):
+                if rest:
+                    return None
+            elif variables(rest) <= self.sizes:
+                result.append(DivisibleSize(rest, length))
+            else:
+                return None
+        return tuple(result)
+
+    def may_compute_all(self, loop: For, assign: Assign, vectors: Sequence[Vector], names: Names, cut: CutLanes
+                        ) -> bool:
+        """Is all that any iteration of *loop* reads in inputs without gaps, and what it computes stored by a vector?"""
+        gapless = {v.array: v.assumed for v in vectors if any(anywhere(a) for a in v.assumed)}
+        if assign.combine is not None or not any(v.stored and not v.loaded for v in vectors) \
+                or any(v.inside is not None for v in vectors) or not _is_harmless(assign.value):
+            return False
+        for element in certain_elements(assign.value):
+            assert isinstance(element.aggregate, p.Variable)
+            name = element.aggregate.name
+            place = self.places.get(name)
+            if place is None or place.dtype.kind not in "fc" or name not in gapless or name in self.written \
+                    or not _moves_by_one(element, loop.iname):
+                return False
+            for index, extent in zip(element.index_tuple[:-1], place.shape, strict=False):
+                value = substitute(index, names)
+                if extent is None or not (cut.have_none(("<", value), where=self.where)
+                                          and cut.have_none((">=", subtract(value, extent)), where=self.where)):
+                    return False
+            read = Vector("", element, 1, loaded=True, stored=False, assumed=gapless[name])
+            whole = self._overlapping(read, loop, names, cut)
+            if whole is None or whole.inside is not None:
+                return False
+        return True
+
+
+def anywhere(assumed: Assumed) -> bool:
+    """Do rows of the array begin at no multiples of a vector?"""
+    return isinstance(assumed, AlignedArray) and bool(assumed.strides)
+
+
+def _is_harmless(value: Expression) -> bool:
+    """May *value* be computed of any numbers? It is made of sums, products and elements at known places."""
+    match value:
+        case p.Sum() | p.Product():
+            return all(map(_is_harmless, value.children))
+        case p.Subscript():
+            return not any(isinstance(e, p.Subscript) for i in value.index_tuple for e in subexpressions(i))
+        case _:
+            return not children(value) and not isinstance(value, p.Variable)
+
+
+def are_close(element: p.Subscript, other: p.Subscript, loop: For) -> bool:
+    """Is some of *element* along *loop* some of *other*, which is in the same row of the same array?"""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    if element.aggregate != other.aggregate or element.index_tuple[:-1] != other.index_tuple[:-1]:
+        return False
+    by = affine_difference(element.index_tuple[-1], other.index_tuple[-1])
+    return by is not None and abs(by) < loop.stop - loop.start
+
+
+def _moves_by_one(element: p.Subscript, iname: str) -> bool:
+    """Does the next value of *iname* have the next element of the same row?"""
+    *rows, last = element.index_tuple
+    if any(iname in variables(i) for i in rows) or iname not in variables(last):
+        return False
+    following = substitute(last, {iname: p.Sum((p.Variable(iname), 1))})
+    return affine_difference(following, last) == 1
+
+
+def _remainder(offset: Expression, length: int) -> Expression:
+    """What *offset* has beside multiples of *length*."""
+    total = add(offset)
+    rest: list[Expression] = []
+    for term in total.children if isinstance(total, p.Sum) else (total,):
+        match term:
+            case int():
+                rest.append(term % length)
+            case p.Product(children=(int() as factor, *others)):
+                rest.append(multiply(factor % length, others[0] if len(others) == 1 else p.Product(tuple(others))))
+            case _:
+                rest.append(term)
+    return add(*rest)
