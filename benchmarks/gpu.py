@@ -3,6 +3,7 @@
     python benchmarks/gpu.py                       every row, about ten minutes
     python benchmarks/gpu.py --quick               one size a row, about two minutes
     python benchmarks/gpu.py --only softmax        rows whose name contains a text
+    python benchmarks/gpu.py --sizes ragged,drawn  only sizes of these sorts
     python benchmarks/gpu.py --dry                 on the host at small sizes: does the script work?
 
 Medians are shown, with half the distance between the quartiles.
@@ -37,6 +38,9 @@ MOST_SECONDS = 600
 MOST_CASE_SECONDS = 120
 
 ROUNDS, QUICK_ROUNDS = 15, 7
+
+#: Of sizes: those that tiles divide, one that they do not, and one drawn at run time.
+SORTS = ("even", "ragged", "drawn")
 
 
 @dataclass(frozen=True)
@@ -224,8 +228,18 @@ def cases(args: argparse.Namespace, known: Sequence[Row]) -> list[Case]:
     if args.quick:
         return [Case(r, "0") for r in chosen]
     # first what matters most, should time run out
-    return [*(Case(r, "0") for r in chosen), *(Case(r, "ragged") for r in chosen), *(Case(r, "drawn") for r in chosen),
-            *(Case(r, str(k)) for r in chosen for k in range(1, len(r.even)))]
+    ordered = [*(Case(r, "0") for r in chosen), *(Case(r, "ragged") for r in chosen),
+               *(Case(r, "drawn") for r in chosen), *(Case(r, str(k)) for r in chosen for k in range(1, len(r.even)))]
+    return [case for case in ordered if (case.sort if case.sort in SORTS else "even") in args.sizes]
+
+
+def sorts(text: str) -> list[str]:
+    """:raises ArgumentTypeError: there is no such sort of sizes."""
+    given = text.split(",")
+    unknown = [x for x in given if x not in SORTS]
+    if unknown:
+        raise argparse.ArgumentTypeError(f"no sort of sizes: {unknown[0]!r}; there are {', '.join(SORTS)}")
+    return given
 
 
 def versions() -> str:
@@ -242,6 +256,8 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one size a row, and fewer samples")
     parser.add_argument("--only", default="", metavar="TEXT", help="rows whose name contains TEXT")
+    parser.add_argument("--sizes", type=sorts, default=list(SORTS), metavar="SORTS",
+                        help=f"which sizes of a row, of {','.join(SORTS)}; default: all")
     parser.add_argument("--variants", action="store_true", help="ours with other tiles and blocks too")
     parser.add_argument("--dry", action="store_true", help="on the host, at small sizes, with numpy as the peer")
     parser.add_argument("--seed", type=int, help="of the data and the drawn sizes; default: the clock")

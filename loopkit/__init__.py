@@ -67,6 +67,7 @@ from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
+from loopkit.transform.layout import swizzle, tag_array_axes
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
@@ -98,7 +99,8 @@ __all__ = [
     "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline", "precompute",
     "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument", "rename_iname",
     "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space", "shift", "skew", "split_iname",
-    "split_levels", "stream_stores", "tag_inames", "tile", "unroll", "unroll_and_jam", "untag_inames", "verify",
+    "split_levels", "stream_stores", "swizzle", "tag_array_axes", "tag_inames", "tile", "unroll", "unroll_and_jam",
+    "untag_inames", "verify",
 ]
 
 __version__ = "0.1.0"

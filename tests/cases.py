@@ -133,6 +133,19 @@ def transpose() -> lk.LoopKernel:
     return lk.add_prefetch(knl, "a", ["i_inner", "j_inner"])
 
 
+def transpose_swizzled() -> lk.LoopKernel:
+    """A tile that is stored by columns, four rows of it in each vector; no cell is lost to padding."""
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose_swizzled")
+    knl = lk.add_dtypes(knl, {"a": F32})
+    knl = lk.split_iname(knl, "i", 32, outer_tag="g.1")
+    knl = lk.split_iname(knl, "j", 32, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None)
+    knl = lk.split_iname(knl, "a_dim_0", 4, outer_tag="l.1", inner_tag="unr")
+    knl = lk.tag_inames(knl, {"a_dim_1": "l.0"})
+    knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.0", inner_tag="vec")
+    return lk.swizzle(lk.tag_array_axes(knl, "a_fetch", "F"), "a_fetch", chunk=4)
+
+
 def matmul() -> lk.LoopKernel:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
                          name="matmul", assumptions="n>=1 and m>=1 and l>=1")
@@ -521,6 +534,8 @@ CASES = [
     Case("two_launches", two_launches, lambda rng, n: {"x": _rand(rng, n)}, _two_launches, [(3,), (64,), (500,)]),
     Case("transpose", transpose, lambda rng, n, m: {"a": _rand(rng, n, m)}, lambda a: {"b": a["a"].T},
          [(1, 1), (16, 32), (37, 53)]),
+    Case("transpose_swizzled", transpose_swizzled, lambda rng, n, m: {"a": _rand(rng, n, m)},
+         lambda a: {"b": a["a"].T}, [(1, 1), (32, 64), (36, 53), (37, 20)]),
     Case("matmul", matmul, _matmul_data, _matmul, _MATRICES),
     Case("matmul_tiled", matmul_tiled, _matmul_data, _matmul, _MATRICES),
     Case("matmul_register_blocked", matmul_register_blocked, _matmul_data, _matmul, _MATRICES),
@@ -553,7 +568,7 @@ CASES = [
          lambda a: {"y": 2*a["x"] + a["y"]}, _VECTORS),
     Case("stencil_2d_vec", stencil_2d_vec, lambda rng, n, m: {"a": _rand(rng, n, m)}, _stencil_2d,
          [(3, 3), (18, 36), (37, 53), (20, 132)]),
-    Case("rows_anywhere_vec", lambda: anywhere(13, 4, 1), lambda rng, n: {"a": _rand(rng, n, 13)},
+    Case("rows_anywhere_vec", lambda: anywhere(25, 4, 1, threads=2), lambda rng, n: {"a": _rand(rng, n, 25)},
          lambda a: {"out": 2*a["a"]}, [(1,), (2,), (7,), (40,)]),
     Case("neighbours_anywhere_vec", lambda: neighbours_anywhere(13, 2), lambda rng, n: {"a": _rand(rng, n, 13)},
          _stencil_2d, [(3,), (4,), (23,)]),

@@ -48,16 +48,19 @@ def matmul_vec() -> lk.LoopKernel:
 
 
 def anywhere(m: int | None, length: int, shift: int, *, dtype: Any = F32, text: str = "out[{}] = 2*a[{}]",
-             assumptions: str | None = None) -> lk.LoopKernel:
-    """Row *i* begins *shift* elements further behind the beginning of a vector than the one before it."""
+             assumptions: str | None = None, threads: int = 0) -> lk.LoopKernel:
+    """Row *i* begins *shift* elements further behind the beginning of a vector than the one before it.
+
+    :arg threads: that have all of a row, several vectors each; 0: it is dealt to blocks of three threads.
+    """
     column = f"{length}*q - ({shift}*i) % {length} + v"
     at = f"i, {column}"
     knl = lk.make_kernel(f"{{[i, q, v]: 0<=i<n and 0<=v<{length} and 0<=q and 0<={column}<m}}", text.format(at, at),
                          [lk.GlobalArg("a", dtype, ("n", "m")), lk.GlobalArg("out", dtype, ("n", "m")), "..."],
                          name="anywhere", assumptions=assumptions)
     knl = knl if m is None else lk.fix_parameters(knl, m=m)
-    knl = lk.split_iname(knl, "q", 3, outer_tag="g.0", inner_tag="l.0")
-    return lk.tag_inames(knl, {"i": "g.1", "v": "vec"})
+    knl = lk.split_iname(knl, "q", threads or 3, outer_tag="unr" if threads else "g.0", inner_tag="l.0")
+    return lk.tag_inames(knl, {"i": "g.0" if threads else "g.1", "v": "vec"})
 
 
 def neighbours_anywhere(m: int, rows: int, dtype: Any = F32, length: int = 4) -> lk.LoopKernel:

@@ -226,6 +226,24 @@ Node = Assign | For | If | Define | Sync | Region | Call | Block
 
 
 @dataclass(frozen=True)
+class Swizzle:
+    """In a row *r* of shared memory, the element of column *c* lies where that of ``c ^ chunk*(r mod period)`` would.
+
+    Rows are told apart by one axis, columns are the axis that is fastest. Both numbers are powers of two.
+
+    :ivar axis: the number of that axis, of all of an array's.
+    """
+
+    axis: int
+    chunk: int
+    period: int
+
+    def __str__(self) -> str:
+        times = f"{self.chunk}*" if self.chunk > 1 else ""
+        return f"columns ^ {times}(axis {self.axis} mod {self.period})"
+
+
+@dataclass(frozen=True)
 class Array:
     """Cells that a function declares: shared by a block, or private to a thread.
 
@@ -234,6 +252,7 @@ class Array:
     :ivar lanes: an array of as many trailing axes with an element for each thread of the block, which it holds in a
         register; other lanes of its warp read it by shuffles. It is not *shared*.
     :ivar note: what a reader may want to know.
+    :ivar swizzle: how a shared one mixes its columns; that is for the text alone, all else counts cells by subscripts.
     """
 
     name: str
@@ -243,6 +262,7 @@ class Array:
     across_regions: bool = False
     lanes: int = 0
     note: str = ""
+    swizzle: Swizzle | None = None
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from loopkit.ast.nodes import (
     Region,
     Vector,
 )
-from loopkit.expr.mappers import children, substitute
+from loopkit.expr.mappers import children, substitute, variables
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -82,6 +82,8 @@ def for_all(condition: Expression, loop: For) -> Expression:
 def _rise(condition: Expression, iname: str) -> int | None:
     """By how much more *condition* holds with the next value of *iname*, if that is constant."""
     match condition:
+        case p.LogicalOr(children=(*others, last)) if not any(iname in variables(c) for c in others):
+            return _rise(last, iname)
         case p.Comparison(operator="<" | "<=", left=low, right=high):
             room = subtract(high, low)
         case p.Comparison(operator=">" | ">=", left=high, right=low):
@@ -92,6 +94,8 @@ def _rise(condition: Expression, iname: str) -> int | None:
 
 
 def _at(expr: Expression, iname: str, value: Expression) -> Expression:
+    if isinstance(expr, p.LogicalOr):
+        return p.LogicalOr(tuple(_at(c, iname, value) for c in expr.children))
     if isinstance(expr, p.Comparison):
         left, right = (add(substitute(side, {iname: value})) for side in (expr.left, expr.right))
         return readable_comparison(left, expr.operator, right) if expr.operator in _ORDERS else \

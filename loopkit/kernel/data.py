@@ -7,6 +7,8 @@ from enum import Enum
 import numpy as np
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Swizzle
+
 
 class AddressSpace(Enum):
     """Where a temporary lives; the values are loopy's names."""
@@ -70,6 +72,8 @@ class TemporaryVariable:
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
     :ivar note: what a reader of the code may want to know of it.
+    :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.
+    :ivar swizzle: how its columns are mixed, row by row.
     """
 
     name: str
@@ -79,6 +83,8 @@ class TemporaryVariable:
     fixed: bool = False
     lanes: bool = False
     note: str = ""
+    order: tuple[int, ...] = ()
+    swizzle: Swizzle | None = None
 
 
 @dataclass(frozen=True)

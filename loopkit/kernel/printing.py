@@ -106,6 +106,10 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" [{', '.join(map(to_text, datum.shape))}]"
     if isinstance(datum, TemporaryVariable) and datum.address_space is not None:
         text += f" {datum.address_space}"
+    if isinstance(datum, TemporaryVariable) and datum.order:
+        text += f" axes {', '.join(map(str, datum.order))}"
+    if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
+        text += f" {datum.swizzle}"
     if isinstance(datum, GlobalArg) and datum.streamed:
         text += " streamed"
     if isinstance(datum, GlobalArg) and datum.kept:

@@ -1,6 +1,8 @@
 """What the pipelines share: sizes that follow from a dtype and from what every GPU has."""
 from __future__ import annotations
 
+from math import gcd
+
 import numpy as np
 import numpy.typing as npt
 
@@ -34,6 +36,17 @@ def vector_of_rows(columns: int, dtype: np.dtype) -> int:
     while columns % items:
         items //= 2
     return items
+
+
+def before_row(i: str, columns: int, multiple: int) -> str:
+    """What is behind a multiple of *multiple* elements where row *i* begins, of *columns* each: ``- i % 4`` as text."""
+    shift = columns % multiple
+    return "" if shift == 0 else f"- {i} % {multiple}" if shift == 1 else f"- ({shift}*{i}) % {multiple}"
+
+
+def longest_row(columns: int, multiple: int) -> int:
+    """The most elements of a row of *columns*, with those between a multiple of *multiple* and where it begins."""
+    return columns + multiple - gcd(columns, multiple)
 
 
 def over_threads(knl: LoopKernel, iname: str, threads: int, items: int, axis: int = 0) -> LoopKernel:

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
 from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.iname import split_iname
@@ -24,8 +24,8 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 
     A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
     fixed: the elements are read once and stay in registers until the results are written, and they are moved in
-    vectors of up to 16 bytes, as far as the length is a multiple of those. A block has several rows then if one takes
-    a warp or less. Without *columns* the row is read three times, of which the caches serve two.
+    vectors of 16 bytes, which begin where memory is aligned. A block has several rows then if one takes a warp or
+    less. Without *columns* the row is read three times, of which the caches serve two.
 
     :arg columns: how long rows are; default: what the arrays of a call say.
     :arg threads: of a row; default: so many that each holds a few elements of it.
@@ -90,23 +90,38 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
     if columns is None:
         return _read_again(row, dtype, threads or THREADS, rows or 1)
     columns = require_positive(columns, "columns")
-    threads = threads or threads_for(columns, dtype)
+    threads = threads or threads_for(columns, dtype, _loads(row, columns, dtype))
     return _kept(row, dtype, columns, threads, rows or (-(-SHORT//threads) if threads <= WARP else 1))
 
 
-def threads_for(columns: int, dtype: np.dtype) -> int:
-    """So many threads that each has about two loads of 16 bytes: the nearest power of two, or a warp where a row has as
-    many vectors.
+def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
+    """How many loads a thread has, about.
+
+    Where vectors do not divide rows, the first and the last one of a thread have conditions, and those between have
+    none. Weights begin elsewhere then and come one by one: that takes more of them under way.
+    """
+    if columns % items_a_thread(dtype) == 0:
+        return 2
+    return 9 if row.weights else 5
+
+
+def threads_for(columns: int, dtype: np.dtype, loads: int = 2) -> int:
+    """So many threads that each has about *loads* loads of 16 bytes: the nearest power of two, or a warp where a row
+    has as many vectors.
 
     The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
-    others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first.
+    others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first. Each has a vector of
+    some row at least, so that the block has all of them, and whole warps.
     """
-    wanted = -(-columns // (2*items_a_thread(dtype)))
+    wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()
     nearest = above//2 if 4*wanted < 3*above else above
-    vectors = columns // vector_of_rows(columns, dtype)
+    vectors = -(-columns // items_a_thread(dtype))
     most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
-    return min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
+    threads = min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)
+    while _back(columns, dtype, threads).vectors(1) < threads:
+        threads //= 2
+    return threads
 
 
 def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKernel:
@@ -127,12 +142,11 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKerne
 
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> LoopKernel:
     """Thread t keeps the vectors ``threads*u + t`` of the row, whose elements v count."""
-    items = vector_of_rows(columns, dtype)
-    vectors, line = columns // items, LINE // (items*dtype.itemsize)
-    place = f"{threads}*u + t" + _back_to_a_line(vectors, line, threads)
-    column = f"{items}*({place}) + v"
+    back = _back(columns, dtype, threads)
+    column = back.column(threads)
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
-    own = (-(-vectors // threads), threads, items)
+    items = back.items
+    own = (back.vectors(threads), threads, items)
     knl = make_kernel(f"{{[i, u, t, v]: 0<=i<n and 0<=t<{threads} and 0<=v<{items} and 0<=u and 0<={column}<m}}", f"""
         for i
             for u, t, v
@@ -163,18 +177,36 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     return set_options(knl, full_occupancy=True)
 
 
-def _back_to_a_line(vectors: int, line: int, threads: int) -> str:
-    """How far before row *i* its threads begin: where the line of the cache begins that has the row's first vector.
+@dataclass(frozen=True)
+class Back:
+    """Where the threads of a row begin: at a multiple of *multiple* elements of memory, before the row or with it."""
 
-    Each load of a warp is one piece of so many whole lines then, and of parts of one more otherwise. Only where that
-    takes no thread a vector more.
+    columns: int
+    items: int
+    multiple: int
 
-    :arg vectors: of a row; *line*: of a line.
+    def vectors(self, threads: int) -> int:
+        """How many a thread has."""
+        return -(-longest_row(self.columns, self.multiple) // (self.items*threads))
+
+    def column(self, threads: int) -> str:
+        """Of element v of vector u of thread t; whole vectors are left out where rows are whole numbers of them."""
+        if self.columns % self.items:
+            back = before_row("i", self.columns, self.multiple)
+            return f"{self.items}*({threads}*u + t) {back} + v"
+        back = before_row("i", self.columns//self.items, self.multiple//self.items)
+        return f"{self.items}*({threads}*u + t {back}) + v"
+
+
+def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
+    """Where the line of the cache begins that has the row's first element.
+
+    Each load of a warp is one piece of so many whole lines then, and of parts of one more otherwise. Where that takes
+    a thread a vector more, it is where a vector is aligned.
     """
-    if vectors % line == 0 or -(-(vectors + line - 1)//threads) > -(-vectors//threads):
-        return ""
-    shift = vectors % line
-    return f" - ({shift}*i) % {line}" if shift > 1 else f" - i % {line}"
+    items = items_a_thread(dtype)
+    line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
+    return vector if line.vectors(threads) > vector.vectors(threads) else line
 
 
 def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:

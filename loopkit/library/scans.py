@@ -1,7 +1,7 @@
 """Prefix sums: of an array in three launches, and of rows, a block a row."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -9,11 +9,13 @@ import numpy.typing as npt
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes, fix_parameters
 from loopkit.transform.expansion import contract
+from loopkit.transform.iname import split_iname
 from loopkit.transform.scan import realize_scan
+from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
@@ -66,25 +68,41 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: in
     return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
 
 
-def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
+def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
+             ) -> LoopKernel:
     """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row, and goes through it tile by tile.
 
-    :arg columns: how long rows are, so that a thread's elements are moved in vectors of up to 16 bytes, as far as the
-        length is a multiple of those; default: what the arrays of a call say.
-    :arg threads: of a block; the elements that they have at a time are a tile.
+    :arg columns: how long rows are, so that a thread's elements are moved in vectors of 16 bytes, which begin where
+        memory is aligned; default: what the arrays of a call say, and each thread has an element.
+    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 where vectors do
+        not divide rows, which takes more instructions: more blocks are there then while one waits for its threads. No
+        more warps than a row has vectors for.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
     """
     known = checked(dtype)
-    items = 1 if columns is None else vector_of_rows(columns, known)
-    tiled = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads, items, None)
-    knl = make_kernel(["{[b]: 0<=b<n}", *tiled.domains], tiled.text, tiled.arrays, name="row_scan")
+    row = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
+    if columns is not None:
+        items = items_a_thread(known)
+        back = before_row("b", require_positive(columns, "columns"), items)
+        row = replace(row, start=f"0 {back}", items=items, threads=threads or _threads_of_row(columns, items),
+                      everywhere=True, cut=bool(back))
+    knl = make_kernel(["{[b]: 0<=b<n}", *row.domains], row.text, row.arrays, name="row_scan")
     knl = add_dtypes(knl, {"x,y": known})
     if columns is not None:
         knl = fix_parameters(knl, m=columns)
-    return tiled.realized(tag_inames(knl, {"b": "g.0", **tiled.tags}))
+    if columns is None or row.threads != WARP:
+        return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
+    # a multiprocessor takes 32 blocks: of one warp each they would leave half of it idle
+    return row.realized(split_iname(tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
+
+
+def _threads_of_row(columns: int, items: int) -> int:
+    """The threads of a block that has a row of *columns* elements, *items* of them a vector: whole warps."""
+    vectors = -(-longest_row(columns, items) // items)
+    return min(THREADS if columns % items == 0 else THREADS//2, WARP * -(-vectors // WARP))
 
 
 @dataclass(frozen=True)
@@ -98,6 +116,8 @@ class Tiled:
     :ivar x: an element, ``{}`` its place; likewise *y*.
     :ivar before: what comes before the first element.
     :ivar tiles: how many there are at most; ``None``: as many as it takes.
+    :ivar everywhere: threads without elements take part, so that whole warps do, which need fewer conditions.
+    :ivar cut: *start* is up to a vector before the first element, which has the place 0.
     """
 
     block: str
@@ -109,6 +129,8 @@ class Tiled:
     threads: int
     items: int
     tiles: int | None
+    everywhere: bool = False
+    cut: bool = False
 
     @property
     def vector(self) -> str:
@@ -121,18 +143,28 @@ class Tiled:
     @property
     def domains(self) -> tuple[str, ...]:
         b, end, items = self.block, self.end, self.items
+        some = "" if self.everywhere else f" and {self.place} < {end}"
+        behind = f" and 0 <= {self.place} + {{}}" if self.cut else ""
         few = "" if self.tiles is None else f" and r<{self.tiles}"
         return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
                 "[r] -> {[o]: 0<=o<r}",
-                f"[{b}, r] -> {{[i]: 0<=i<{self.threads} and {self.place} < {end}}}", "[i] -> {[h]: 0<=h<i}",
-                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}}}",
-                f"[{b}, r, i] -> {{[w]: 0<=w<{items} and {self.place} + w < {end}}}", "[w] -> {[k]: 0<=k<=w}")
+                f"[{b}, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
+                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
+                f"[{b}, r, i] -> {{[w]: 0<=w<{items}{'' if self.cut else f' and {self.place} + w < {end}'}}}",
+                "[w] -> {[k]: 0<=k<=w}", *([f"{{[z]: 0<=z<{items}}}"] if self.cut else []))
 
     @property
     def text(self) -> str:
         at = f"{self.place} + v"
+        nothing = ""
+        if self.cut:
+            nothing = """
+            for i, z
+                <> kept[i, z] = 0
+            end"""
         return f"""
         for {self.block}, r
+            {nothing}
             for i, v
                 <> kept[i, v] = {self.x.format(at)}  {{id=load}}
             end
@@ -160,7 +192,7 @@ class Tiled:
 
     @property
     def tags(self) -> dict[str, str]:
-        return {"i": "l.0", "v": self.vector, "w": "unr"}
+        return {"i": "l.0", "v": self.vector, "w": "unr", **({"z": "unr"} if self.cut else {})}
 
     def realized(self, knl: LoopKernel) -> LoopKernel:
         """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""

@@ -25,6 +25,7 @@ from loopkit.lowering.converted import as_block, converted, with_values, with_va
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import whole_here
+from loopkit.lowering.iterations import About, saying_where
 from loopkit.lowering.storage import Storage, is_asynchronous, is_atomic
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
@@ -261,7 +262,9 @@ class Coder:
         for x, (low, high) in ranges.items():
             inner = inner.knowing(range_condition(x, low, high), x)
         inner = replace(inner, bound=(*inner.bound, *inames))
-        body = self._build(tree, inner, self._region_leaf)
+        loops = {x: own for x, own in ranges.items() if not isinstance(self.kernel.tags.get(x), VecTag)}
+        about = About({*self.launch.ranges, *BLOCK}, self.kernel.value_params)
+        body = saying_where(self._build(tree, inner, self._region_leaf), loops, inner.context, about)
         for x in reversed(inames):
             low, high = ranges[x]
             body = Block((For(x, low, high + 1, 1, body, unroll=True),))

@@ -187,11 +187,14 @@ def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
 
 def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str, tuple[int, int]]:
     """What varies inside a tile, with its range: threads, spread boxes, and inner loops of constant range."""
-    box = {x: launch.ranges[x] for x in bound.hardware if x in launch.ranges}
-    for x in (*bound.auto, *(x for x in bound.domain.inames if x in inner)):
+    box = {}
+    for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
+        # an axis may have more threads than an iname on it has values
         low, high = bound.statement.domain.constant_range(x)
-        if low is not None and high is not None:
+        if low is not None and high is not None and (x in launch.ranges or x not in bound.hardware):
             box[x] = (low, high)
+        elif x in launch.ranges:
+            box[x] = launch.ranges[x]
     return box
 
 

@@ -45,16 +45,21 @@ class CutLanes:
 
     def have_none(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> bool:
         """Is there no vector at which all *conditions* hold, among those at which what is affine of *where* does?"""
+        places = self.places(*conditions, where=where)
+        return places is not None and places.is_empty()
+
+    def places(self, *conditions: tuple[str, Expression], where: Sequence[Expression] = ()) -> InstanceSet | None:
+        """The vectors at which all *conditions* hold, as parameters; ``None`` if one is no affine form."""
         try:
             places = InstanceSet((), params_of(self.vectors).from_params()).where(*conditions)
         except NotAffineError:
-            return False
+            return None
         for condition in where:
             if places.is_empty():
                 break
             with suppress(NotAffineError):
                 places = places.intersect_params(params_condition(points_where(condition, ())))
-        return places.is_empty()
+        return places
 
 
 def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:

@@ -106,12 +106,23 @@ def _arrays(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) ->
     lasting = _lasting(knl, launch)
     for name, storage in storages.items():
         if name in used and storage.space is not AddressSpace.GLOBAL:
-            shape = tuple(e for e in storage.shape if isinstance(e, int))
-            assert len(shape) == len(storage.shape)
+            shape = tuple(e for e in storage.in_memory if isinstance(e, int))
+            assert len(shape) == len(storage.in_memory)
             shared = storage.space is AddressSpace.LOCAL and not storage.lanes
             lanes = len(shape) - len(storage.lead) if storage.lanes else 0
-            note = storage.note if knl.options.annotate else ""
-            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note)
+            note = _note(storage) if knl.options.annotate else ""
+            yield Array(name, storage.dtype, shape, shared, name in lasting, lanes, note, storage.swizzle)
+
+
+def _note(storage: Storage) -> str:
+    if storage.swizzle is None:
+        return storage.note
+    rows = storage.in_memory[storage.swizzle.axis]
+    assert isinstance(rows, int)
+    chunk, period = storage.swizzle.chunk, storage.swizzle.period
+    row = "r" if rows <= period else f"(r % {period})"
+    mask = row if chunk == 1 else f"({chunk}*{row})"
+    return "; ".join(filter(None, (storage.note, f"of row r, column c lies at c ^ {mask}")))
 
 
 def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:

@@ -8,7 +8,7 @@ finds the value which it would have found in the reference order.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pymbolic.primitives as p
@@ -20,6 +20,7 @@ from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
+from loopkit.ast.nodes import Swizzle
 from loopkit.errors import ShapeError, StorageError
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -42,6 +43,8 @@ class Storage:
     :ivar shape: all extents, those of *lead* first.
     :ivar lanes: each thread holds its own element, behind *lead*, in a register.
     :ivar note: what a reader of the code may want to know.
+    :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
+    :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
     """
 
     name: str
@@ -52,25 +55,39 @@ class Storage:
     shape: tuple[Expression, ...]
     lanes: bool = False
     note: str = ""
+    order: tuple[int, ...] = ()
+    swizzle: Swizzle | None = None
 
     def __str__(self) -> str:
-        extents = "".join(f"[{e}]" for e in self.shape)
+        extents = "".join(f"[{e}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}"
+        axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
+        mixed = f", {self.swizzle}" if self.swizzle is not None else ""
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{' in lanes' if self.lanes else ''}{axes}{mixed}"
+
+    @property
+    def in_memory(self) -> tuple[Expression, ...]:
+        """All extents as the axes lie in memory, the slowest first."""
+        own = len(self.lead)
+        return (*self.shape[:own], *_in_order(self.shape[own:], self.order))
+
+    @property
+    def leading(self) -> tuple[Expression, ...]:
+        """The subscripts of the expansion."""
+        return tuple(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True))
 
     def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        """*own* subscripts with those of the expansion before them."""
-        return (*(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True)),
-                *own)
+        """*own* subscripts, as their axes lie in memory, with those of the expansion before them."""
+        return (*self.leading, *_in_order(own, self.order))
 
     def touched(self, access: Access) -> Map:
         """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
         if not self.lead:
             return access.relation
         if access.affine:
-            relation = subscripts_on(access.domain, self.subscripts(access.subscripts))
+            relation = subscripts_on(access.domain, (*self.leading, *access.subscripts))
         else:
-            relation = cells(access.domain.inames, [*self.subscripts(()), *access.places])
+            relation = cells(access.domain.inames, [*self.leading, *access.places])
         return restrict(relation, access.domain)
 
 
@@ -124,8 +141,10 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
             refused = refused or err
             continue
         assert t.dtype is not None
+        _require_axes(t, own, space)
+        swizzle = None if t.swizzle is None else replace(t.swizzle, axis=len(lead) + _position(t, t.swizzle.axis))
         return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
-                       t.lanes, t.note)
+                       t.lanes, t.note, t.order, swizzle)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")
@@ -176,6 +195,38 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
                              subject=t.name, hint=f"declare it: TemporaryVariable('{t.name}', shape=...)")
         result.append(extent)
     return tuple(result)
+
+
+# {{{ how axes lie
+
+def _in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
+    return tuple(values[axis] for axis in order) if order and values else values
+
+
+def _position(t: TemporaryVariable, axis: int) -> int:
+    return t.order.index(axis) if t.order else axis
+
+
+def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: AddressSpace) -> None:
+    """:raises StorageError: what was said of the axes of *t* does not fit those that it has now, or where it lies."""
+    if t.order and sorted(t.order) != [*range(len(own))]:
+        raise StorageError(f"The {len(t.order)} axes of '{t.name}' were tagged, and it has {len(own)} now.",
+                           subject=t.name, hint="tag_array_axes behind the transformation that changed them")
+    if t.swizzle is None:
+        return
+    if space is not AddressSpace.LOCAL or t.lanes:
+        where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
+        raise StorageError(f"'{t.name}' is swizzled, but it lies {where}, and only shared memory has banks.",
+                           subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
+    columns = _in_order(own, t.order)[-1]
+    whole = t.swizzle.chunk*t.swizzle.period
+    if t.swizzle.axis >= len(own) or _position(t, t.swizzle.axis) == len(own) - 1 or not isinstance(columns, int) \
+            or columns % whole:
+        raise StorageError(f"'{t.name}' was swizzled by {whole} columns, and its axes changed: {t.swizzle} does not "
+                           f"fit [{', '.join(map(str, own))}].", subject=t.name,
+                           hint="swizzle behind the transformation that changed them")
+
+# }}}
 
 
 # {{{ address space

@@ -2,38 +2,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.legality import iname_range
 from loopkit.analysis.shapes import Shape
 from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For, Vector
 from loopkit.ast.vectors import WIDEST, certain_elements
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import is_unrolled
+from loopkit.lowering.iterations import unless
 from loopkit.lowering.lanes import CutLanes
 from loopkit.poly.affine import add, affine_difference, multiply, readable_comparison, subtract
 from loopkit.poly.remainders import is_multiple, known_remainder
+from loopkit.poly.sets import params_of
 
 Names = Mapping[str, Expression]
 
 #: Elements of one access, the widest first.
-_LENGTHS = (16, 8, 4, 2)
+LENGTHS = (16, 8, 4, 2)
 
 _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True)
 class Place:
-    """The memory of an array; what is private lies in registers anyway and has none."""
+    """The memory of an array; what is private lies in registers anyway and has none.
+
+    :ivar most: so many elements at a multiple of that lie side by side.
+    """
 
     dtype: np.dtype
     shape: Shape
     space: AddressSpace
     argument: bool = False
+    most: int = LENGTHS[0]
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,8 @@ class Elements:
         assert isinstance(loop.start, int)
         assert isinstance(loop.stop, int)
         vector = Vector("", element, 0, loaded=False, stored=False)
-        for length in _LENGTHS:
-            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST:
+        for length in LENGTHS:
+            if (loop.stop - loop.start) % length or length * place.dtype.itemsize > WIDEST or length > place.most:
                 continue
             first = vector.at(loop.iname, loop.start)
             assumed = self._assumed(place, first, length, names)
@@ -136,13 +145,22 @@ class Elements:
             return None
         parts: list[Expression] = []
         for inside in (before, behind):
-            missed = [(_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside]
-            if not cut.have_none(*missed, where=self.where):
+            missed = cut.places(*((_OPPOSITE[op], subtract(substitute(a, names), b)) for a, op, b in inside),
+                                where=self.where)
+            if missed is None:
+                return None
+            if not missed.is_empty():
                 found = tuple(readable_comparison(a, op, b) for a, op, b in inside)
-                parts.append(found[0] if len(found) == 1 else p.LogicalOr(found))
+                whole = found[0] if len(found) == 1 else p.LogicalOr(found)
+                parts.append(unless(whole, params_of(missed), self._iterations(variables(whole))))
         if not parts:
             return vector
         return replace(vector, inside=parts[0] if len(parts) == 1 else p.LogicalAnd(tuple(parts)))
+
+    def _iterations(self, inames: AbstractSet[str]) -> dict[str, tuple[int, int]]:
+        """The ranges of those *inames* whose loops are unrolled."""
+        found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
+        return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
     def _counted(self, place: Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""

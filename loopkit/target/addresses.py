@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Array, Swizzle
 from loopkit.poly.affine import add, arithmetic, multiply
 
 
@@ -40,9 +41,19 @@ class Nested:
     """An array declared in the function: ``name[i][j]``.
 
     :ivar lead: text of subscripts that stand before the own ones (the thread, on the host).
+    :ivar swizzle: how its columns, the last subscript, are mixed.
+    :ivar rows: how many rows it has, of those by which they are.
     """
 
     lead: str = ""
+    swizzle: Swizzle | None = None
+    rows: int = 0
+
+
+def declared(array: Array, lead: str = "") -> Nested:
+    """*array* as the function declares it."""
+    rows = array.shape[array.swizzle.axis] if array.swizzle is not None else 0
+    return Nested(lead, array.swizzle, rows)
 
 
 @dataclass(frozen=True)
@@ -77,10 +88,29 @@ class Addresses:
         if isinstance(place, Register):
             return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.lanes])}"
         if isinstance(place, Nested):
-            return f"{name}{place.lead}{''.join(f'[{expr(_plain(i))}]' for i in indices)}"
+            own = [expr(_plain(i)) for i in indices]
+            if place.swizzle is not None:
+                own[-1] = _swizzled(indices, place.swizzle, place.rows, expr)
+            return f"{name}{place.lead}{''.join(f'[{i}]' for i in own)}"
         if not indices:
             return f"{name}[0]"
         return f"{name}[{expr(place.offset(indices))}]"
+
+
+def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr: Callable[[Expression], str]) -> str:
+    """The column in which the element with *indices* lies, as text."""
+    row, column = _plain(indices[swizzle.axis]), _plain(indices[-1])
+    if isinstance(row, int):
+        row %= swizzle.period
+    elif rows > swizzle.period:
+        row = p.Remainder(arithmetic(row), swizzle.period)
+    mask = multiply(swizzle.chunk, row)
+    if isinstance(column, int) and isinstance(mask, int):
+        return str(column ^ mask)
+    # compilers warn of sums and products beside "^" without parentheses
+    left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
+                   for text in (expr(column), expr(mask)))
+    return f"{left} ^ {right}"
 
 
 def _plain(index: Expression) -> Expression:

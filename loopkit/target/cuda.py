@@ -14,7 +14,7 @@ from loopkit.kernel.devices import DEVICE_LIMITS, WARP, DeviceLimits
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Nested
+from loopkit.target.addresses import Addresses, declared
 from loopkit.target.atomics import cuda_update
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.code import Launch as CodeLaunch
@@ -171,7 +171,8 @@ def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
                     shared: SharedMemory, used: set[str], limits: DeviceLimits) -> Iterator[str]:
     lanes = lanes_of(launch.kernel, function, CUDA)
-    places = Addresses({**own.places, **{a.name: Nested() for a in function.arrays if a.shape}, **lanes.places})
+    own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
+    places = Addresses({**own.places, **own_arrays, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     emitter = Emitter(lowered, function, CUDA, places, index, _AXES, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, used),

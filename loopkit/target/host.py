@@ -17,7 +17,7 @@ from loopkit.ast.nodes import For, Function, Region, Sync
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, Flat, Nested
+from loopkit.target.addresses import Addresses, Flat, Nested, declared
 from loopkit.target.atomics import blocks_in_order, host_updates
 from loopkit.target.code import GeneratedCode, Layout, split_condition
 from loopkit.target.code import Launch as CodeLaunch
@@ -63,9 +63,9 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places: dict[str, Flat | Nested] = dict(own.places)
     for a in function.arrays:
         if a.across_regions and not (a.shared or a.lanes):
-            places[a.name] = Nested(lead)
+            places[a.name] = declared(a, lead)
         elif a.shape:
-            places[a.name] = Nested()
+            places[a.name] = declared(a)
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
 
     def region(_node: Region, lines: list[str]) -> list[str]:

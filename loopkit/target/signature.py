@@ -65,9 +65,9 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
             arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
-                                    shape=storage.shape, written=storage.name in written,
+                                    shape=storage.in_memory, written=storage.name in written,
                                     read=storage.name in read))
-            places[storage.name] = Flat(storage.shape)
+            places[storage.name] = Flat(storage.in_memory)
     needed = _needed_values(lowered, launch, places)
     if launch.hosts:
         needed &= _mentioned(launch, function, places)      # what only bounds the host's loops is not

@@ -21,7 +21,8 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
     No value moves from one statement to another by this, so nothing has to be proven.
 
     :arg variable: a temporary with a constant shape.
-    :arg axis: the number of an axis, not the last; negative ones count from behind.
+    :arg axis: the number of an axis, not the one that is fastest in memory (the last, unless :func:`tag_array_axes`
+        says another); negative ones count from behind.
     :arg align_bytes: the step becomes a multiple of that many bytes, the next one.
     :arg by: that many cells instead. One cell puts the elements of a column of a tile into different banks.
     :raises UnknownNameError: there is no such temporary.
@@ -41,8 +42,8 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
     if variable not in kernel.temporaries:
         raise unknown("temporary", variable, kernel.temporaries)
     temporary = kernel.temporaries[variable]
-    shape = _constant_shape(kernel, temporary)
-    behind = _axis(temporary, shape, axis) + 1
+    shape = constant_shape(kernel, temporary, "padded")
+    behind = _behind(temporary, shape, axis_number(temporary, shape, axis), axis)
     if (align_bytes is None) == (by is None):
         raise PreconditionError("add_padding takes one of align_bytes= and by=.", subject=variable,
                                 hint="by=1 is one cell more for each step")
@@ -58,26 +59,40 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
                        carried=unchanged_from(kernel))
 
 
-def _constant_shape(kernel: LoopKernel, temporary: TemporaryVariable) -> tuple[int, ...]:
+def constant_shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[int, ...]:
+    """The extents of *temporary*; *done*: what cannot be done to it where they are not constant.
+
+    :raises PreconditionError: one is not.
+    """
     shape = array_shapes(kernel).get(temporary.name, ())
     extents = tuple(e for e in shape if isinstance(e, int))
     if len(extents) != len(shape):
-        raise PreconditionError(f"The shape of '{temporary.name}' is no constant, and it cannot be padded.",
-                                subject=temporary.name, hint="pad what lies in shared memory or in registers")
+        raise PreconditionError(f"The shape of '{temporary.name}' is no constant, and it cannot be {done}.",
+                                subject=temporary.name, hint="do it to what lies in shared memory or in registers")
     return extents
 
 
-def _axis(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
-    """The number of *axis*, counted from the front."""
+def axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
+    """The number of *axis*, counted from the front; :raises PreconditionError: there is none."""
     if isinstance(axis, bool) or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes and none that is {axis!r}.",
                                 subject=temporary.name)
-    number = axis % len(shape)
-    if number == len(shape) - 1:
+    return axis % len(shape)
+
+
+def axes_in_memory(temporary: TemporaryVariable, shape: Sequence[object]) -> tuple[int, ...]:
+    """The axes of *temporary* as they lie in memory, the slowest first."""
+    return temporary.order if len(temporary.order) == len(shape) else tuple(range(len(shape)))
+
+
+def _behind(temporary: TemporaryVariable, shape: Sequence[int], number: int, axis: int) -> int:
+    """The axis behind that one with the *number*, which was given as *axis*, in memory."""
+    axes = axes_in_memory(temporary, shape)
+    if axes[-1] == number:
         raise PreconditionError(f"Axis {axis} of '{temporary.name}' is its last: its elements lie side by side.",
                                 subject=temporary.name,
                                 hint="name the axis whose steps become longer, such as 0 of a matrix for its rows")
-    return number
+    return axes[axes.index(number) + 1]
 
 
 def _cells_up_to(temporary: TemporaryVariable, shape: Sequence[int], behind: int, align_bytes: int) -> int:
@@ -85,7 +100,8 @@ def _cells_up_to(temporary: TemporaryVariable, shape: Sequence[int], behind: int
     if temporary.dtype is None:
         raise PreconditionError(f"The dtype of '{temporary.name}' is not known yet.", subject=temporary.name,
                                 hint=f"declare it first: add_dtypes(knl, {{'{temporary.name}': ...}})")
-    step = temporary.dtype.itemsize * prod(shape[behind + 1:])
+    axes = axes_in_memory(temporary, shape)
+    step = temporary.dtype.itemsize * prod(shape[axis] for axis in axes[axes.index(behind) + 1:])
     if align_bytes % step:
         raise PreconditionError(f"{align_bytes} bytes are no multiple of {step}, which a step along axis {behind} of "
                                 f"'{temporary.name}' takes.", subject="align_bytes", hint="by= counts in such steps")

@@ -350,7 +350,7 @@ class InstanceCheck:
         """Arrays as large as what they hold, or as all that touches them."""
         for array in self.function.arrays:
             storage = self.storages[array.name]
-            if array.shape == storage.shape:
+            if array.shape == storage.in_memory:
                 continue
             for s in self.launch.statements:
                 for execution in self.executions.get(s, ()):

@@ -119,7 +119,9 @@ class VectorCheck:
                 yield self._finding(s, f"'{name}' is assumed to have strides that are not its own")
         elif storage is not None and storage.space is not AddressSpace.PRIVATE:
             dtype = storage.dtype
-            shape = storage.shape
+            shape = storage.in_memory
+            if storage.swizzle is not None and storage.swizzle.chunk % length:
+                yield self._finding(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
         else:
             yield self._finding(s, f"'{name}' is no array in memory")
             return

@@ -30,7 +30,7 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
 
     // insn_0.q.init
     acc_q = 0.0f;
-    for (int r = 0; r < (m - 1) / 128; ++r) {
+    for (int r = 0; r < m / 128; ++r) {
         // insn.v.init
         acc_v = 0.0f;
         #pragma unroll
@@ -151,134 +151,136 @@ scan_by_block(const float *__restrict__ x, float *__restrict__ y, const int m, c
         // insn_3
         tile = acc_t_all;
     }
-    const int r = (m - 1) / 128;
-    if (128*r + 2*t < m) {
-        // insn.v.init
-        acc_v = 0.0f;
-        #pragma unroll
-        for (int v = 0; v < 2; ++v) {
-            if (128*r + 2*t + v < m) {
-                // insn.v.update
-                acc_v += x[i*m + 128*r + 2*t + v];
+    if (m % 128 != 0) {
+        const int r = (m - 1) / 128;
+        if (128*r + 2*t < m) {
+            // insn.v.init
+            acc_v = 0.0f;
+            #pragma unroll
+            for (int v = 0; v < 2; ++v) {
+                if (128*r + 2*t + v < m) {
+                    // insn.v.update
+                    acc_v += x[i*m + 128*r + 2*t + v];
+                }
+            }
+            // insn
+            own = acc_v;
+        }
+        if (1 <= r) {
+            // insn_0.q.update
+            acc_q += tile;
+        }
+        // insn_0
+        before = acc_q;
+        // insn_1.s.init
+        acc_s = 0.0f;
+        if (128*r + 2*t + 3 <= m) {
+            // insn_1.s.update
+            acc_s += own;
+        }
+        // insn_1.s.store
+        acc_s_warp = acc_s;
+        // insn_1.s.keep0
+        acc_s_warp_1 = acc_s_warp;
+        acc_s_warp_other = __shfl_up_sync(0xffffffff, acc_s_warp, 1);
+        if (t % 32 != 0) {
+            // insn_1.s.step0
+            acc_s_warp_1 += acc_s_warp_other;
+        }
+        // insn_1.s.keep1
+        acc_s_warp_2 = acc_s_warp_1;
+        acc_s_warp_1_other = __shfl_up_sync(0xffffffff, acc_s_warp_1, 2);
+        if (2 <= t % 32) {
+            // insn_1.s.step1
+            acc_s_warp_2 += acc_s_warp_1_other;
+        }
+        // insn_1.s.keep2
+        acc_s_warp_3 = acc_s_warp_2;
+        acc_s_warp_2_other = __shfl_up_sync(0xffffffff, acc_s_warp_2, 4);
+        if (4 <= t % 32) {
+            // insn_1.s.step2
+            acc_s_warp_3 += acc_s_warp_2_other;
+        }
+        // insn_1.s.keep3
+        acc_s_warp_4 = acc_s_warp_3;
+        acc_s_warp_3_other = __shfl_up_sync(0xffffffff, acc_s_warp_3, 8);
+        if (8 <= t % 32) {
+            // insn_1.s.step3
+            acc_s_warp_4 += acc_s_warp_3_other;
+        }
+        // insn_1.s.keep4
+        acc_s_warp_5 = acc_s_warp_4;
+        acc_s_warp_4_other = __shfl_up_sync(0xffffffff, acc_s_warp_4, 16);
+        if (16 <= t % 32) {
+            // insn_1.s.step4
+            acc_s_warp_5 += acc_s_warp_4_other;
+        }
+        // insn_1.s.none
+        acc_s_warp_6 = 0.0f;
+        acc_s_warp_5_other = __shfl_up_sync(0xffffffff, acc_s_warp_5, 1);
+        if (t % 32 != 0) {
+            // insn_1.s.shift
+            acc_s_warp_6 = acc_s_warp_5_other;
+        }
+        if (t == 31) {
+            // insn_1.s.put
+            acc_s_shared[t / 32] = acc_s_warp_5;
+        }
+        // insn_1.s.first
+        acc_s_before = 0.0f;
+        // acc_s_shared: insn_1.s.put writes, insn_1.s.rest reads
+        __syncthreads();
+        if (32 <= t) {
+            // insn_1.s.rest
+            acc_s_before += acc_s_shared[0];
+        }
+        // insn_1.s.result
+        acc_s_all = acc_s_before + acc_s_warp_6;
+        if (128*r + 2*t < m) {
+            // insn_1
+            start = before + acc_s_all;
+            // insn_2.w.init
+            acc_w = 0.0f;
+            #pragma unroll
+            for (int v = 0; v < 2; ++v) {
+                if (128*r + 2*t + v < m) {
+                    // insn_2.w.update
+                    acc_w += x[i*m + 128*r + 2*t + v];
+                    // insn_2
+                    y[i*m + 128*r + 2*t + v] = start + acc_w;
+                }
             }
         }
-        // insn
-        own = acc_v;
-    }
-    if (1 <= r) {
-        // insn_0.q.update
-        acc_q += tile;
-    }
-    // insn_0
-    before = acc_q;
-    // insn_1.s.init
-    acc_s = 0.0f;
-    if (128*r + 2*t + 3 <= m) {
-        // insn_1.s.update
-        acc_s += own;
-    }
-    // insn_1.s.store
-    acc_s_warp = acc_s;
-    // insn_1.s.keep0
-    acc_s_warp_1 = acc_s_warp;
-    acc_s_warp_other = __shfl_up_sync(0xffffffff, acc_s_warp, 1);
-    if (t % 32 != 0) {
-        // insn_1.s.step0
-        acc_s_warp_1 += acc_s_warp_other;
-    }
-    // insn_1.s.keep1
-    acc_s_warp_2 = acc_s_warp_1;
-    acc_s_warp_1_other = __shfl_up_sync(0xffffffff, acc_s_warp_1, 2);
-    if (2 <= t % 32) {
-        // insn_1.s.step1
-        acc_s_warp_2 += acc_s_warp_1_other;
-    }
-    // insn_1.s.keep2
-    acc_s_warp_3 = acc_s_warp_2;
-    acc_s_warp_2_other = __shfl_up_sync(0xffffffff, acc_s_warp_2, 4);
-    if (4 <= t % 32) {
-        // insn_1.s.step2
-        acc_s_warp_3 += acc_s_warp_2_other;
-    }
-    // insn_1.s.keep3
-    acc_s_warp_4 = acc_s_warp_3;
-    acc_s_warp_3_other = __shfl_up_sync(0xffffffff, acc_s_warp_3, 8);
-    if (8 <= t % 32) {
-        // insn_1.s.step3
-        acc_s_warp_4 += acc_s_warp_3_other;
-    }
-    // insn_1.s.keep4
-    acc_s_warp_5 = acc_s_warp_4;
-    acc_s_warp_4_other = __shfl_up_sync(0xffffffff, acc_s_warp_4, 16);
-    if (16 <= t % 32) {
-        // insn_1.s.step4
-        acc_s_warp_5 += acc_s_warp_4_other;
-    }
-    // insn_1.s.none
-    acc_s_warp_6 = 0.0f;
-    acc_s_warp_5_other = __shfl_up_sync(0xffffffff, acc_s_warp_5, 1);
-    if (t % 32 != 0) {
-        // insn_1.s.shift
-        acc_s_warp_6 = acc_s_warp_5_other;
-    }
-    if (t == 31) {
-        // insn_1.s.put
-        acc_s_shared[t / 32] = acc_s_warp_5;
-    }
-    // insn_1.s.first
-    acc_s_before = 0.0f;
-    // acc_s_shared: insn_1.s.put writes, insn_1.s.rest reads
-    __syncthreads();
-    if (32 <= t) {
-        // insn_1.s.rest
-        acc_s_before += acc_s_shared[0];
-    }
-    // insn_1.s.result
-    acc_s_all = acc_s_before + acc_s_warp_6;
-    if (128*r + 2*t < m) {
-        // insn_1
-        start = before + acc_s_all;
-        // insn_2.w.init
-        acc_w = 0.0f;
-        #pragma unroll
-        for (int v = 0; v < 2; ++v) {
-            if (128*r + 2*t + v < m) {
-                // insn_2.w.update
-                acc_w += x[i*m + 128*r + 2*t + v];
-                // insn_2
-                y[i*m + 128*r + 2*t + v] = start + acc_w;
-            }
+        // insn_3.t.init
+        acc_t = 0.0f;
+        if (128*r + 2*t < m) {
+            // insn_3.t.update
+            acc_t += own;
         }
+        // insn_3.t.store
+        acc_t_warp = acc_t;
+        // insn_3.t.step0
+        acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 16);
+        // insn_3.t.step1
+        acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 8);
+        // insn_3.t.step2
+        acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 4);
+        // insn_3.t.step3
+        acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 2);
+        // insn_3.t.step4
+        acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 1);
+        if (t % 32 == 0) {
+            // insn_3.t.put
+            acc_t_shared[t / 32] = acc_t_warp;
+        }
+        // acc_t_shared: insn_3.t.put writes, insn_3.t.first reads
+        // acc_t_shared: insn_3.t.put writes, insn_3.t.rest reads
+        __syncthreads();
+        // insn_3.t.first
+        acc_t_all = acc_t_shared[0];
+        // insn_3.t.rest
+        acc_t_all += acc_t_shared[1];
+        // insn_3
+        tile = acc_t_all;
     }
-    // insn_3.t.init
-    acc_t = 0.0f;
-    if (128*r + 2*t < m) {
-        // insn_3.t.update
-        acc_t += own;
-    }
-    // insn_3.t.store
-    acc_t_warp = acc_t;
-    // insn_3.t.step0
-    acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 16);
-    // insn_3.t.step1
-    acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 8);
-    // insn_3.t.step2
-    acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 4);
-    // insn_3.t.step3
-    acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 2);
-    // insn_3.t.step4
-    acc_t_warp += __shfl_down_sync(0xffffffff, acc_t_warp, 1);
-    if (t % 32 == 0) {
-        // insn_3.t.put
-        acc_t_shared[t / 32] = acc_t_warp;
-    }
-    // acc_t_shared: insn_3.t.put writes, insn_3.t.first reads
-    // acc_t_shared: insn_3.t.put writes, insn_3.t.rest reads
-    __syncthreads();
-    // insn_3.t.first
-    acc_t_all = acc_t_shared[0];
-    // insn_3.t.rest
-    acc_t_all += acc_t_shared[1];
-    // insn_3
-    tile = acc_t_all;
 }

@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
+from math import gcd
 
 import numpy as np
 import pytest
@@ -64,6 +66,22 @@ def test_what_is_loaded_whole(knl: lk.LoopKernel, cut: bool) -> None:
     assert (code.source.count("*reinterpret_cast<float4 *>(&out[") == 2) == cut, code.source
 
 
+@pytest.mark.parametrize(("m", "length", "threads"), [(25, 4, 2), (29, 4, 2), (30, 4, 2), (27, 4, 2), (21, 2, 4)])
+def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, threads: int) -> None:
+    """A compiler that unrolls the loop has to ask about the first and the last vector of a row only."""
+    knl = anywhere(m, length, m % length, threads=threads)
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    asked = {iteration for iteration, _ in re.findall(r"(\w+ < \w+) \|\| (.*?) <= ", lk.generate_code(knl).source)}
+    last = -(-(m + length - gcd(m, length)) // (length*threads)) - 1
+    assert asked == {"0 < q_outer", f"q_outer < {last}"}
+    for n in (1, 2, 7):
+        a = np.arange(n*m).reshape(n, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
+
+
 @pytest.mark.parametrize(("m", "length"), [(4, 8), (5, 4), (7, 4), (9, 2), (11, 8), (13, 4), (14, 4), (2, 4)])
 def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     """They are aligned, and nothing outside of the array is read, of arrays with any number of rows."""
@@ -75,6 +93,24 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     assert sorted(map(str, lk.generate_code(knl).assumed)) == [f"a {gaps}", f"out {gaps}"]
     for n in (0, 1, 2, 5, 9):
         a = np.arange(n*m).reshape(n, m).astype(F32)
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, 2*a)
+
+
+@pytest.mark.parametrize(("k", "m"), [(3, 7), (2, 9)])
+def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
+    """All rows before count, and only the last row of the last plane has nothing behind it."""
+    column = f"4*q - ({k*m % 4}*i + {m % 4}*j) % 4 + v"
+    knl = lk.make_kernel(f"{{[i, j, q, v]: 0<=i<n and 0<=j<{k} and 0<=v<4 and 0<=q and 0<={column}<{m}}}",
+                         f"out[i, j, {column}] = 2*a[i, j, {column}]", [
+                             lk.GlobalArg("a", F32, ("n", k, m)), lk.GlobalArg("out", F32, ("n", k, m)), "..."])
+    knl = lk.tag_inames(knl, {"i": "g.0", "j": "l.1", "q": "l.0", "v": "vec"})
+    assert f"if (i < n - 1 || j < {k - 1} || 4*q" in lk.generate_code(knl).source
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    for n in (1, 3):
+        a = np.arange(n*k*m).reshape(n, k, m).astype(F32)
         found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
         np.testing.assert_array_equal(found, 2*a)
 

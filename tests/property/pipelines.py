@@ -312,6 +312,13 @@ class Drawer:
     def pad(self) -> Step:
         return Step("add_padding", (self.one(self.knl.temporaries), self.one((0, 1, -2))), (("by", self.one((1, 2))),))
 
+    def layout(self) -> Step:
+        """Another order of axes in memory, or columns that are mixed."""
+        name = self.one(self.knl.temporaries)
+        if self.chance(50):
+            return Step("tag_array_axes", (name, self.one(("F", "N0,N1", "C"))))
+        return Step("swizzle", (name,), (("chunk", self.one((1, 2))), ("period", self.one((1, 2, 4)))))
+
     def stream(self) -> Step:
         return Step("stream_stores", (self.one([a for a in self.knl.array_args if a in self.knl.written_names]),))
 
@@ -380,6 +387,7 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,
     "contract": Drawer.contract, "address space": Drawer.address_space,
     "levels": Drawer.levels, "pack": Drawer.pack, "expand behind": Drawer.expand_behind, "pad": Drawer.pad,
+    "layout": Drawer.layout,
     "stream": Drawer.stream, "scan": Drawer.scan, "barrier": Drawer.barrier,
     "rename argument": Drawer.rename_argument, "fix": Drawer.fix, "assume": Drawer.assume, "options": Drawer.options}
 

@@ -34,7 +34,7 @@ MOST = 4
 FOUND_AS = {
     "guard weakened": {"outside", "twice", "missing"},
     "guard tightened": {"missing", "outside"},
-    "bound weakened": {"outside", "twice"},
+    "bound weakened": {"outside", "twice", "vector"},
     "footprint shrunk": {"missing"},
     "box shrunk": {"box"},
     "grid shrunk": {"missing"},

@@ -1,0 +1,91 @@
+"""Conditions in unrolled loops, which hold in most iterations anyway: they say in which they may not.
+
+Where lengths are constant, a condition holds in all iterations but the first, say, by the ranges of blocks and threads.
+CUDA's compiler does not see that everywhere; but it unrolls the loop, and a number beside a number decides. Where sizes
+of a call stand in a condition it is left as it is: beyond them any iteration may be.
+"""
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Block, For, If, Node, Region
+from loopkit.expr.mappers import variables
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.sets import InstanceSet, Set, range_condition
+
+Ranges = Mapping[str, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class About:
+    """Which conditions say it: those that differ between *threads*, which keep each answer, and have no *sizes*."""
+
+    threads: AbstractSet[str]
+    sizes: AbstractSet[str]
+
+    def __contains__(self, condition: object) -> bool:
+        if not isinstance(condition, p.Comparison):
+            return False
+        names = variables(condition)
+        return self.sizes.isdisjoint(names) and not self.threads.isdisjoint(names)
+
+
+def saying_where(block: Block, ranges: Ranges, context: Set, about: About) -> Block:
+    """*block*, inside loops that are unrolled over *ranges*, where conditions say in which iterations they may fail.
+
+    :arg context: what is known around the block.
+    """
+    return Block(tuple(_node(child, ranges, context, about) for child in block.children))
+
+
+def _node(node: Node, ranges: Ranges, context: Set, about: About) -> Node:
+    match node:
+        case If():
+            parts = node.condition.children if isinstance(node.condition, p.LogicalAnd) else (node.condition,)
+            found = tuple(_part(part, ranges, context, about) for part in parts)
+            condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
+            otherwise = None if node.otherwise is None else saying_where(node.otherwise, ranges, context, about)
+            then = saying_where(node.then, ranges, context, about)
+            return replace(node, condition=condition, then=then, otherwise=otherwise)
+        case For(start=int() as start, stop=int() as stop):
+            inside = context.intersect(range_condition(node.iname, start, stop - 1))
+            return replace(node, body=saying_where(node.body, ranges, inside, about))
+        case For() | Region():
+            return replace(node, body=saying_where(node.body, ranges, context, about))
+        case Block():
+            return saying_where(node, ranges, context, about)
+        case _:
+            return node
+
+
+def _part(part: Expression, ranges: Ranges, context: Set, about: About) -> Expression:
+    inames = [x for x in ranges if x in variables(part)]
+    if not inames or part not in about:
+        return part
+    try:
+        fails = params_condition(points_where(p.LogicalNot(part), ())).intersect(context)
+    except NotAffineError:
+        return part
+    return unless(part, fails, {x: ranges[x] for x in inames})
+
+
+def unless(part: Expression, fails: Set, ranges: Ranges) -> Expression:
+    """*part*, which is false at points of *fails* only, with the iterations of one of *ranges* in which it is not.
+
+    *part* alone, if these are not most of them: there is little to win, and a text to read.
+    """
+    for x, (first, last) in ranges.items():
+        low, high = InstanceSet((), fails.from_params()).onto((x,)).constant_range(x)
+        if low is None or high is None or 2*(high - low + 1) >= last - first + 1:
+            continue
+        before = (p.Comparison(p.Variable(x), "<", low),) if low > first else ()
+        behind = (p.Comparison(high, "<", p.Variable(x)),) if high < last else ()
+        if before or behind:
+            return p.LogicalOr((*before, *behind, *(part.children if isinstance(part, p.LogicalOr) else (part,))))
+    return part

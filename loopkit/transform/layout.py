@@ -1,0 +1,140 @@
+"""How temporaries lie in memory: which axis is the fastest, and columns that are mixed row by row."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.shapes import array_shapes
+from loopkit.ast.nodes import Swizzle
+from loopkit.errors import PreconditionError
+from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.transform.padding import axes_in_memory, axis_number, constant_shape
+from loopkit.transform.step import name_list, require_positive, transform
+
+#: Of shared memory, before its banks come again.
+BANKS_BYTES = 128
+
+
+@transform
+def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
+    """Say in which order the axes of temporaries lie in memory.
+
+    Subscripts stay as they are. The fastest axis is the one along which elements lie side by side: vectors are loaded
+    along it, and neighbouring threads that go along it meet in no bank of shared memory. Arguments have the strides of
+    the arrays of a call.
+
+    No value moves from one statement to another by this, so nothing has to be proven.
+
+    :arg ary_names: a temporary, or several: a sequence, or with commas between.
+    :arg dim_tags: ``"C"``, the last axis is the fastest; ``"F"``, the first is; or a tag for each axis, ``"N0,N1"``,
+        of which ``N0`` is the fastest.
+    :raises UnknownNameError: there is no such temporary.
+    :raises PreconditionError: *dim_tags* is none of these, or has not a tag for each axis; an array is an argument.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i<8 and 0<=j<32}", "b[j, i] = a[i, j]", name="transpose")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.1", "j": "l.0"})
+    >>> knl = lk.add_prefetch(knl, "a", ["i", "j"])
+    >>> print(lk.lower(knl, stop="storage"))
+    local float32 a_fetch[8][32]
+    >>> print(lk.lower(lk.tag_array_axes(knl, "a_fetch", "F"), stop="storage"))
+    local float32 a_fetch[32][8] axes 1, 0
+    """
+    temporaries = dict(kernel.temporaries)
+    shapes = array_shapes(kernel)
+    for name in name_list(ary_names):
+        temporary = _temporary(kernel, name)
+        order = _order(name, dim_tags, len(shapes.get(name, ())))
+        plain = order == tuple(range(len(order)))
+        temporaries[name] = replace(temporary, order=() if plain else order)
+    return kernel.copy(temporaries=temporaries, carried=unchanged_from(kernel))
+
+
+def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
+    """The axes of *name*, the slowest first."""
+    if dim_tags == "C":
+        return tuple(range(axes))
+    if dim_tags == "F":
+        return tuple(reversed(range(axes)))
+    tags = [tag.strip() for tag in dim_tags.split(",")] if isinstance(dim_tags, str) else []
+    if sorted(tags) != sorted(f"N{level}" for level in range(axes)):
+        slowest_first = ",".join(f"N{level}" for level in reversed(range(axes)))
+        raise PreconditionError(f"{dim_tags!r} does not say how the {axes} axes of '{name}' lie.", subject=name,
+                                hint=f"'C', which is '{slowest_first}', 'F', or these tags in another order")
+    return tuple(sorted(range(axes), key=lambda axis: -int(tags[axis][1:])))
+
+
+@transform
+def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk: int = 1, period: int | None = None
+            ) -> LoopKernel:
+    """Mix the columns of a shared array, in each row in another way, so that a column lies in many banks.
+
+    In row *r*, the element of column *c* lies where that of column ``c ^ chunk*(r mod period)`` would. Threads that go
+    down a column meet in no bank then, as with :func:`add_padding`, but no cell is lost, and vectors of *chunk*
+    elements stay whole. Subscripts stay as they are.
+
+    No value moves from one statement to another by this, as no two columns of a row come to one place: nothing has to
+    be proven.
+
+    :arg variable: a temporary that lies in shared memory, with constant extents.
+    :arg axis: the number of the axis whose subscript is the row; negative ones count from behind; default: the one
+        before the columns, which are the axis that is fastest in memory.
+    :arg chunk: so many neighbouring elements stay neighbours; a power of two.
+    :arg period: so many rows have different places; a power of two; default: as many as have different banks, and as
+        columns allow.
+    :raises UnknownNameError: there is no such temporary.
+    :raises PreconditionError: it has fewer than two axes, *axis* is the columns' or none, its shape is not constant;
+        *chunk* or *period* is no power of two, or columns are no multiple of *chunk* times *period*; the dtype is not
+        known, and no *period* is given.
+    :raises StorageError: (when code is generated) the temporary does not lie in shared memory.
+
+    >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})
+    >>> knl = lk.swizzle(lk.add_prefetch(knl, "a", ["i", "j"]), "a_fetch")
+    >>> print(lk.lower(knl, stop="storage"))
+    local float32 a_fetch[32][32], columns ^ (axis 0 mod 32)
+    """
+    temporary = _temporary(kernel, variable)
+    shape = constant_shape(kernel, temporary, "swizzled")
+    if len(shape) < 2:
+        raise PreconditionError(f"'{variable}' has {len(shape)} axes: a swizzle has to tell rows from columns.",
+                                subject=variable, hint="swizzle an array of two axes or more")
+    axes = axes_in_memory(temporary, shape)
+    number = axes[-2] if axis is None else axis_number(temporary, shape, axis)
+    if number == axes[-1]:
+        raise PreconditionError(f"Axis {axis} of '{variable}' is the fastest in memory: these are columns, not rows.",
+                                subject=variable, hint="name another axis, or tag_array_axes first")
+    columns = shape[axes[-1]]
+    chunk = _power_of_two(chunk, "chunk")
+    whole = columns & -columns                  # the largest power of two that divides it
+    if period is None:
+        if temporary.dtype is None:
+            raise PreconditionError(f"The dtype of '{variable}' is not known yet, nor how many columns all banks have.",
+                                    subject=variable, hint=f"add_dtypes(knl, {{'{variable}': ...}}), or period=")
+        period = max(min(BANKS_BYTES//temporary.dtype.itemsize, whole)//chunk, 1)
+    period = _power_of_two(period, "period")
+    if columns % (chunk*period):
+        raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "
+                                f"{period} rows would mix.", subject=variable,
+                                hint=f"chunk and period of {whole} together, or add_padding")
+    return kernel.copy(temporaries={**kernel.temporaries,
+                                    variable: replace(temporary, swizzle=Swizzle(number, chunk, period))},
+                       carried=unchanged_from(kernel))
+
+
+def _power_of_two(value: int, name: str) -> int:
+    number = require_positive(value, name)
+    if number & (number - 1):
+        raise PreconditionError(f"{name}={number} is no power of two.", subject=name,
+                                hint=f"{name}={1 << (number.bit_length() - 1)}")
+    return number
+
+
+def _temporary(kernel: LoopKernel, name: str) -> TemporaryVariable:
+    if name in kernel.array_args:
+        raise PreconditionError(f"'{name}' is an argument, and lies as the arrays of a call do.", subject=name,
+                                hint="stage it by add_prefetch and tag the copy, or pass arrays in that order")
+    if name not in kernel.temporaries:
+        raise unknown("temporary", name, kernel.temporaries)
+    return kernel.temporaries[name]

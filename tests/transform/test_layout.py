@@ -1,0 +1,193 @@
+"""swizzle and tag_array_axes: results stay, cells move, and what does not fit is refused."""
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import loopkit as lk
+from tests.transform.same import assert_same, step
+
+F32 = np.float32
+
+
+def transposed(rows: int = 16, columns: int = 16, dtype: Any = F32) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "b[j, i] = a[i, j]", name="transpose")
+    knl = lk.add_dtypes(knl, {"a": dtype})
+    knl = lk.split_iname(knl, "i", rows, outer_tag="g.1", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", columns, outer_tag="g.0", inner_tag="l.1")
+    return lk.add_prefetch(knl, "a", ["i_inner", "j_inner"])
+
+
+def cube() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[b, i, j, k]: 0<=b<n and 0<=i<4 and 0<=j<6 and 0<=k<8}",
+                         "y[b, k, j, i] = x[b, i, j, k] + x[b, 3-i, 5-j, 7-k]", name="cube")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0", "k": "l.0", "j": "l.1"})
+    return lk.add_prefetch(knl, "x", ["i", "j", "k"])
+
+
+def registers() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<4}", """
+        for b
+            for i, j
+                <> t[i, j] = x[b, i, j]
+            end
+            for i, j
+                y[b, i, j] = t[j, i]
+            end
+        end
+        """)
+    return lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0"})
+
+
+def cuda(knl: lk.LoopKernel) -> str:
+    return lk.generate_code(knl, target="cuda").source
+
+
+# {{{ a swizzle
+
+@given(st.sampled_from([(8, 8), (4, 16), (16, 4), (5, 8), (8, 12)]), st.sampled_from(["C", "F"]), st.booleans(),
+       st.sampled_from([1, 2, 4]), st.sampled_from([1, 2, 4, 8]))
+def test_results_stay_and_cells_are_a_permutation(shape: tuple[int, int], order: str, by_default: bool, chunk: int,
+                                                  period: int) -> None:
+    plain = transposed(*shape)
+    tagged = lk.tag_array_axes(plain, "a_fetch", order)
+    columns = shape[1] if order == "C" else shape[0]
+    if columns % (chunk*period):
+        with pytest.raises(lk.PreconditionError, match=f"{columns} columns of 'a_fetch' are no multiple"):
+            lk.swizzle(tagged, "a_fetch", chunk=chunk, period=period)
+        return
+    knl = step(tagged, lk.swizzle, "a_fetch", None if by_default else -2 if order == "C" else 1, chunk=chunk,
+               period=period)
+    assert_same(plain, knl, n=11, m=13)
+    assert lk.verify(knl).proven
+
+
+def test_a_column_lies_in_all_banks() -> None:
+    knl = lk.swizzle(transposed(32, 32), "a_fetch")
+    (read,) = set(re.findall(r"= a_fetch\[i_inner\]\[([^]]*)\]", cuda(knl)))
+    for j in range(32):
+        assert sorted(eval(read, {"i_inner": i, "j_inner": j}) for i in range(32)) == list(range(32))
+    assert "__shared__ float a_fetch[32][32];  // of row r, column c lies at c ^ r" in cuda(knl)
+
+
+@pytest.mark.parametrize(("chunk", "access"), [(4, "float4"), (2, "float2")])
+def test_vectors_stay_within_a_chunk(chunk: int, access: str) -> None:
+    plain = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<16}", "y[b, i, j] = 2*x[b, 15-i, j]", name="flipped")
+    plain = lk.tag_inames(lk.add_dtypes(plain, {"x": F32}), {"b": "g.0", "i": "l.1"})
+    plain = lk.split_iname(plain, "j", 4, outer_tag="l.0", inner_tag="vec")
+    plain = lk.add_prefetch(plain, "x", ["i", "j_outer", "j_inner"], default_tag=None)
+    plain = lk.tag_inames(plain, {"x_dim_1": "l.1"})
+    plain = lk.split_iname(plain, "x_dim_2", 4, outer_tag="l.0", inner_tag="vec")
+    knl = step(plain, lk.swizzle, "x_fetch", chunk=chunk)
+    assert_same(plain, knl, n=3)
+    found = re.findall(r"reinterpret_cast<(?:const )?(\w+) \*>\(&x_fetch", cuda(knl))
+    assert set(found) == {access}
+    assert set(re.findall(r"reinterpret_cast<(?:const )?(\w+) \*>\(&x_fetch", cuda(plain))) == {"float4"}
+
+
+def test_rows_by_any_axis() -> None:
+    for axis in (0, -3, 1):
+        knl = step(cube(), lk.swizzle, "x_fetch", axis, period=4)
+        assert_same(cube(), knl, n=3)
+    assert "x_fetch[i][j][k ^ i]" in cuda(lk.swizzle(cube(), "x_fetch", 0, period=4))
+
+
+def test_buffers_of_a_pipeline_are_swizzled_each() -> None:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<16 and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])", name="mm")
+    knl = lk.add_dtypes(knl, {"a,b": F32})
+    knl = lk.split_iname(knl, "k", 8)
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.1")
+    knl = lk.tag_inames(knl, {"j": "l.0"})
+    knl = lk.add_prefetch(knl, "b", ["k_inner", "j"])
+    knl = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    plain = knl
+    knl = step(step(lk.pipeline(knl, "k_outer", 2), lk.swizzle, "a_fetch"), lk.swizzle, "b_fetch", chunk=4)
+    assert_same(plain, knl, n=18, l=25)
+
+
+def test_only_shared_memory_has_banks() -> None:
+    with pytest.raises(lk.StorageError, match="'t' is swizzled, but it lies in registers, and only shared memory has"):
+        lk.lower(lk.swizzle(registers(), "t", period=4))
+    with pytest.raises(lk.PreconditionError, match="The dtype of 't' is not known yet"):
+        lk.swizzle(registers(), "t")
+
+
+def test_axes_that_change_behind_it() -> None:
+    knl = lk.add_padding(lk.swizzle(transposed(), "a_fetch"), "a_fetch", 0, by=1)
+    with pytest.raises(lk.StorageError, match=r"swizzled by 16 columns, and its axes changed.*\[16, 17\]"):
+        lk.lower(knl)
+
+
+@pytest.mark.parametrize(("arguments", "options", "text"), [
+    (("a",), {}, "'a' is an argument"), (("nothing",), {}, "nothing"),
+    (("a_fetch", 1), {}, "Axis 1 of 'a_fetch' is the fastest"), (("a_fetch", 2), {}, "none that is 2"),
+    (("a_fetch",), {"chunk": 3}, "chunk=3 is no power of two"), (("a_fetch",), {"period": 0}, "period"),
+    (("a_fetch",), {"period": 32}, "16 columns of 'a_fetch' are no multiple of 32"),
+])
+def test_refused(arguments: Any, options: Any, text: str) -> None:
+    with pytest.raises(lk.LoopkitError, match=text):
+        lk.swizzle(transposed(), *arguments, **options)
+
+
+def test_too_few_axes() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<16}", "<> t[i] = x[i] {id=t}\ny[i] = t[15-i] {dep=t}")
+    with pytest.raises(lk.PreconditionError, match="'t' has 1 axes"):
+        lk.swizzle(lk.add_dtypes(knl, {"x": F32}), "t")
+
+# }}}
+
+
+# {{{ the order of axes
+
+@pytest.mark.parametrize(("tags", "shape"), [("C", (4, 6, 8)), ("N2,N1,N0", (4, 6, 8)), ("F", (8, 6, 4)),
+                                             ("N1, N2, N0", (6, 4, 8)), ("N0,N2,N1", (6, 8, 4))])
+def test_orders(tags: str, shape: tuple[int, ...]) -> None:
+    knl = step(cube(), lk.tag_array_axes, "x_fetch", tags)
+    assert f"x_fetch{''.join(f'[{e}]' for e in shape)}" in str(lk.lower(knl, stop="storage"))
+    assert knl.temporaries["x_fetch"].shape == (4, 6, 8)
+    assert_same(cube(), knl, n=3)
+
+
+def test_in_registers_and_padded() -> None:
+    knl = step(registers(), lk.tag_array_axes, ["t"], "F")
+    assert_same(registers(), knl, n=3)
+    knl = lk.add_padding(lk.tag_array_axes(transposed(16, 8), "a_fetch", "F"), "a_fetch", 1, by=1)
+    assert str(lk.lower(knl, stop="storage")) == "local float32 a_fetch[8][17] axes 1, 0"
+    assert_same(transposed(16, 8), knl, n=37, m=21)
+    assert lk.add_padding(knl, "a_fetch", 1, 128).temporaries["a_fetch"].shape == (32, 8)
+    with pytest.raises(lk.PreconditionError, match="Axis 0 of 'a_fetch' is its last"):
+        lk.add_padding(knl, "a_fetch", 0, by=1)
+
+
+def test_vectors_go_along_the_fastest_axis() -> None:
+    plain = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<16}", "y[b, i, j] = x[b, i, j] + x[b, 15-i, j]", name="sums")
+    plain = lk.tag_inames(lk.add_dtypes(plain, {"x": F32}), {"b": "g.0", "j": "l.0"})
+    plain = lk.add_prefetch(plain, "x", ["i", "j"])
+    plain = lk.split_iname(plain, "i", 4, inner_tag="vec")
+    assert "reinterpret_cast" not in cuda(plain)
+    knl = step(plain, lk.tag_array_axes, "x_fetch", "F")
+    assert "reinterpret_cast<const float4 *>(&x_fetch" in cuda(knl)
+    assert_same(plain, knl, n=3)
+
+
+@pytest.mark.parametrize(("name", "tags", "text"), [
+    ("a", "F", "'a' is an argument"), ("nothing", "F", "nothing"),
+    ("a_fetch", "N0", "'N0' does not say how the 2 axes"), ("a_fetch", "N0,N0", "does not say"),
+    ("a_fetch", "stride:1,stride:8", "does not say"), ("a_fetch", 3, "3 does not say"),
+])
+def test_refused_orders(name: str, tags: Any, text: str) -> None:
+    with pytest.raises(lk.LoopkitError, match=text):
+        lk.tag_array_axes(transposed(), name, tags)
+
+
+def test_an_axis_more_behind_it() -> None:
+    knl = lk.split_iname(lk.tag_array_axes(lk.untag_inames(registers(), "b"), "t", "F"), "b", 4)
+    with pytest.raises(lk.StorageError, match="The 2 axes of 't' were tagged, and it has 3 now"):
+        lk.lower(lk.privatize(knl, "b_inner", "t"))
+
+# }}}
