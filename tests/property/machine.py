@@ -628,7 +628,7 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
                        values={i: v.item() for i, v in np.ndenumerate(a)}) for k, a in arrays.items()}
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
-            shape = tuple(max(0, evaluate(e, sizes)) for e in storage.shape)
+            shape = tuple(max(0, evaluate(e, sizes)) for e in storage.in_memory)
             memories[name] = (Handed if storage.awaited else new)(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
