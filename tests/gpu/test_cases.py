@@ -32,7 +32,7 @@ def test_on_arrays_of_the_host(case: Case, debug: bool) -> None:
 
 
 #: Cases that leave the borders of their outputs as they were.
-WITH_BORDERS = ("stencil_2d", "stencil_2d_vec", "stencil_3d", "jacobi", "two_launches")
+WITH_BORDERS = ("stencil_2d", "stencil_2d_vec", "neighbours_anywhere_vec", "stencil_3d", "jacobi", "two_launches")
 
 
 def _tensors(arguments: dict[str, Any]) -> dict[str, Any]:
