@@ -107,7 +107,7 @@ def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
 
 def threads_for(columns: int, dtype: np.dtype, loads: int = 2) -> int:
     """So many threads that each has about *loads* loads of 16 bytes: the nearest power of two, or a warp where a row
-    has as many vectors.
+    has as many vectors; of two loads, no fewer: a multiprocessor full of threads has 64 kB under way then.
 
     The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
     others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first. Each has a vector of
@@ -115,7 +115,8 @@ def threads_for(columns: int, dtype: np.dtype, loads: int = 2) -> int:
     """
     wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()
-    nearest = above//2 if 4*wanted < 3*above else above
+    few = wanted < above if loads == 2 else 4*wanted < 3*above
+    nearest = above//2 if few else above
     vectors = -(-columns // items_a_thread(dtype))
     most = MOST_THREADS//2 if columns*dtype.itemsize <= MOST_THREADS//2*128 else MOST_THREADS
     threads = min(max(nearest, min(1 << (vectors - 1).bit_length(), WARP)), most)

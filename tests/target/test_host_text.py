@@ -17,6 +17,7 @@ from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.poly.points import holds
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
+from loopkit.target.dialects import CUDA
 from tests.cases import CASES
 from tests.compilers import cpp_compiler
 from tests.lowering.host_loops import HOSTED
@@ -52,6 +53,7 @@ template <typename T> Error cudaMalloc(T **, size_t bytes)
     return memories_-- > 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 template <typename T> void cudaFree(T *) { note(-2, 0, 0, 0); }
+void cudaMemset(void *, int value, size_t bytes) { note(-3, bytes, value, 0); }
 enum Attribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
 template <typename F> void cudaFuncSetAttribute(F *, Attribute, int) {}
 """
@@ -69,11 +71,13 @@ def as_plain_cpp(code: GeneratedCode) -> str:
         text = text.replace(f"{name}<<<", f"launched({number}, {name}, ")
     text = text.replace(">>>(", ")(").replace(includes, "")
     declarations = "".join(f"static void {name}({parameters}) {{}}\n" for name, parameters in kernels)
-    return f'{includes}{RUNTIME}{declarations}extern "C"\n{text}'
+    handed = CUDA.handing["handed"] if "handed<" in text else ""
+    return f'{includes}{RUNTIME}{handed}{declarations}extern "C"\n{text}'
 
 
 def built(code: GeneratedCode, place: Path) -> Callable[..., list[tuple[int, ...]]]:
-    """A function from sizes to what the host did: ``-1`` and bytes, ``-2``, or a launch's number and its grid.
+    """A function from sizes to what the host did: ``-1`` and bytes, ``-3`` and bytes that are cleared, ``-2``, or a
+    launch's number and its grid.
 
     It takes besides how many allocations succeed.
     """
@@ -99,7 +103,11 @@ def expected(code: GeneratedCode, values: Mapping[str, int]) -> Iterator[tuple[i
     """What the runtime does."""
     scratch = {x.name: x for k in code.kernels for x in k.parameters if x.kind is ParameterKind.SCRATCH}
     for x in scratch.values():
-        yield -1, x.dtype.itemsize*prod(max(0, evaluate(e, values)) for e in x.shape), 0, 0
+        size = 8*-(-x.dtype.itemsize//4) if x.handed else x.dtype.itemsize
+        size *= prod(max(0, evaluate(e, values)) for e in x.shape)
+        yield -1, size, 0, 0
+        if x.cleared:
+            yield -3, size, 0, 0
     numbers = {k.name: i for i, k in enumerate(code.kernels)}
     for name, seen in calls(code.order or Block(tuple(Call(k.name) for k in code.kernels)), values):
         grid = tuple(evaluate(e, seen) for e in code.kernels[numbers[name]].grid)
