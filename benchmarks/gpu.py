@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpu_rows import Goal, Row, rows
+from gpu_row import Goal, Row
+from gpu_rows import rows
 from gpu_worker import ANSWER
 
 ROOT = Path(__file__).resolve().parents[1]

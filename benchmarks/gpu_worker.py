@@ -14,7 +14,8 @@ from itertools import cycle
 from typing import Any
 
 from gpu_machine import Gpu, Host, Machine, Run
-from gpu_rows import Problem, Row, Size, bound, rows
+from gpu_row import Problem, Row, Size, bound
+from gpu_rows import rows
 
 #: Before an answer; libraries write to the same stream.
 ANSWER = "@@ "

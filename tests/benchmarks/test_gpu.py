@@ -77,8 +77,8 @@ def test_no_run_finds_its_input_in_the_cache(monkeypatch: pytest.MonkeyPatch) ->
         assert sets >= 3
         assert others >= 3*(1 << 26) or sets == worker.MOST_SETS
     assert worker.sets_for(1e6, 0) == 1                            # the host, whose times mean nothing
-    rows = importlib.import_module("gpu_rows")
-    first = rows.Problem((3,), {"x": np.arange(3)}, {"y": np.zeros(3)}, {"alpha": 2.0})
+    row = importlib.import_module("gpu_row")
+    first = row.Problem((3,), {"x": np.arange(3)}, {"y": np.zeros(3)}, {"alpha": 2.0})
     second = first.copied(importlib.import_module("gpu_machine").Host(0))
     assert (second.x == first.x).all()
     assert second.alpha == 2
