@@ -22,7 +22,7 @@ class Assign:
     :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
     :ivar asynchronous: it copies to shared memory by itself, and is done at a later time that something waits for.
     :ivar published: other blocks wait for the target, and get its value with the word that it is there.
-    :ivar awaits: the arrays that *value* reads as soon as another block has published the element.
+    :ivar awaits: the arrays of which *value*, or a subscript of *target*, reads what another block publishes.
     """
 
     target: p.Variable | p.Subscript

@@ -329,7 +329,7 @@ class Coder:
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
         node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages),
                             is_asynchronous(s, self.storages), is_published(s, self.storages),
-                            awaited_in(value, self.storages) if self.launch.in_turn else ())
+                            awaited_in(target, value, self.storages) if self.launch.in_turn else ())
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

@@ -162,6 +162,8 @@ class _Finder:
             case _:
                 raise _Refusal(f"it adds up {assign.value}, which is no product of two elements")
         for e in (one, other):
+            if not variables(e).isdisjoint(assign.awaits):
+                raise _Refusal(f"{e} is waited for, element by element")
             dtype, shared = self._place(e)
             if dtype != np.dtype(np.float64):
                 raise _Refusal(f"{e} is {dtype}, and they are for float64")

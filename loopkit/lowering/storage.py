@@ -112,9 +112,12 @@ def is_published(s: Statement, storages: Mapping[str, Storage]) -> bool:
     return s.written in storages and storages[s.written].awaited
 
 
-def awaited_in(expression: Expression, storages: Mapping[str, Storage]) -> tuple[str, ...]:
-    """What *expression* reads as soon as another block has written it."""
-    return tuple(sorted(x for x in variables(expression) if x in storages and storages[x].awaited))
+def awaited_in(target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
+               ) -> tuple[str, ...]:
+    """What *value*, or a subscript of *target*, reads as soon as another block has written it."""
+    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
+    return tuple(sorted(x for x in set().union(*map(variables, (value, *subscripts)))
+                        if x in storages and storages[x].awaited))
 
 
 def settle_storage(schedule: Schedule) -> dict[str, Storage]:

@@ -210,9 +210,13 @@ class _Finder(Elements):
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
+        # only the assignment waits, not what is moved around the loop
+        reads = {e: None for e in reads if variables(e).isdisjoint(assign.awaits)}
         elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
         found: list[Vector] = []
         for element in elements:
+            if not variables(element).isdisjoint(assign.awaits):
+                continue
             if not isinstance(element, p.Subscript) or (assign.atomic and element == assign.target):
                 continue
             stored = element == assign.target

@@ -260,6 +260,8 @@ class Emitter:
 
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
+        if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable):
+            want = self._wide                   # blockIdx.x - 3 is of 32 bits, and no negative number in 64
         return replace(self._printer(signs), sizes=True).text(expr, want)
 
     def _place(self, element: p.Subscript, signs: Signs) -> str:
@@ -295,6 +297,11 @@ class Emitter:
     def _type_of(self, name: str) -> Type:
         """The type of a name; those that the kernel does not know are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
+
+    @cached_property
+    def _wide(self) -> np.dtype | None:
+        """The type of indices, if it is wider than what the hardware counts in."""
+        return self.index_dtype if self.index_dtype.itemsize > 4 else None
 
     @cached_property
     def _strong(self) -> frozenset[str]:

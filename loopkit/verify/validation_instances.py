@@ -277,7 +277,7 @@ class InstanceCheck:
             yield self._finding("value", s.id, f"'{s.id}' is {'' if node.asynchronous else 'not '}asynchronous")
         if node.published != is_published(s, self.storages):
             yield self._finding("value", s.id, f"'{s.id}' is {'' if node.published else 'not '}published")
-        if (waits := awaited_in(node.value, self.storages)) != node.awaits:
+        if (waits := awaited_in(node.target, node.value, self.storages)) != node.awaits:
             yield self._finding("value", s.id, f"'{s.id}' waits for {_names(node.awaits)} instead of {_names(waits)}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:

@@ -90,7 +90,8 @@ class ProductCheck:
         if storage is None:
             argument = self.kernel.array_args.get(name)
             return argument is not None and argument.dtype == np.float64
-        return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE and not storage.lanes
+        return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
+            and not (storage.lanes or storage.awaited)
 
     # {{{ which lane gives what
 

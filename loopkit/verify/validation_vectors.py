@@ -85,6 +85,8 @@ class VectorCheck:
             yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
             yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+        if waits := sorted(variables(element) & {*assign.awaits}):
+            yield self._finding(s, f"{element} is moved without waiting for {', '.join(waits)}")
 
     def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
         """Is *element* what *vector* has, some iterations earlier or later?"""

@@ -510,9 +510,12 @@ class _Text:
 
     def _assign(self, node: Assign) -> str:
         self.awaited = frozenset(node.awaits)
-        value = self.text(node.value)
+        text = self._assignment(node)
         self.awaited = frozenset()
-        target = self.text(node.target)
+        return text
+
+    def _assignment(self, node: Assign) -> str:
+        value, target = self.text(node.value), self.text(node.target)
         if node.published:
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())

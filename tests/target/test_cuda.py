@@ -186,6 +186,17 @@ def test_64_bit_literals_do_not_overflow_on_the_way() -> None:
     assert compile_cuda(code.source).spills == 0
 
 
+def test_64_bit_indices_below_zero() -> None:
+    """The hardware counts in 32 bits without a sign: 0 - 3 would be 4294967293."""
+    for tags in ("b: g.0", "b: l.0"):
+        knl = lk.make_kernel("{[b]: -3<=b<9}", "y[b + 3] = 2*x[b + 3]")
+        knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), tags)
+        axis = "blockIdx.x" if "g" in tags else "threadIdx.x"
+        wide = lk.generate_code(knl, layout=Layout(index_bits=64))
+        assert f"const long long b = (long long){axis} - 3;" in wide.source
+        assert f"const int b = {axis} - 3;" in lk.generate_code(knl).source
+
+
 @pytest.mark.parametrize("bits", [32, 64])
 def test_strides_as_parameters(bits: int) -> None:
     code = lk.generate_code(affine(), layout=Layout(bits, frozenset({"x"})))

@@ -2,6 +2,10 @@
 from __future__ import annotations
 
 import random
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -9,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 
 import loopkit as lk
+from loopkit.ast.nodes import Block, For, Node, Region, Vector
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
 from tests.lowering.kernels import F32, make
@@ -217,3 +222,97 @@ def test_all_dtypes_compile(dtype: type) -> None:
     compile_cuda(code.source)
     scratch = {p.name: p for p in code.kernels[0].parameters}["part"]
     assert scratch.element_bytes == 8*max(np.dtype(dtype).itemsize // 4, 1)
+
+
+@pytest.mark.parametrize(("text", "waits"), [
+    ("y[part[b], j] = y[part[b], j] + x[b, j]", "y[4*wait_for(&part[b]) + j]"),
+    ("y[b, j] = x[part[b], j]", "x[4*wait_for(&part[b]) + j]"),
+    ("y[n - 1 - b, j] = 2*x[if(b > 0, part[0], 0), j]", "x[4*(b > 0 ? wait_for(&part[0]) : 0) + j]")])
+@pytest.mark.parametrize("tag", ["", "vec", "l.0"])
+def test_what_is_waited_for_may_be_a_subscript(text: str, waits: str, tag: str) -> None:
+    """Of what is written, too; and no vector is moved to or from there before the assignment that waits."""
+    knl = lk.make_kernel("{[b, j]: 0<=b<n and 0<=j<4}", f"""
+        for b
+            <> part[b] = z[b]
+            for j
+                {text}  {{id=use}}
+            end
+        end
+        """, [lk.GlobalArg("x,y", shape=("n", 4)), "..."])
+    plain = lk.add_dtypes(knl, {"x,y": F32, "z": np.int32})
+    plain = lk.make_atomic(plain, "use") if "y[part" in text else plain
+    knl = lk.tag_inames(lk.await_values(plain, "part"), {"b": "g.0", **({"j": tag} if tag else {})})
+    source = lk.generate_code(knl, target="cuda").source
+    assert waits in source
+    assert len(re.findall(r"(?<!&)\bpart\[", source)) == 0
+    compile_cuda(source)
+    low = lower_fully(knl)
+    assert validate(low) == ()
+    rng = np.random.default_rng(0)
+    given = {"x": rng.integers(-3, 4, (5, 4)).astype(F32), "y": np.zeros((5, 4), F32),
+             "z": rng.integers(0, 5, 5).astype(np.int32)}
+    wanted = {**given, "y": given["y"].copy()}
+    plain(**wanted)
+    for seed in range(4):
+        found = execute(low, {**given, "y": given["y"].copy()}, {"n": 5}, random.Random(seed))
+        np.testing.assert_array_equal(found["y"], wanted["y"])
+
+
+def test_matrix_instructions_do_not_wait() -> None:
+    knl = lk.make_kernel("{[b, i, j, k, p, q]: 0<=b<n and 0<=i,j,p<8 and 0<=k,q<4}", """
+        for b
+            for p, q
+                <> t[b, p, q] = 2*x[b, p, q]
+            end
+            for i, j
+                y[b, i, j] = sum(k, t[b, i, k]*z[k, j])
+            end
+        end
+        """)
+    knl = lk.await_values(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
+    knl = lk.tag_inames(lk.use_mma(knl, "i", "j", "k"), "b:g.0, p:l.0")
+    with pytest.raises(lk.PreconditionError, match=r"t\[b, i, k\] is waited for, element by element"):
+        lk.lower(knl)
+
+
+def test_vectors_moved_without_waiting_are_found() -> None:
+    """Those of the kernel in which nobody waits, in the program in which blocks do."""
+    plain = lk.tag_inames(make("{[b, j]: 0<=b<n and 0<=j<4}", """
+        for b
+            <> part[b] = 2*z[b]
+            for j
+                y[b, j] = x[part[b], j]
+            end
+        end
+        """, x=F32, z=np.int32), "b:g.0, j:vec")
+    low, other = lower_fully(lk.await_values(plain, "part")), lower_fully(plain)
+    (own,), (vectors,) = (list(vectors_in(k.program.functions[0].body)) for k in (low, other))
+    assert [v.array for v in vectors] == ["x", "y"]
+    assert [v.array for v in own] == ["y"]
+    function = low.program.functions[0]
+    body = with_vectors(function.body, vectors)
+    wrong = replace(low, program=replace(low.program, functions=(replace(function, body=body),)))
+    assert any("x[part[b], j] is moved without waiting for part" in str(f) for f in validate(wrong))
+
+
+def vectors_in(node: Node) -> Iterator[tuple[Vector, ...]]:
+    match node:
+        case For() if node.vectors:
+            yield node.vectors
+        case Region() | For():
+            yield from vectors_in(node.body)
+        case Block():
+            for child in node.children:
+                yield from vectors_in(child)
+
+
+def with_vectors(node: Any, vectors: tuple[Vector, ...]) -> Any:
+    match node:
+        case For() if node.vectors:
+            return replace(node, vectors=vectors)
+        case Region() | For():
+            return replace(node, body=with_vectors(node.body, vectors))
+        case Block():
+            return Block(tuple(with_vectors(child, vectors) for child in node.children))
+        case _:
+            return node
