@@ -105,6 +105,21 @@ def test_a_copy_of_a_part_of_a_subscript() -> None:
     np.testing.assert_array_equal(precomputed("cast(int64, s[p]) + p", "f(i)")(**given).y, given["s"] + np.arange(8))
 
 
+@pytest.mark.parametrize(("subscript", "wanted"), [
+    ("s[i]*m", 4*200), ("f(i)*m + 1", 4*202 + 1), ("g(i)", 4*200 + 3), ("t[s[i]*m]*m", 4*200), ("s[i]*2", 400 % 256),
+    ("s[i]*m + i", 4*200), ("min(s[i] + s[i], m + 600)", 400 % 256)])
+def test_a_size_that_becomes_a_literal_cuts_nothing_off(subscript: str, wanted: int) -> None:
+    """Elements and literals alone are computed as they are; beside a size they are an index, and stay one."""
+    for known in (True, False):
+        text = f"f(p) := s[p] + 2\n g(p) := s[p]*m + 3\n y[i] = if(m > 0, x[{subscript}], t[0])"
+        knl = lk.make_kernel("{[i]: 0<=i<2}", text, [
+            lk.GlobalArg("s", shape=2), lk.GlobalArg("t", shape=1000), lk.GlobalArg("x", np.int32, shape=1000), "..."])
+        knl = lk.add_dtypes(knl, {"s,t": np.uint8} if known else {})
+        s, t, x = np.full(2, 200, np.uint8), np.full(1000, 200, np.uint8), np.arange(1000, dtype=np.int32)
+        for result in (knl(s=s, t=t, x=x, m=4), lk.fix_parameters(knl, m=4)(s=s, t=t, x=x)):
+            assert result.y[0] == wanted, knl.statements_text
+
+
 def test_rows_of_a_large_table() -> None:
     """An index of 32 bits leads to any row, also where the elements have longer ones."""
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = x[s[i], j] + z[s[i]*m + j]",
