@@ -12,6 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.shapes import with_sizes_nonnegative
+from loopkit.analysis.subscripts import with_whole_indices
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -24,7 +25,6 @@ from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, rename_param
 from loopkit.transform.reindex import substituted, with_expressions
 from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
-from loopkit.transform.subscripts import with_whole_indices
 
 
 @transform
