@@ -9,8 +9,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assumed, Block, DivisibleSize, For, If, Vector
-from loopkit.ast.vectors import assignment_of, for_all
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, If, Vector
+from loopkit.ast.vectors import assignment_of, certain_elements, for_all
 from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import add, affine_difference, subtract
@@ -47,13 +47,15 @@ def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> 
 def in_registers(loop: For) -> For:
     """*loop* with its vectors' elements in their registers, which count from the first iteration.
 
-    Neighbours of what is loaded, and not written, are taken from there too as far as they are. Registers hold what
-    iterations compute that a condition leaves out, where that does no harm: then there is nothing to branch for.
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are. What may not be read is
+    not there if lanes load it. Registers hold what iterations compute that a condition leaves out, where that does no
+    harm: then there is nothing to branch for.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
     written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
     loaded = [v for v in loop.vectors if v.element.aggregate != written]
+    certain = _certain_reads(assign)
     index = subtract(p.Variable(loop.iname), loop.start)
     places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in loop.vectors}
 
@@ -63,7 +65,8 @@ def in_registers(loop: For) -> For:
         if expr not in places:
             places[expr] = expr
             for v in loaded:
-                places[expr] = _neighbour(loop, v, expr, places[expr])
+                if v.inside is None or expr in certain:
+                    places[expr] = _neighbour(loop, v, expr, places[expr])
         return places[expr] if places[expr] is not expr else map_children(expr, moved)
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
@@ -90,30 +93,49 @@ def lane_by_lane(loop: For, vector: Vector) -> For:
 
 
 def loaded_by_lanes(loop: For, vector: Vector) -> For:
-    """The loop that loads *vector* of *loop*, element by element, as far as a lane that is in needs it."""
+    """The loop that loads *vector* of *loop*, element by element, as far as a lane that is in needs it.
+
+    That may be an element beside its own, which a lane that is not in would have loaded.
+    """
     assign, condition = assignment_of(loop)
     assert assign is not None
-    given = [] if condition is None else [condition]
-    index, value = subtract(p.Variable(loop.iname), loop.start), vector.element
-    if vector.serves is not None:
-        by = affine_difference(vector.serves.index_tuple[-1], value.index_tuple[-1])
-        assert by is not None
-        given.append(_held(loop, by))
-        index, value = add(index, by), vector.serves
-    load = replace(assign, target=p.Subscript(p.Variable(vector.name), index), value=value, combine=None)
-    needed = given[0] if len(given) == 1 else p.LogicalAnd(tuple(given))
-    return replace(loop, body=Block((If(needed, Block((load,))),)), vectors=())
+    others = {v.element for v in loop.vectors if v is not vector}
+    index = subtract(p.Variable(loop.iname), loop.start)
+    loads: list[Assign | If] = []
+    for element in _certain_reads(assign):
+        by = None if element in others else _distance(loop, vector, element)
+        if by is None:
+            continue
+        held = p.Subscript(p.Variable(vector.name), add(index, by))
+        given = [] if condition is None else [condition]
+        given += [_held(loop, by)] if by else []
+        load = replace(assign, target=held, value=element, combine=None)
+        loads.append(If(given[0] if len(given) == 1 else p.LogicalAnd(tuple(given)), Block((load,))) if given else load)
+    return replace(loop, body=Block(tuple(loads)), vectors=())
+
+
+def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
+    """The elements that *assign* reads wherever it runs."""
+    index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
+    return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
+
+
+def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
+    """By how many iterations what *vector* has is ahead of *element*, if it has some of it."""
+    if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
+        return None
+    by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    return by if by is not None and abs(by) < loop.stop - loop.start else None
 
 
 def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expression) -> Expression:
     """*element*, from the registers of *vector* in the iterations whose element is there, in others *otherwise*."""
-    if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
+    by = _distance(loop, vector, element)
+    if not by:
         return otherwise
-    by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
     assert isinstance(loop.start, int)
-    assert isinstance(loop.stop, int)
-    if by is None or not 0 < abs(by) < loop.stop - loop.start:
-        return otherwise
     held = p.Subscript(p.Variable(vector.name), add(p.Variable(loop.iname), by - loop.start))
     return p.If(_held(loop, by), held, otherwise)
 

@@ -12,6 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.shapes import with_sizes_nonnegative
+from loopkit.analysis.subscripts import with_whole_indices
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -22,7 +23,7 @@ from loopkit.language.assumptions import read_assumptions
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, rename_param
-from loopkit.transform.reindex import substituted
+from loopkit.transform.reindex import substituted, with_expressions
 from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
 
 
@@ -103,7 +104,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
         arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
         temporaries=_temporaries(kernel, values),
         statements=tuple(substituted(s, values) for s in kernel.statements),
-        substitutions=_rules(kernel, values), carried=carried)
+        substitutions=_rules(kernel.substitutions, values), carried=carried)
 
 
 @transform
@@ -219,6 +220,9 @@ def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[G
 def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """Replace size parameters by integers; they are no arguments any more.
 
+    What a subscript reads is converted to an index beside them, as before: ``x[s[i]*m]`` becomes
+    ``x[cast(int64, s[i])*4]``.
+
     :raises UnknownNameError: a name that is no value argument.
     :raises PreconditionError: an argument that is no size (its dtype is not int32 or int64), or a value that is no
         integer or that the assumptions exclude.
@@ -248,7 +252,13 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     def fixed(s: Statement) -> Statement:
         if id(s.domain) not in domains:
             domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, values))
-        return substituted(replace(s, domain=domains[id(s.domain)]), values)
+        whole = with_expressions(s, lambda e: with_whole_indices(kernel, e, values))
+        return substituted(replace(whole, domain=domains[id(s.domain)]), values)
+
+    def fixed_rule(r: SubstitutionRule) -> SubstitutionRule:
+        own = {x: v for x, v in values.items() if x not in r.arguments}
+        return replace(r, expr=with_whole_indices(kernel, r.expr, own))
+    rules = {r.name: fixed_rule(r) for r in kernel.substitutions.values()}
     source = kernel
 
     def carried() -> tuple[Dependence, ...]:
@@ -257,7 +267,7 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
         arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=_temporaries(kernel, values),
-        substitutions=_rules(kernel, values), carried=carried)
+        substitutions=_rules(rules, values), carried=carried)
 
 
 @transform
@@ -336,9 +346,9 @@ def _folded(extent: Expression) -> Expression:
     return add(extent) if isinstance(extent, p.Sum | p.Product) else extent
 
 
-def _rules(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, SubstitutionRule]:
+def _rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]) -> dict[str, SubstitutionRule]:
     return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
-            for r in kernel.substitutions.values()}
+            for r in rules.values()}
 
 
 def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:

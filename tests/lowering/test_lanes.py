@@ -11,6 +11,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Block, For, If, Node, Region
+from loopkit.ast.vectors import vectors_in
 from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.alignment import serves
 from loopkit.runtime.views import DeviceView
@@ -150,6 +151,34 @@ def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows
         a = np.random.default_rng(n).integers(-9, 9, (n, m)).astype(F32)
         expected = np.zeros_like(a)
         expected[1:-1, 1:-1] = a[:-2, 1:-1] + a[2:, 1:-1] + a[1:-1, :-2] + a[1:-1, 2:] - 4*a[1:-1, 1:-1]
+        found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize(("text", "rows"), [
+    ("a[i, j-1] + 2*a[i, j]", (0, 0)),
+    ("2*a[i, j] + a[i, j+1] + 3*a[i, j-1]", (0, 0)),
+    ("2*a[i, j] + if(a[i, j] > 0, a[i, j+1], 3*a[i, j-1])", (0, 0)),       # who may not read it has it from memory
+    ("a[i-1, j-1] + 2*a[i-1, j] + 3*a[i-1, j+1] + 4*a[i, j] + 5*a[i+1, j-1] + 6*a[i+1, j] + 7*a[i+1, j+1]", (1, 1))])
+@pytest.mark.parametrize("m", [21, 22, 23])
+def test_lanes_that_load_one_by_one_load_what_lanes_beside_them_need(text: str, rows: tuple[int, int], m: int) -> None:
+    """Where a vector would begin before an array: a lane that is cut off loads nothing, but its element is read."""
+    first, behind = rows
+    knl = lk.make_kernel(f"{{[i, j]: {first}<=i<n-{behind} and 1<=j<m-1}}", f"out[i, j] = {text}", [
+        lk.GlobalArg("a", F32, ("n", "m")), lk.GlobalArg("out", F32, ("n", "m")), "..."])
+    knl = lk.skew(lk.fix_parameters(knl, m=m), "j", f"{m % 4}*i % 4")
+    knl = lk.tag_inames(lk.split_iname(knl, "j", 4, inner_tag="vec"), {"i": "g.0", "j_outer": "l.0"})
+    low = lk.lower(knl)
+    assert isinstance(low, Lowered)
+    assert not list(findings(low))
+    assert any(v.inside is not None for v in vectors_in(low.program.functions[0].body))
+    for n in (1, 2, 3, 5):
+        a = np.random.default_rng(n).integers(-9, 9, (n, m)).astype(F32)
+        expected = np.zeros_like(a)
+        for i, j in np.ndindex(n, m):
+            if first <= i < n - behind and 1 <= j < m - 1:
+                python = text.replace("if(a[i, j] > 0,", "(lambda x, y: x if a[i, j] > 0 else y)(")
+                expected[i, j] = eval(python, {"a": a, "i": i, "j": j})
         found = execute(low, {"a": a, "out": np.zeros_like(a)}, {"n": n}, random.Random(n))["out"]
         np.testing.assert_array_equal(found, expected)
 

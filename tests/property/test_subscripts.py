@@ -9,7 +9,9 @@ import pytest
 from hypothesis import assume, given
 
 import loopkit as lk
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.target.code import Layout
+from loopkit.verify.validation import validate
 from tests.property.test_programs import EXAMPLES, examples
 
 #: What a subscript is made of: its parts are read, are inames and sizes, or literals.
@@ -103,6 +105,38 @@ def test_a_copy_of_a_part_of_a_subscript() -> None:
     given = {"x": np.arange(600, dtype=np.int32), "s": np.arange(200, 208, dtype=np.uint8)}
     np.testing.assert_array_equal(precomputed("s[p]*2", "f(i)")(**given).y, 2*given["s"])
     np.testing.assert_array_equal(precomputed("cast(int64, s[p]) + p", "f(i)")(**given).y, given["s"] + np.arange(8))
+
+
+@pytest.mark.parametrize(("subscript", "wanted"), [
+    ("s[i]*m", 4*200), ("f(i)*m + 1", 4*202 + 1), ("g(i)", 4*200 + 3), ("t[s[i]*m]*m", 4*200), ("s[i]*2", 400 % 256),
+    ("s[i]*m + i", 4*200), ("min(s[i] + s[i], m + 600)", 400 % 256)])
+def test_a_size_that_becomes_a_literal_cuts_nothing_off(subscript: str, wanted: int) -> None:
+    """Elements and literals alone are computed as they are; beside a size they are an index, and stay one."""
+    for known in (True, False):
+        text = f"f(p) := s[p] + 2\n g(p) := s[p]*m + 3\n y[i] = if(m > 0, x[{subscript}], t[0])"
+        knl = lk.make_kernel("{[i]: 0<=i<2}", text, [
+            lk.GlobalArg("s", shape=2), lk.GlobalArg("t", shape=1000), lk.GlobalArg("x", np.int32, shape=1000), "..."])
+        knl = lk.add_dtypes(knl, {"s,t": np.uint8} if known else {})
+        s, t, x = np.full(2, 200, np.uint8), np.full(1000, 200, np.uint8), np.arange(1000, dtype=np.int32)
+        for result in (knl(s=s, t=t, x=x, m=4), lk.fix_parameters(knl, m=4)(s=s, t=t, x=x)):
+            assert result.y[0] == wanted, knl.statements_text
+
+
+@pytest.mark.parametrize(("domain", "assumptions"), [
+    ("100<=j<101", None), ("100<=j<m", "m = 101"), ("100<=j<102", None)])
+def test_an_iname_that_becomes_a_literal_cuts_nothing_off(domain: str, assumptions: str | None) -> None:
+    """That it has one value, or is written out, is no more than how the text is made."""
+    knl = lk.make_kernel(f"{{[i, j]: 0<=i<n and {domain}}}", "y[i, j - 100] = x[s[i] + j] + s[i]", [
+        lk.GlobalArg("s", np.uint8), lk.GlobalArg("x", np.int32, shape=400), lk.GlobalArg("y", shape="n, 2"), "..."],
+        assumptions=assumptions)
+    s = np.array([200, 3], np.uint8)
+    given = {"x": np.arange(400, dtype=np.int32), "s": s, "y": np.zeros((2, 2), np.int32)}
+    given |= {"m": 101} if assumptions else {}
+    unrolled = [] if assumptions else [lk.set_options(lk.tag_inames(knl, {"j": "unr"}), textual_unroll=True)]
+    for kernel in (knl, *unrolled):
+        np.testing.assert_array_equal(kernel(**given).y[:, 0], 2*s.astype(np.int32) + 100)
+        assert validate(lower_fully(lk.add_dtypes(kernel, {"y": np.int32}))) == ()
+        assert "(unsigned char)" not in lk.generate_code(kernel, target="cuda").source
 
 
 def test_rows_of_a_large_table() -> None:
