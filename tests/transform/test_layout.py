@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import loopkit as lk
 from tests.transform.same import assert_same, step
+from tests.transform.test_padding import cube, registers
 
 F32 = np.float32
 
@@ -21,27 +22,6 @@ def transposed(rows: int = 16, columns: int = 16, dtype: Any = F32) -> lk.LoopKe
     knl = lk.split_iname(knl, "i", rows, outer_tag="g.1", inner_tag="l.0")
     knl = lk.split_iname(knl, "j", columns, outer_tag="g.0", inner_tag="l.1")
     return lk.add_prefetch(knl, "a", ["i_inner", "j_inner"])
-
-
-def cube() -> lk.LoopKernel:
-    knl = lk.make_kernel("{[b, i, j, k]: 0<=b<n and 0<=i<4 and 0<=j<6 and 0<=k<8}",
-                         "y[b, k, j, i] = x[b, i, j, k] + x[b, 3-i, 5-j, 7-k]", name="cube")
-    knl = lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0", "k": "l.0", "j": "l.1"})
-    return lk.add_prefetch(knl, "x", ["i", "j", "k"])
-
-
-def registers() -> lk.LoopKernel:
-    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<4}", """
-        for b
-            for i, j
-                <> t[i, j] = x[b, i, j]
-            end
-            for i, j
-                y[b, i, j] = t[j, i]
-            end
-        end
-        """)
-    return lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0"})
 
 
 def cuda(knl: lk.LoopKernel) -> str:

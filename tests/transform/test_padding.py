@@ -27,6 +27,20 @@ def cube() -> lk.LoopKernel:
     return lk.add_prefetch(knl, "x", ["i", "j", "k"])
 
 
+def registers() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<4}", """
+        for b
+            for i, j
+                <> t[i, j] = x[b, i, j]
+            end
+            for i, j
+                y[b, i, j] = t[j, i]
+            end
+        end
+        """)
+    return lk.tag_inames(lk.add_dtypes(knl, {"x": F32}), {"b": "g.0"})
+
+
 @pytest.mark.parametrize("by", [1, 3, 16])
 def test_results_stay(by: int) -> None:
     knl = step(transposed(), lk.add_padding, "a_fetch", 0, by=by)
@@ -51,17 +65,7 @@ def test_steps_become_multiples(dtype: Any, align: int, row: int) -> None:
 
 
 def test_a_temporary_in_registers() -> None:
-    plain = lk.make_kernel("{[b, i, j]: 0<=b<n and 0<=i,j<4}", """
-        for b
-            for i, j
-                <> t[i, j] = x[b, i, j]
-            end
-            for i, j
-                y[b, i, j] = t[j, i]
-            end
-        end
-        """)
-    plain = lk.tag_inames(lk.add_dtypes(plain, {"x": F32}), {"b": "g.0"})
+    plain = registers()
     knl = step(plain, lk.add_padding, "t", 0, by=1)
     assert str(lk.lower(knl, stop="storage")) == "private float32 t[4][5]"
     assert_same(plain, knl, n=3)
