@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.errors import DeviceError
 from loopkit.runtime.cache import DEFAULT_LIMIT, DiskCache, cache_directory
-from loopkit.runtime.compiler import available_compilers
+from loopkit.runtime.compiler import HostCompiler, UnfitCompiler, available_compilers
 from loopkit.runtime.cuda.compiler import available_cuda_compilers
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count, why_not
 from loopkit.runtime.library import version
@@ -33,11 +33,31 @@ def info() -> Iterator[str]:
 
 
 def _host_compilers(cache: DiskCache) -> Iterator[str]:
-    lines = []
-    for compiler in available_compilers(cache):
-        notes = ["OpenMP" if compiler.openmp else "no OpenMP", "native" if compiler.native else "generic processor"]
-        lines.append(f"{' '.join(compiler.command)}: {compiler.version} ({', '.join(notes)})")
-    return _listed("C compiler", lines, "none; install gcc or clang, or: pip install 'loopkit[host]'")
+    """Each compiler with its flags, and those that it fails the battery with."""
+    found = list(zip(available_compilers(cache), available_compilers(cache, fast=True), strict=True))
+    fit = [safe for safe, _ in found if isinstance(safe, HostCompiler)]
+    if not found:
+        yield f"{'C compiler':12} none; install gcc or clang, or: pip install 'loopkit[host]'"
+    for i, (safe, fast) in enumerate(found):
+        used = " <- used" if fit and safe is fit[0] and len(found) > 1 else ""
+        yield f"{'C compiler' if i == 0 else '':12} {' '.join(safe.command)}: {safe.version}{_abilities(safe)}{used}"
+        yield from (f"{'':12}   {line}" for line in _flag_lines(safe, fast))
+
+
+def _abilities(compiler: HostCompiler | UnfitCompiler) -> str:
+    if isinstance(compiler, UnfitCompiler):
+        return " (not used)"
+    return (f" ({'OpenMP' if compiler.openmp else 'no OpenMP'}, "
+            f"{'native' if compiler.native else 'generic processor'})")
+
+
+def _flag_lines(safe: HostCompiler | UnfitCompiler, fast: HostCompiler | UnfitCompiler) -> Iterator[str]:
+    if isinstance(safe, HostCompiler):
+        yield f"flags: {' '.join(safe.chosen)}"
+    yield from (f"dropped: {dropped}" for dropped in safe.dropped)
+    if isinstance(fast, HostCompiler) and fast.chosen != getattr(safe, "chosen", None):
+        yield f"flags with fast=True: {' '.join(fast.chosen)}"
+    yield from (f"dropped with fast=True: {dropped}" for dropped in fast.dropped if dropped not in safe.dropped)
 
 
 def _gpu(ordinal: int) -> str:

@@ -190,7 +190,7 @@ class CompiledKernel:
             raise TypeInferenceError(
                 f"the dtypes of {_listed(kernels.unknown)} are open until kernel '{self.kernel.name}' is called.",
                 subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        target: Target = self._cuda_target if self.target == "cuda" else CTarget()
+        target: Target = self._cuda_target if self.target == "cuda" else resolve_target(self._given[0])
         return kernels.of({}).text(target, Layout())
 
     def _cuda(self, what: str) -> CudaRunner:

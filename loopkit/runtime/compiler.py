@@ -1,4 +1,4 @@
-"""The host's C compiler: finding it, asking what it can do, and calling it."""
+"""The host's C compiler: finding it, trying it, and calling it."""
 from __future__ import annotations
 
 import hashlib
@@ -10,37 +10,31 @@ import shlex
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
 from loopkit.errors import CompilerError
+from loopkit.runtime import battery
 from loopkit.runtime.cache import DiskCache
+from loopkit.runtime.flags import (
+    BASE_FLAGS,
+    FAST,
+    LIBRARIES,
+    NATIVE,
+    OPENMP,
+    SAFE,
+    Dropped,
+    Rungs,
+    Trial,
+    accepted,
+    faults_of,
+    tried,
+)
 from loopkit.runtime.processes import run_quietly
 from loopkit.runtime.rejection import rejected
-
-#: Contraction to fused multiply-adds is off so that one expression gives one result whatever the tiling:
-#: "bit for bit" comparisons between variants of a kernel mean something. Signed integers wrap around, as
-#: numpy's do. ``errno`` is never read. Loops stay as they are written, as GCC miscompiles plain loops when it makes
-#: vectors of them.
-BASE_FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv",
-              "-fno-math-errno", "-fno-tree-vectorize", "-ftree-slp-vectorize")
-_LIBRARIES = ("-lm",)
-
-_PROBE = """\
-#include <math.h>
-#ifdef _OPENMP
-#include <omp.h>
-#endif
-int main(int argc, char **argv)
-{
-    (void)argv;
-    double total = 0;
-    #pragma omp parallel for reduction(+: total)
-    for (int i = 0; i < 64; ++i) total += sqrt((double)(i * argc));
-    return !(total > 0);
-}
-"""
+from loopkit.target.host import CTarget
 
 
 @dataclass(frozen=True)
@@ -49,18 +43,28 @@ class HostCompiler:
 
     :ivar command: how it is called (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
     :ivar version: the first line that it says about itself.
-    :ivar openmp: a program with ``-fopenmp`` links and runs.
-    :ivar native: it knows ``-march=native``.
+    :ivar chosen: the flags that it is given beyond ``BASE_FLAGS``.
+    :ivar dropped: faster ones with which it fails the battery.
     """
 
     command: tuple[str, ...]
     version: str
-    openmp: bool
-    native: bool
+    chosen: tuple[str, ...]
+    dropped: tuple[Dropped, ...] = ()
 
     @property
     def flags(self) -> tuple[str, ...]:
-        return (*BASE_FLAGS, *(("-march=native",) if self.native else ()), *(("-fopenmp",) if self.openmp else ()))
+        return (*BASE_FLAGS, *self.chosen)
+
+    @property
+    def openmp(self) -> bool:
+        """A program with ``-fopenmp`` links and runs."""
+        return OPENMP in self.chosen
+
+    @property
+    def native(self) -> bool:
+        """Programs are made for the machine's own processor."""
+        return NATIVE in self.chosen
 
     @property
     def identity(self) -> str:
@@ -77,41 +81,66 @@ class HostCompiler:
         with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
             text, result = Path(place, "kernel.c"), Path(place, "kernel.so")
             text.write_text(source)
-            done = run_quietly([*self.command, *self.flags, "-o", str(result), str(text), *_LIBRARIES])
+            done = run_quietly([*self.command, *self.flags, "-o", str(result), str(text), *LIBRARIES])
             if done.returncode != 0 or not result.exists():
                 raise _rejected(self, kernel, source, done.stderr.replace(str(text), "kernel.c"))
             return result.read_bytes()
 
 
-def find_compiler(explicit: str | None = None, cache: DiskCache | None = None) -> HostCompiler:
-    """The host's C compiler: *explicit*, else the first that works of ``$CC``, ``cc``, ``gcc``, ``clang`` and the
-    ``ziglang`` wheel.
+@dataclass(frozen=True)
+class UnfitCompiler:
+    """A C compiler that fails the battery with all flags.
+
+    :ivar dropped: those flags, the plainest last.
+    """
+
+    command: tuple[str, ...]
+    version: str
+    dropped: tuple[Dropped, ...]
+
+
+def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None) -> HostCompiler:
+    """The host's C compiler for *target*: the one that it names, else the first that works of ``$CC``, ``cc``,
+    ``gcc``, ``clang`` and the ``ziglang`` wheel.
 
     :arg cache: keeps what was found out about each compiler.
-    :raises CompilerError: there is none, or *explicit* does not work.
+    :raises CompilerError: there is none, the one that *target* names does not work, or it fails the battery with the
+        options of *target*.
     """
-    return _find(explicit, os.environ.get("CC"), os.environ.get("PATH"), cache)
+    return _find(target or CTarget(), os.environ.get("CC"), os.environ.get("PATH"), cache, SAFE, FAST)
 
 
-@lru_cache(maxsize=32)
-def _find(explicit: str | None, chosen: str | None, path: str | None, cache: DiskCache | None) -> HostCompiler:
+@lru_cache(maxsize=64)
+def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCache | None, safe: Rungs, fast: Rungs
+          ) -> HostCompiler:
     # the environment is part of the key, so that a change to it is seen
-    candidates = [tuple(shlex.split(explicit))] if explicit else list(_candidates(chosen))
+    rungs = (*fast, *safe) if target.fast else safe
+    candidates = [tuple(shlex.split(target.compiler))] if target.compiler else list(_candidates(chosen))
+    unfit: list[UnfitCompiler] = []
     for command in candidates:
-        compiler = _probe(command, cache)
-        if compiler is not None:
-            return compiler
-    if explicit:
-        raise CompilerError(f"The C compiler '{explicit}' does not compile a small program.",
+        match _probe(command, cache, rungs):
+            case HostCompiler() as compiler:
+                return _with_options(compiler, target.options, cache) if target.options else compiler
+            case UnfitCompiler() as failed:
+                unfit.append(failed)
+            case None:
+                pass
+    if unfit:
+        raise CompilerError(f"{_called(unfit[0])} cannot be used: {unfit[0].dropped[-1]}.",
+                            hint="take another one: CTarget(compiler='clang'), or $CC")
+    if target.compiler:
+        raise CompilerError(f"The C compiler '{target.compiler}' does not compile a small program.",
                             hint="check its name, or leave it out to have one found")
     raise CompilerError("No C compiler was found, and the host C target needs one.",
                         hint="install gcc or clang (on Debian: apt install gcc), set $CC, or take the compiler that "
                              "comes as a wheel: pip install 'loopkit[host]'")
 
 
-def available_compilers(cache: DiskCache | None = None) -> tuple[HostCompiler, ...]:
-    """Every compiler that :func:`find_compiler` could take, in its order."""
-    found = (_probe(command, cache) for command in _candidates(os.environ.get("CC")))
+def available_compilers(cache: DiskCache | None = None, *, fast: bool = False
+                        ) -> tuple[HostCompiler | UnfitCompiler, ...]:
+    """Every compiler that :func:`find_compiler` looks at, in its order; it takes the first that is fit."""
+    rungs = (*FAST, *SAFE) if fast else SAFE
+    found = (_probe(command, cache, rungs) for command in _candidates(os.environ.get("CC")))
     return tuple(c for c in found if c is not None)
 
 
@@ -123,8 +152,8 @@ def _candidates(chosen: str | None) -> list[tuple[str, ...]]:
     return [c for c in dict.fromkeys(commands) if c]
 
 
-def _probe(command: tuple[str, ...], cache: DiskCache | None) -> HostCompiler | None:
-    """*command* with what it can do, or ``None`` if it cannot compile and run a program."""
+def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> HostCompiler | UnfitCompiler | None:
+    """*command* with the flags that it is fit for, or ``None`` if it cannot compile and run a program."""
     executable = shutil.which(command[0])
     if executable is None:
         return None
@@ -133,27 +162,62 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None) -> HostCompiler | 
     if said.returncode != 0:
         return None
     version = (said.stdout.splitlines() or [""])[0].strip()
-    key = "compiler-" + _hash(*command, version, platform.platform(), _processor())
-    known = cache.get_record(key) if cache is not None else None
-    if known is not None and isinstance(known.get("openmp"), bool) and isinstance(known.get("native"), bool):
-        return HostCompiler(command, version, bool(known["openmp"]), bool(known["native"]))
-    for openmp, native in ((True, True), (False, True), (True, False), (False, False)):
-        compiler = HostCompiler(command, version, openmp, native)
-        if _works(compiler):
-            if cache is not None:
-                cache.put_record(key, {"command": list(command), "version": version, "openmp": openmp,
-                                       "native": native})
-            return compiler
-    return None
+    trial = _trial(command, version, cache, rungs)
+    if trial.flags is not None:
+        return HostCompiler(command, version, trial.flags, trial.dropped)
+    return UnfitCompiler(command, version, trial.dropped) if trial.dropped[-1].faults else None
 
 
-def _works(compiler: HostCompiler) -> bool:
-    flags = [f for f in compiler.flags if f not in ("-shared", "-fPIC")]
-    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-        source, program = Path(place, "probe.c"), Path(place, "probe")
-        source.write_text(_PROBE)
-        built = run_quietly([*compiler.command, *flags, "-o", str(program), str(source), *_LIBRARIES])
-        return built.returncode == 0 and run_quietly([str(program)]).returncode == 0
+def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskCache | None) -> HostCompiler:
+    """*compiler* with the user's *options*, where it passes the battery with them."""
+    flags = (*compiler.chosen, *options)
+    trial = _trial(compiler.command, compiler.version, cache, (flags,))
+    if trial.flags is not None:
+        return replace(compiler, chosen=flags)
+    if not trial.dropped[-1].faults:
+        known = accepted(compiler.command, options, strict=False)
+        unknown = [o for o in options if o not in known] or options
+        raise CompilerError(f"{_called(compiler)} makes no program with {_quoted(unknown)}.",
+                            hint="leave that out of CTarget(options=...)")
+    guilty = [o for o in options if faults_of(compiler.command, (*compiler.chosen, o))] or options
+    raise CompilerError(f"{_called(compiler)} with {_quoted(guilty)} {trial.dropped[-1].reason}.",
+                        hint="leave that out of CTarget(options=...): results would be wrong")
+
+
+#: What this process found out, by the same keys as on the disk.
+_trials: dict[str, Trial] = {}
+
+
+def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs) -> Trial:
+    """How the compiler passes the battery, kept for later processes."""
+    key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), battery.program(), *BASE_FLAGS,
+                              *(" ".join(rung) for rung in rungs))
+    kept = _of_record(cache.get_record(key)) if cache is not None else None
+    trial = kept or _trials.get(key) or tried(command, rungs)
+    if trial.lasting:
+        _trials[key] = trial
+        if cache is not None and kept is None:
+            cache.put_record(key, {"command": list(command), "version": version, "flags": trial.flags,
+                                   "dropped": [[d.flags, d.faults] for d in trial.dropped]})
+    return trial
+
+
+def _of_record(record: dict[str, object] | None) -> Trial | None:
+    """The trial that was kept, if that is what *record* is."""
+    match record:
+        case {"flags": list() | None as flags, "dropped": list(pairs)} if flags is not None or pairs:
+            if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):
+                return None
+            dropped = tuple(Dropped(tuple(f), tuple(names)) for f, names in pairs)
+            if flags is None:
+                return Trial(None, dropped)
+            return Trial(tuple(flags), dropped) if _are_strings(flags) else None
+        case _:
+            return None
+
+
+def _are_strings(values: object) -> bool:
+    return isinstance(values, list) and all(isinstance(v, str) for v in values)
 
 
 @lru_cache(maxsize=1)
@@ -166,6 +230,14 @@ def _processor() -> str:
     first = text.split("\n\n", 1)[0]
     return "\n".join(line for line in first.splitlines()
                      if line.startswith(("model name", "flags", "Features", "CPU part")))
+
+
+def _called(compiler: HostCompiler | UnfitCompiler) -> str:
+    return f"The C compiler '{' '.join(compiler.command)}' ({compiler.version})"
+
+
+def _quoted(options: Sequence[str]) -> str:
+    return ", ".join(f"'{o}'" for o in options)
 
 
 def _hash(*parts: str) -> str:

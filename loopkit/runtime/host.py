@@ -95,14 +95,11 @@ class HostProgram:
 
 
 class HostBackend:
-    """Compiles with the host's C compiler, keeps the objects on disk, and loads them.
+    """Compiles with the host's C compiler, keeps the objects on disk, and loads them."""
 
-    :arg compiler: the compiler's command; found where it is not given.
-    """
-
-    def __init__(self, compiler: str | None = None) -> None:
+    def __init__(self, target: CTarget) -> None:
         self.cache = DiskCache(cache_directory())
-        self.compiler = find_compiler(compiler, self.cache)
+        self.compiler = find_compiler(target, self.cache)
 
     def load(self, code: GeneratedCode, kernel: str) -> HostProgram:
         return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels, code.order)
@@ -115,7 +112,7 @@ class HostRunner:
         self.kernels = TypedKernels(knl)
         self.target = target
         self._names = frozenset(a.name for a in knl.arguments if isinstance(a, GlobalArg))
-        self._backend = HostBackend()
+        self._backend = HostBackend(target)
         self._programs: dict[Text, HostProgram] = {}
 
     def call(self, given: Mapping[str, Any]) -> Outputs:

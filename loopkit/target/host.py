@@ -14,6 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
+from loopkit.errors import PreconditionError
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
@@ -32,7 +33,33 @@ _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 @dataclass(frozen=True)
 class CTarget:
-    """C11 for the machine's own compiler."""
+    """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
+
+    :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: one is found.
+    :ivar fast: let the compiler make vectors of loops and reorder their iterations, where it passes the trial with the
+        flags that this takes. By default it leaves loops as they are written.
+    :ivar options: more options for the compiler, passed to it as they are: ``("-funroll-loops",)``. Those with which
+        it fails the trial are refused when a kernel is compiled.
+
+    >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
+    'c'
+    """
+
+    compiler: str | None = None
+    fast: bool = False
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """:raises PreconditionError: a value that the target cannot have."""
+        if not (self.compiler is None or (isinstance(self.compiler, str) and self.compiler.strip())):
+            raise PreconditionError(f"'compiler' of a CTarget cannot be {self.compiler!r}.", subject="compiler",
+                                    hint="give a command, such as 'gcc-13', or None to have one found")
+        if not isinstance(self.fast, bool):
+            raise PreconditionError(f"'fast' of a CTarget cannot be {self.fast!r}.", subject="fast",
+                                    hint="give True or False")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
+            raise PreconditionError(f"'options' of a CTarget cannot be {self.options!r}.", subject="options",
+                                    hint="give a tuple of strings, one an option: options=('-funroll-loops',)")
 
     @property
     def name(self) -> str:

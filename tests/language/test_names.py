@@ -10,7 +10,7 @@ import pytest
 import loopkit as lk
 from loopkit.errors import NameConflictError
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
-from loopkit.runtime.compiler import BASE_FLAGS
+from loopkit.runtime.flags import BASE_FLAGS
 from loopkit.target.dialects import CUDA, C
 from tests.compilers import c_compiler
 from tests.nvrtc import compile_cuda

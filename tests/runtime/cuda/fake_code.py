@@ -13,6 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import HostCompiler, find_compiler
 from loopkit.runtime.cuda.binary import Binary
+from loopkit.runtime.flags import OPENMP
 from loopkit.runtime.host import _ctype, _function
 from loopkit.runtime.library import load_library
 from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
@@ -25,9 +26,10 @@ _DELAY = b"delay"
 _CYCLES = 1e9
 
 
-def single_threaded(command: str | None, cache: DiskCache) -> HostCompiler:
+def single_threaded(target: CTarget, cache: DiskCache) -> HostCompiler:
     """The host's compiler without OpenMP: for a few elements, its threads do nothing but wait for each other."""
-    return replace(find_compiler(command, cache), openmp=False)
+    found = find_compiler(target, cache)
+    return replace(found, chosen=tuple(f for f in found.chosen if f != OPENMP))
 
 
 class Codes:
@@ -66,7 +68,7 @@ class Codes:
             code = self._generate(knl, CTarget(), layout)
             assert [_signature(x) for x in code.kernels] == [_signature(x) for x in cuda.kernels]
             disk = DiskCache(cache_directory())
-            self._libraries[name] = cuda, load_library(code.source, kernel, single_threaded(None, disk), disk)
+            self._libraries[name] = cuda, load_library(code.source, kernel, single_threaded(CTarget(), disk), disk)
         return Binary(name, "", {})
 
     def load(self, cubin: bytes, module: int, context: int, machine: Machine) -> None:

@@ -1,0 +1,375 @@
+"""Loops that compilers have translated wrongly, as one program that tries a compiler on all of them.
+
+Each loop stands there twice: as generated texts have it, and with volatile accesses, which leave a compiler neither an
+order nor a value to change. Both run on the same numbers, and their results must have the same bits. They are called
+through volatile pointers, so that no compiler sees the sizes, as in a shared object.
+
+Most loops are written after public reports. Those faults are mended by now, or will be; later versions and other
+compilers have their faults at the same places.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from textwrap import dedent, indent
+
+_PARALLEL = "#pragma omp parallel for"
+
+#: Extents of the loops.
+_N, _M = 33, 24
+#: Numbers that a loop can read, and write.
+_LENGTH = 4096
+
+
+@dataclass(frozen=True)
+class TriedLoop:
+    """A loop that a compiler is tried on.
+
+    :ivar reads: the type of the numbers in ``x``; *writes*: of those in ``y``.
+    :ivar text: C in ``x``, ``y``, ``n`` and ``m``; what is volatile in the other version has the qualifier ``Q``.
+    :ivar truths: so many conditions are written to ``y``, all of which must hold; there is no other version.
+    """
+
+    name: str
+    reads: str
+    writes: str
+    text: str
+    truths: int = 0
+
+
+LOOPS: tuple[TriedLoop, ...] = (
+    # {{{ vectors of loops
+    # GCC 12.2, -O3 with masked stores (AVX2, AVX-512): half of the elements
+    TriedLoop("guarded_copy", "float", "float", """
+        Q float f[15][22];
+        for (int a = 0; a < 15; ++a)
+            for (int b = 0; b < 22; ++b)
+                if (b % 3 == 0 && a % 2 == 0)
+                    f[a][b] = x[a*(3*m) + b];
+        for (int i = 0; i < 8; ++i)
+            for (int j = 0; j < 8; ++j)
+                y[i*m + j] = f[2*i][3*j];"""),
+    # GCC 14, PR 114375: pairs loaded under a mask and swapped
+    TriedLoop("guarded_swap", "int", "int", """
+        for (int i = 0; i < n; ++i)
+            if (x[i] > 0) {
+                y[2*i] = x[2*i + 101];
+                y[2*i + 1] = x[2*i + 100];
+            }"""),
+    # LLVM 63602: a group of strided accesses that overlaps another one
+    TriedLoop("strided_update", "int", "int", """
+        for (int i = 4; i < 10*n; i += 3) {
+            y[i] = x[i];
+            y[i - 1] &= 1;
+            y[i] += 1;
+        }"""),
+    # LLVM 64047: an element is read, changed and kept in a scalar
+    TriedLoop("kept_in_scalar", "int", "int", """
+        Q int last = 0, flag = 0;
+        for (int j = 0; j < m; ++j) {
+            for (int i = 0; i < 6; ++i)
+                last = y[i] ^= flag > x[j];
+            flag = 1;
+        }
+        y[100] = last;"""),
+    # GCC PR 65947 and others: the last element that meets a condition
+    TriedLoop("last_that_is_less", "signed char", "signed char", """
+        Q signed char last = -72;
+        for (int i = 0; i < 8*n - 9; ++i)
+            if (x[i] < -100)
+                last = x[i];
+        y[0] = last;"""),
+    # LLVM 39001 and others: dependences nearer than a vector is long
+    TriedLoop("near_dependences", "int", "int", """
+        for (int i = 7; i < 3*n; ++i)
+            y[i] = y[i - 1] + x[i];
+        for (int i = 7; i < 3*n; ++i)
+            y[i] = y[i - 3]*3 + x[i];
+        for (int i = 7; i < 3*n; ++i)
+            y[i] = y[i - 7] - x[i];
+        for (int i = 3*n; i > 0; --i)
+            y[i] = y[i - 1] + x[i];
+        for (int i = 3*n; i > 7; --i)
+            y[i - 5] = y[i] ^ x[i];"""),
+    # GCC PR 116575, 115843: groups of three and four, with gaps
+    TriedLoop("groups_with_gaps", "short", "short", """
+        for (int i = 0; i < n; ++i) {
+            y[4*i] = x[3*i + 2] + x[3*i];
+            y[4*i + 1] = x[3*i + 1];
+            y[4*i + 3] = x[3*i] - x[3*i + 1];
+        }
+        for (int i = n - 1; i >= 0; --i)
+            y[1000 + 2*i] = x[4*i + 3]*x[4*i];"""),
+    # sums of narrow products, averages, and shifts, for which there are instructions of their own
+    TriedLoop("narrow_numbers", "unsigned char", "int", """
+        Q int sum = 0, difference = 0;
+        Q unsigned char wrapped = 0;
+        for (int i = 0; i < 3*n; ++i)
+            sum += x[i]*(signed char)x[i + 200];
+        for (int i = 0; i < 3*n; ++i)
+            difference += x[i] > x[i + 9] ? x[i] - x[i + 9] : x[i + 9] - x[i];
+        for (int i = 0; i < 3*n; ++i)
+            wrapped += x[i];
+        for (int i = 0; i < n; ++i)
+            y[i] = ((x[i] + x[i + 1] + 1) >> 1) + ((unsigned short)(x[i] << 9) >> 3);
+        y[200] = sum;
+        y[201] = difference;
+        y[202] = wrapped;"""),
+    TriedLoop("gathered", "unsigned short", "int", """
+        for (int i = 0; i < n; ++i)
+            y[i] = x[x[i] % 1000];
+        for (int i = 0; i < n; ++i)
+            y[64 + x[i] % 16] += i;
+        for (int i = 0; i < n; ++i)
+            if (x[i] % 3 != 1)
+                y[128 + x[i] % 700] = i;"""),
+    # }}}
+    # {{{ nests of loops
+    # GCC 12 and 13, -O3, unroll and jam: an older value stays
+    TriedLoop("written_again", "double", "double", """
+        for (int j = 0; j < n; ++j)
+            for (int i = 0; i < n; ++i)
+                y[j + i] = x[j] + x[j + 1] + x[j];"""),
+    # GCC, unroll and jam (gcc.dg/unroll-and-jam, PR 107323 and others)
+    TriedLoop("set_in_inner_loop", "int", "int", """
+        for (int i = 0; i < n; ++i) {
+            y[i] = 0;
+            for (int j = 0; j < m; ++j)
+                if (x[j] % 7 == 3)
+                    y[i] = x[j] + i;
+        }"""),
+    TriedLoop("carried_through_scalar", "int", "int", """
+        Q int last = 3;
+        for (int j = 0; j < 11; ++j) {
+            int before = last;
+            for (int i = 0; i < 5; ++i) {
+                y[i] = i - before - (y[i] >> 5) + x[j];
+                last = y[i];
+            }
+        }"""),
+    # interchange and vectors of outer loops: distances (1, -1), (1, -2)
+    TriedLoop("skewed_dependences", "int", "int", """
+        for (int i = 1; i < n; ++i)
+            for (int j = 0; j < m; ++j)
+                y[64*i + j] = y[64*(i - 1) + j + 1] + x[64*j + i];
+        for (int i = 1; i < n; ++i)
+            for (int j = 0; j < m; ++j)
+                y[64*j + i] += y[64*(j + 2) + i - 1] ^ x[i];"""),
+    # predictive commoning: values carried in registers over a write between them
+    TriedLoop("reused_values", "int", "int", """
+        for (int i = 2; i < 3*n; ++i) {
+            y[i] = y[i - 2] + x[i] + x[i - 1];
+            y[i - 1] = y[i]*x[i + 1];
+        }"""),
+    # distribution, and loops that become calls of memset, memcpy and memmove
+    TriedLoop("distributed", "int", "int", """
+        for (int i = 0; i < n; ++i) {
+            y[i] = x[i];
+            y[i + 501] = y[i + 500] + y[i];
+            y[i + 1] = 0;
+        }
+        for (int i = 0; i < n; ++i)
+            y[1000 + i] = y[1001 + i];
+        for (int i = 0; i < n; ++i)
+            y[1101 + i] = y[1100 + i];
+        for (int j = 0; j < 3; ++j)
+            for (int i = 0; i < m; ++i)
+                y[1200 + j*(m - 2) + i] = j;"""),
+    TriedLoop("triangular", "int", "int", """
+        for (int i = 0; i < n; ++i)
+            for (int j = i; j < n; ++j)
+                for (int k = 0; k <= i; ++k)
+                    y[40*i + j] += x[40*i + k]*x[40*j + k];
+        for (int i = 0; i < n; ++i)
+            for (int j = i + 1; j < n; ++j)
+                y[40*j + i] = y[40*i + j];"""),
+    # }}}
+    # {{{ straight lines
+    TriedLoop("written_out", "float", "float", """
+        for (int i = 0; i < n; ++i) {
+            Q float f[4];
+            for (int v = 0; v < 4; ++v)
+                f[v] = x[4*i + v]*x[4*i + 3 - v];
+            for (int v = 0; v < 4; ++v)
+                if (4*i + v < 4*n - 3)
+                    y[4*i + v] = f[v ^ 1] - f[v];
+        }"""),
+    TriedLoop("overlapping_rows", "double", "double", """
+        for (int i = 0; i < n; ++i) {
+            y[i] = x[2*i];
+            y[i + 1] = x[2*i + 1];
+            y[i + 2] = y[i] + x[2*i + 2];
+            y[i + 3] = y[i + 1] + x[2*i + 3];
+        }"""),
+    # }}}
+    TriedLoop("in_parallel", "float", "float", """
+        #pragma omp parallel for
+        for (int j = 0; j < m; ++j)
+            for (int i = 0; i < n; ++i) {
+                const int k = 64*j + i;
+                Q float f[3];
+                for (int r = 0; r < 3; ++r)
+                    f[r] = x[k + r];
+                y[k] = f[0] - f[2]*f[1];
+            }"""),
+    # {{{ arithmetic as kernels mean it
+    TriedLoop("special_values", "double", "int", """
+        volatile unsigned long long bits[] = {0, 1ull << 63, 0x7ffull << 52, 0xfff8ull << 48, 1};
+        union number v[5];
+        for (int i = 0; i < 5; ++i)
+            v[i].w = bits[i];
+        const double zero = v[0].d, minus = v[1].d, infinite = v[2].d, nan = v[3].d, least = v[4].d;
+        y[0] = nan != nan;
+        y[1] = !(nan < 1) && !(nan >= 1);
+        y[2] = isnan(nan) && !isnan(infinite);
+        y[3] = infinite > 1e308 && isinf(infinite);
+        y[4] = 1/(minus + minus) < 0;
+        y[5] = 1/(minus + 0.0) > 0;
+        y[6] = 1/(zero*-1) < 0;
+        y[7] = isnan(infinite - infinite) && isnan(infinite*zero) && isnan(zero/zero);
+        y[8] = fmax(nan, 1) == 1 && fmin(1, nan) == 1;
+        y[9] = isnan(sqrt(minus - 1)) && sqrt(infinite) == infinite;
+        y[10] = least > 0 && least/2 == 0 && least*3/3 == least;
+        double greatest = minus - infinite;
+        for (int i = 0; i < 5; ++i)
+            greatest = greatest < v[i].d ? v[i].d : greatest;
+        y[11] = greatest == infinite;""", 12),
+    TriedLoop("rounding", "double", "int", """
+        volatile double tiny = 1.0/(1 << 30), large = 1e16;
+        volatile float small = 1.0f/(1 << 13), five = 5;
+        double a[16], b[16];
+        float f[16], g[16];
+        for (int i = 0; i < 16; ++i) {
+            a[i] = 1 + tiny;
+            b[i] = 1 - tiny;
+            f[i] = 1 + small;
+            g[i] = 1 - small;
+        }
+        int exact = 0;
+        for (int i = 0; i < 16; ++i)
+            exact += a[i]*b[i] - 1 == 0;
+        for (int i = 0; i < 16; ++i)
+            exact += f[i]*g[i] - 1 == 0;
+        y[0] = exact == 32;
+        double sum = 0;
+        for (int i = 0; i < 16; ++i)
+            a[i] = i == 0 ? large : i == 15 ? -large : 1;
+        for (int i = 0; i < 16; ++i)
+            sum += a[i];
+        y[1] = sum == 0;
+        exact = 0;
+        const float divisor = five + 2;
+        for (int i = 0; i < 16; ++i)
+            f[i] = five + i;
+        for (int i = 0; i < 16; ++i)
+            g[i] = f[i]/divisor;
+        for (int i = 0; i < 16; ++i) {
+            volatile float quotient = (five + i)/(five + 2);
+            exact += g[i] == quotient;
+        }
+        y[2] = exact == 16;""", 3),
+    TriedLoop("integers", "int", "int", """
+        volatile int most = 2147483647, seven = -7, two = 2;
+        volatile long long longest = 9223372036854775807;
+        volatile double number = -2.9;
+        int last = most, steps = 0;
+        long long far = longest;
+        y[0] = last + 1 < last && far + 1 < far;
+        y[1] = -(last + 1) == last + 1 && last*2 == -2 && far*2 == -2;
+        for (int i = last - 2; i > 0 && steps < 9; ++i)
+            ++steps;
+        y[2] = steps == 3;
+        y[3] = seven/two == -3 && seven % two == -1 && seven >> 1 == -4;
+        y[4] = (float)(unsigned)-1 == 4294967296.0f && (unsigned)-1/(unsigned)two == 2147483647;
+        y[5] = (double)((1ll << 53) + seven + 8) == 9007199254740992;
+        y[6] = (int)number == -2 && (signed char)(seven*51) == -101 && (unsigned char)seven == 249;""", 7),
+    # }}}
+)
+
+_HEAD = """\
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+union number { unsigned long long w; double d; };
+
+static void say(const char *text)
+{
+    fputs(text, stdout);
+    fflush(stdout);
+}
+"""
+
+#: Integers of 24 bits and all signs, cut off where they are wider than the type, and fractions.
+_FILL = """\
+static void fill_{name}(void *place, int random)
+{{
+    {type} *x = place;
+    unsigned state = 1;
+    for (int i = 0; i < LENGTH; ++i) {{
+        state = state*1664525u + 1013904223u;
+        const int number = random ? (int)(state >> 8) - (1 << 23) : i % 97;
+        x[i] = ({type})0.5 > 0 ? ({type})(number/8388608.0) : ({type})number;
+    }}
+}}
+"""
+
+_CHECK = """\
+static void check_{loop.name}(void *x, void *found, void *wanted)
+{{
+    void (*volatile compiled)(const {loop.reads} *restrict, {loop.writes} *restrict, int, int) = {loop.name};
+    void (*volatile in_order)(const volatile {loop.reads} *restrict, volatile {loop.writes} *restrict, int, int) =
+        {loop.name}_in_order;
+    fill_{reads}(x, 1);
+    fill_{writes}(found, 0);
+    fill_{writes}(wanted, 0);
+    say("{loop.name}");
+    compiled(x, found, N, M);
+    in_order(x, wanted, N, M);
+    say(memcmp(found, wanted, LENGTH*sizeof({loop.writes})) == 0 ? " right\\n" : " wrong\\n");
+}}
+"""
+
+_MAIN = """\
+int main(void)
+{
+    void *x = calloc(LENGTH, 8), *found = calloc(LENGTH, 8), *wanted = calloc(LENGTH, 8);
+    if (x == NULL || found == NULL || wanted == NULL)
+        return 1;
+"""
+
+
+def program() -> str:
+    """The C text. It prints a line for each loop: its name, then ``right`` or ``wrong``."""
+    types = dict.fromkeys(t for loop in LOOPS for t in (loop.reads, loop.writes))
+    return "\n".join([
+        f"{_HEAD}\n#define N {_N}\n#define M {_M}\n#define LENGTH {_LENGTH}\n", *_functions(),
+        *(_FILL.format(name=_joined(t), type=t) for t in types),
+        *(_CHECK.format(loop=loop, reads=_joined(loop.reads), writes=_joined(loop.writes)) for loop in LOOPS),
+        _MAIN, *(f"    check_{loop.name}(x, found, wanted);" for loop in LOOPS), "    return 0;", "}", ""])
+
+
+def _joined(name: str) -> str:
+    return name.replace(" ", "_")
+
+
+def _functions() -> Iterator[str]:
+    for loop in LOOPS:
+        yield _function(loop.name, "", loop, loop.text)
+        # an induction variable that is volatile is none: GCC reorders volatile accesses when it jams loops
+        text = loop.text.replace("for (int ", "for (volatile int ").replace(_PARALLEL, "")
+        truths = f"for (int i = 0; i < {loop.truths}; ++i)\n    y[i] = 1;"
+        yield _function(f"{loop.name}_in_order", "volatile ", loop, truths if loop.truths else text)
+
+
+def _function(name: str, q: str, loop: TriedLoop, text: str) -> str:
+    return (f"#define Q {q}\n"
+            f"void {name}(const {q}{loop.reads} *restrict x, {q}{loop.writes} *restrict y, int n, int m)\n"
+            f"{{\n{indent(dedent(text).strip(), '    ')}\n}}\n#undef Q\n")
+
+
+def faults(printed: str) -> tuple[str, ...]:
+    """The loops that went wrong, by what the program *printed*: the last one where the program died in it."""
+    lines = (line.partition(" ") for line in printed.splitlines())
+    return tuple(name for name, _, verdict in lines if verdict != "right")

@@ -1,0 +1,145 @@
+"""The flags of a host compiler: the fastest with which it translates known difficult loops rightly.
+
+By default loops stay as the text has them. GCC rests its transformations of loops on an analysis of dependences that
+was wrong time and again (12 and 13: iterations that write one element are mixed; 12: elements written under a condition
+are lost), and a result that is compared with numpy's must not depend on it. Straight lines become vectors, and so does
+a loop over a ``vec`` iname, once its few iterations are written out.
+"""
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from loopkit.runtime import battery
+from loopkit.runtime.processes import run_quietly
+
+#: Contraction to fused multiply-adds is off so that one expression gives one result whatever the tiling:
+#: "bit for bit" comparisons between variants of a kernel mean something. Signed integers wrap around, as
+#: numpy's do. ``errno`` is never read.
+BASE_FLAGS = ("-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-math-errno")
+LIBRARIES = ("-lm",)
+Rungs = tuple[tuple[str, ...], ...]
+OPENMP = "-fopenmp"
+NATIVE = "-march=native"
+
+#: No transformation that moves iterations of a loop or an access from one iteration to another. Clang knows the first
+#: two, which turn off its loop vectorizer and leave its vectors of straight lines.
+_LOOPS_AS_WRITTEN = ("-fno-tree-vectorize", "-ftree-slp-vectorize", "-fno-loop-interchange", "-fno-loop-unroll-and-jam",
+                     "-fno-tree-loop-if-convert", "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns",
+                     "-fno-predictive-commoning")
+_NO_VECTORS = (*_LOOPS_AS_WRITTEN, "-fno-tree-slp-vectorize")
+
+#: What GCC 12 must not do.
+_RISKY_OFF = ("-fno-loop-unroll-and-jam", "-fno-tree-loop-if-convert")
+
+#: What to try, the fastest first: all that the compiler does at ``-O3``, for ``CTarget(fast=True)``,
+FAST: Rungs = (("-O3", NATIVE), ("-O3", NATIVE, *_RISKY_OFF), ("-O3", *_RISKY_OFF))
+#: and what serves by default.
+SAFE: Rungs = (("-O3", NATIVE, *_LOOPS_AS_WRITTEN), ("-O3", *_LOOPS_AS_WRITTEN), ("-O2", *_NO_VECTORS),
+               ("-O1", *_NO_VECTORS), ("-O0",))
+
+#: Seconds that the program of the battery may take, which takes a hundredth of one.
+_TIMEOUT = 60
+
+_SMALL = """\
+#include <math.h>
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+int main(int argc, char **argv)
+{
+    (void)argv;
+    double total = 0;
+    #pragma omp parallel for reduction(+: total)
+    for (int i = 0; i < 64; ++i) total += sqrt((double)(i * argc));
+    return !(total > 0);
+}
+"""
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Flags that a compiler was tried with in vain.
+
+    :ivar faults: the loops of the battery that went wrong; none where the program was not compiled, or did not run.
+    """
+
+    flags: tuple[str, ...]
+    faults: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{' '.join(self.flags)} {self.reason}"
+
+    @property
+    def reason(self) -> str:
+        return f"miscompiles {', '.join(self.faults)}" if self.faults else "gives no program that runs"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of trying a compiler.
+
+    :ivar flags: those that it passes with, beyond ``BASE_FLAGS``; ``None`` where there are none.
+    :ivar dropped: the faster ones that it fails with.
+    """
+
+    flags: tuple[str, ...] | None
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def lasting(self) -> bool:
+        """No disk was full, no process was killed: another trial would end like this one."""
+        return all(d.faults for d in self.dropped)
+
+
+def tried(command: Sequence[str], rungs: Sequence[tuple[str, ...]]) -> Trial:
+    """Try *rungs* of flags, from the first one to that with which the compiler passes the battery."""
+    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in rung), OPENMP], strict=True))
+    dropped: list[Dropped] = []
+    for rung in dict.fromkeys(tuple(f for f in (*rung, OPENMP) if f in known) for rung in rungs):
+        faults = faults_of(command, rung)
+        if faults == ():
+            return Trial(rung, tuple(dropped))
+        dropped.append(Dropped(rung, faults or ()))
+    return Trial(None, tuple(dropped))
+
+
+def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
+    """The loops that a compiler gets wrong with *flags*; ``None`` where there is no program, or it does not run."""
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        program = _built(Path(place), command, battery.program(), flags)
+        if program is None:
+            return None
+        done = run_quietly([program], timeout=_TIMEOUT)
+        faults = battery.faults(done.stdout)
+        return faults if faults or done.returncode == 0 else None
+
+
+def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
+    """Those of *flags* with which a small program compiles and runs.
+
+    :arg strict: a flag that the compiler warns of, for it does nothing, is not accepted.
+    """
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        return tuple(_accepted(Path(place), command, tuple(flags), ("-Werror",) if strict else ()))
+
+
+def _accepted(place: Path, command: Sequence[str], flags: tuple[str, ...], strict: tuple[str, ...]) -> Iterator[str]:
+    program = _built(place, command, _SMALL, (*flags, *strict))
+    if program is not None and run_quietly([program], timeout=_TIMEOUT).returncode == 0:
+        yield from flags
+    elif len(flags) > 1:                               # most are accepted, or most of one compiler's spelling are not
+        middle = len(flags) // 2
+        yield from _accepted(place, command, flags[:middle], strict)
+        yield from _accepted(place, command, flags[middle:], strict)
+
+
+def _built(place: Path, command: Sequence[str], text: str, flags: Sequence[str]) -> str | None:
+    source, program = place / "probe.c", place / "probe"
+    source.write_text(text)
+    program.unlink(missing_ok=True)
+    base = [f for f in BASE_FLAGS if f != "-shared"]
+    done = run_quietly([*command, *base, *flags, "-o", str(program), str(source), *LIBRARIES])
+    return str(program) if done.returncode == 0 and program.exists() else None
