@@ -170,10 +170,9 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> H
 
 def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskCache | None) -> HostCompiler:
     """*compiler* with the user's *options*, where it passes the battery with them."""
-    flags = (*compiler.chosen, *options)
-    trial = _trial(compiler.command, compiler.version, cache, (flags,))
+    trial = _trial(compiler.command, compiler.version, cache, (compiler.chosen,), options)
     if trial.flags is not None:
-        return replace(compiler, chosen=flags)
+        return replace(compiler, chosen=trial.flags)
     if not trial.dropped[-1].faults:
         known = accepted(compiler.command, options, strict=False)
         unknown = [o for o in options if o not in known] or options
@@ -188,12 +187,13 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
 _trials: dict[str, Trial] = {}
 
 
-def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs) -> Trial:
+def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs,
+           options: tuple[str, ...] = ()) -> Trial:
     """How the compiler passes the battery, kept for later processes."""
     key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), battery.program(), *BASE_FLAGS,
-                              *(" ".join(rung) for rung in rungs))
+                              *(" ".join(rung) for rung in rungs), "", *options)
     kept = _of_record(cache.get_record(key)) if cache is not None else None
-    trial = kept or _trials.get(key) or tried(command, rungs)
+    trial = kept or _trials.get(key) or tried(command, rungs, options)
     if trial.lasting:
         _trials[key] = trial
         if cache is not None and kept is None:

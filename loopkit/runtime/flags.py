@@ -94,15 +94,19 @@ class Trial:
         return all(d.faults for d in self.dropped)
 
 
-def tried(command: Sequence[str], rungs: Sequence[tuple[str, ...]]) -> Trial:
-    """Try *rungs* of flags, from the first one to that with which the compiler passes the battery."""
-    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in rung), OPENMP], strict=True))
+def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -> Trial:
+    """Try *rungs* of flags, from the first one to that with which the compiler passes the battery.
+
+    :arg options: more flags, which go with each rung. What the compiler does not know of a rung is left out, and what
+        it does not know of these is a failure.
+    """
+    known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
     dropped: list[Dropped] = []
-    for rung in dict.fromkeys(tuple(f for f in (*rung, OPENMP) if f in known) for rung in rungs):
-        faults = faults_of(command, rung)
+    for rung in dict.fromkeys(tuple(dict.fromkeys(f for f in (*rung, OPENMP) if f in known)) for rung in rungs):
+        faults = faults_of(command, (*rung, *options))
         if faults == ():
-            return Trial(rung, tuple(dropped))
-        dropped.append(Dropped(rung, faults or ()))
+            return Trial((*rung, *options), tuple(dropped))
+        dropped.append(Dropped((*rung, *options), faults or ()))
     return Trial(None, tuple(dropped))
 
 

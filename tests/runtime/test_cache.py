@@ -6,6 +6,7 @@ import shutil
 import stat
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -120,8 +121,8 @@ def test_in_memory(compiler: HostCompiler, counted: list[str], tmp_path: Path) -
 
 
 def test_key_depends_on_all_that_matters(compiler: HostCompiler) -> None:
-    other = HostCompiler(compiler.command, "another version", compiler.openmp, compiler.native)
-    plain = HostCompiler(compiler.command, compiler.version, not compiler.openmp, compiler.native)
+    other = replace(compiler, version="another version")
+    plain = replace(compiler, chosen=(*compiler.chosen, "-g"))
     keys = {library.object_key(SOURCE, compiler), library.object_key(SOURCE + " ", compiler),
             library.object_key(SOURCE, other), library.object_key(SOURCE, plain)}
     assert len(keys) == 4

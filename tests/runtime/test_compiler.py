@@ -2,7 +2,9 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -10,6 +12,7 @@ from loopkit.errors import CompilerError
 from loopkit.runtime import compiler as compiler_module
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
+from loopkit.target.host import CTarget
 
 pytestmark = pytest.mark.optimised
 
@@ -37,9 +40,9 @@ def test_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_explicit_that_does_not_work() -> None:
     with pytest.raises(CompilerError, match="'no-such-cc' does not compile"):
-        find_compiler("no-such-cc")
+        find_compiler(CTarget("no-such-cc"))
     with pytest.raises(CompilerError, match="does not compile"):
-        find_compiler(f"{sys.executable} -c pass")
+        find_compiler(CTarget(f"{sys.executable} -c pass"))
 
 
 def test_cc_comes_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -58,7 +61,7 @@ def test_compiler_without_openmp(tmp_path: Path) -> None:
     wrapper.write_text("#!/bin/sh\ncase \"$*\" in *-fopenmp*|*-march*) exit 1;; esac\n"
                        f"exec {find_compiler().command[0]} \"$@\"\n")
     wrapper.chmod(0o755)
-    found = find_compiler(str(wrapper))
+    found = find_compiler(CTarget(str(wrapper)))
     assert not found.openmp
     assert not found.native
     assert "-fopenmp" not in found.flags
@@ -67,17 +70,23 @@ def test_compiler_without_openmp(tmp_path: Path) -> None:
 def test_what_was_found_out_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = DiskCache(tmp_path)
     first = find_compiler(None, cache)
-    compiler_module._find.cache_clear()
-
-    def fail(compiler: HostCompiler) -> bool:
-        raise AssertionError("tried again")
-    monkeypatch.setattr(compiler_module, "_works", fail)
-    assert find_compiler(None, cache) == first
     record, = tmp_path.glob("compiler-*")
     key = record.name.partition(".")[0]
-    for spoil in (lambda: record.write_text('{"openmp": 3}'), lambda: cache.put_record(key, {"openmp": 3})):
-        spoil()                                        # found out again
+
+    def fail(*args: object) -> NoReturn:
+        raise AssertionError("tried again")
+    monkeypatch.setattr(compiler_module, "tried", fail)
+
+    def forget() -> None:
         compiler_module._find.cache_clear()
+        monkeypatch.setattr(compiler_module, "_trials", {})
+    forget()
+    assert find_compiler(None, cache) == first
+    spoilt: list[dict[str, object]] = [{"openmp": True, "native": True}, {"flags": ["-O3", 3], "dropped": []},
+                                       {"flags": None, "dropped": []}, {"flags": [], "dropped": [["-O3"]]}]
+    for spoil in (lambda: record.write_text('{"flags": []}'), *(partial(cache.put_record, key, r) for r in spoilt)):
+        spoil()                                        # found out again
+        forget()
         with pytest.raises(AssertionError, match="tried again"):
             find_compiler(None, cache)
 
@@ -92,6 +101,6 @@ def test_rejected_text() -> None:
 
 
 def test_compiler_that_vanished() -> None:
-    gone = HostCompiler(("/nowhere/cc",), "", openmp=False, native=False)
+    gone = HostCompiler(("/nowhere/cc",), "", ())
     with pytest.raises(CompilerError, match="kernel 'k'"):
         gone.compile("", "k")
