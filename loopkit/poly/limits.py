@@ -113,20 +113,45 @@ def _used(least: int, most: int, limit: int) -> int:
 _PRECISION = 20_000
 
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)
+S = TypeVar("S", isl.Set, isl.Map)
 
 
 def coalesced(points: T) -> T:
-    """*points* in fewer pieces, where isl finds them.
+    """*points* in fewer pieces, where isl finds them and can afford it.
 
     isl 0.27 fails on some unions with an error of its own ("original tableau does not correspond to original basic
     map"). Those stay as they are: they mean the same.
     """
-    try:
-        return points.coalesce()
-    except isl.Error as err:
-        if gave_up(err):
-            raise
+    domain = points if isinstance(points, isl.Set | isl.Map) else points.domain()
+    if len(_pieces(domain)) < 2:
         return points
+
+    def joined() -> T:
+        empty_pieces_marked(domain)           # those of a function's domain are the function's own
+        return points.coalesce()
+    return affordable(joined, otherwise=points, budget=JOINING)
+
+
+#: Operations of isl that joining the pieces of one union may take.
+JOINING = 2_000_000
+
+
+def empty_pieces_marked(points: S) -> S:
+    """*points*, of which isl knows each piece that has no point for an empty one.
+
+    isl finds out that a piece is empty when it is asked, and remembers it with the piece. A piece that is empty without
+    isl's knowledge is a fault of isl 0.27 waiting to happen: it takes its minimum for a 0, and when it joins pieces it
+    may come upon one of which no constraint is left, look for a facet of that, and end the process. To be called on
+    each union before isl joins its pieces, in :func:`coalesced` or on its own behalf (loops, transitive closures).
+    """
+    if len(pieces := _pieces(points)) > 1:
+        for piece in pieces:
+            piece.is_empty()
+    return points
+
+
+def _pieces(points: isl.Set | isl.Map) -> list[isl.BasicSet] | list[isl.BasicMap]:
+    return points.get_basic_sets() if isinstance(points, isl.Set) else points.get_basic_maps()
 
 
 @contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import islpy as isl
 import numpy as np
@@ -141,31 +140,6 @@ def test_copies_of_what_joined_loops_use(domain: str, swept: tuple[str, ...], st
     assert "exists" not in knl.domains_text
 
 # }}}
-
-
-class Stumbling:
-    """A set on which isl's coalescing fails."""
-
-    def __init__(self, words: str) -> None:
-        self.words = words
-
-    def coalesce(self) -> Stumbling:
-        raise isl.Error(f"call to isl_set_coalesce failed: {self.words}")
-
-
-def test_what_isl_cannot_coalesce_stays_as_it_is() -> None:
-    odd = Stumbling("original tableau does not correspond to original basic map in isl_coalesce.c:3157")
-    assert limits.coalesced(odd) is odd
-    with pytest.raises(isl.Error, match="maximal number"):
-        limits.coalesced(Stumbling("maximal number of operations exceeded"))
-    two = isl.Set("{ [i] : 0 <= i < 4; [i] : 4 <= i < 8 }")
-    assert limits.coalesced(two).n_basic_set() == 1
-
-
-def test_only_one_place_coalesces() -> None:
-    """So that no union on which isl stumbles ends a step."""
-    package = Path(lk.__file__).parent
-    assert [f.name for f in package.rglob("*.py") if ".coalesce()" in f.read_text()] == ["limits.py"]
 
 
 # {{{ optional questions
