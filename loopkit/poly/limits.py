@@ -1,13 +1,17 @@
-"""isl's questions can grow without bound: a budget of operations, and an error instead of a hang.
+"""isl's questions can grow without bound: a budget of operations, and an error or a plainer answer instead of a hang.
 
 isl counts allocations and pivots: a million a second as a rule, but a pivot of a large tableau takes thirty times as
 long, so that the budget is half a minute for most questions, and ten for the worst that are known. Everything that
 users call asks isl within one; its context is not limited in between, as it is the one that their own sets live in.
+
+A question whose answer is needed is asked as it is: the end of the budget is an error (:func:`bounded`). A question
+whose answer only makes code nicer or faster has a small budget of its own, and an answer that is right in any case
+(:func:`affordable`).
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -18,11 +22,21 @@ from loopkit.errors import UndecidedError
 #: Operations of isl that one step may take; the largest cases of the tests need a fifth.
 BUDGET = 20_000_000
 
+#: Operations of isl that one optional question may take: a fifth of a second, as a rule.
+OPTIONAL = 200_000
+
+#: Operations that all optional questions of one step may take together, beside :data:`BUDGET`.
+ALL_OPTIONAL = 4_000_000
+
 
 class _Running(threading.local):
-    """Is a bounded step running in this thread?"""
+    """The bounded step that runs in this thread.
+
+    :ivar optional: operations that optional questions may still take in it.
+    """
 
     step: str | None = None
+    optional: int = 0
 
 
 _running = _Running()
@@ -35,21 +49,109 @@ def gave_up(error: isl.Error) -> bool:
     return "maximal number of operations" in str(error)
 
 
+A = TypeVar("A")
+
+
+def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = None) -> A:
+    """The answer to an optional *question*, or *otherwise* if isl gives up or fails.
+
+    Meant for questions whose answer makes code nicer or faster only: a simpler condition, fewer pieces, a version
+    for full tiles. The enclosing step loses nothing of its budget, whatever the question takes; the optional questions
+    of one step share :data:`ALL_OPTIONAL` operations, and have no answer once those are used up.
+
+    :arg otherwise: what is right without an answer.
+    :arg budget: operations of isl, :data:`OPTIONAL` if none are given.
+
+    >>> points = isl.Set("{ [i] : 0 <= i < 4 or 4 <= i < 8 }")
+    >>> affordable(points.coalesce, otherwise=points)
+    Set("{ [i] : 0 <= i <= 7 }")
+    >>> affordable(points.coalesce, otherwise=points, budget=3).n_basic_set()
+    2
+    """
+    context = isl.DEFAULT_CONTEXT
+    limit = context.get_max_operations()
+    if not limit:                             # nothing is counted outside of a step
+        context.reset_operations()
+    start = _used(0, limit, limit)
+    allowed = OPTIONAL if budget is None else budget
+    if limit:
+        allowed = min(allowed, limit - start)
+    if _running.step is not None:
+        allowed = min(allowed, _running.optional)
+    if allowed <= 0:
+        return otherwise
+    context.set_max_operations(start + allowed)
+    try:
+        return question()
+    except isl.Error:
+        return otherwise
+    finally:
+        taken = _used(start, context.get_max_operations(), limit) - start
+        _running.optional -= taken
+        context.set_max_operations(limit and limit + taken)
+
+
+def _used(least: int, most: int, limit: int) -> int:
+    """The number of operations that isl has counted under its *limit*, or somewhat more; the limit stays.
+
+    isl does not tell. It refuses an operation once it has reached its limit, so the limit is moved until it does.
+    """
+    context = isl.DEFAULT_CONTEXT
+    while most - least > limit // _PRECISION:
+        middle = (least + most + 1) // 2
+        context.set_max_operations(middle)
+        try:
+            isl.Val.zero(context)
+            most = middle - 1
+        except isl.Error:
+            least = middle
+    context.set_max_operations(limit)
+    return most
+
+
+#: Parts of a limit to which :func:`_used` is right: each further bit costs an exception.
+_PRECISION = 20_000
+
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)
+S = TypeVar("S", isl.Set, isl.Map)
 
 
 def coalesced(points: T) -> T:
-    """*points* in fewer pieces, where isl finds them.
+    """*points* in fewer pieces, where isl finds them and can afford it.
 
     isl 0.27 fails on some unions with an error of its own ("original tableau does not correspond to original basic
     map"). Those stay as they are: they mean the same.
     """
-    try:
-        return points.coalesce()
-    except isl.Error as err:
-        if gave_up(err):
-            raise
+    domain = points if isinstance(points, isl.Set | isl.Map) else points.domain()
+    if len(_pieces(domain)) < 2:
         return points
+
+    def joined() -> T:
+        empty_pieces_marked(domain)           # those of a function's domain are the function's own
+        return points.coalesce()
+    return affordable(joined, otherwise=points, budget=JOINING)
+
+
+#: Operations of isl that joining the pieces of one union may take.
+JOINING = 2_000_000
+
+
+def empty_pieces_marked(points: S) -> S:
+    """*points*, of which isl knows each piece that has no point for an empty one.
+
+    isl finds out that a piece is empty when it is asked, and remembers it with the piece. A piece that is empty without
+    isl's knowledge is a fault of isl 0.27 waiting to happen: it takes its minimum for a 0, and when it joins pieces it
+    may come upon one of which no constraint is left, look for a facet of that, and end the process. To be called on
+    each union before isl joins its pieces, in :func:`coalesced` or on its own behalf (loops, transitive closures).
+    """
+    if len(pieces := _pieces(points)) > 1:
+        for piece in pieces:
+            piece.is_empty()
+    return points
+
+
+def _pieces(points: isl.Set | isl.Map) -> list[isl.BasicSet] | list[isl.BasicMap]:
+    return points.get_basic_sets() if isinstance(points, isl.Set) else points.get_basic_maps()
 
 
 @contextmanager
@@ -67,7 +169,7 @@ def bounded(what: str) -> Iterator[None]:
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
     context.set_max_operations(BUDGET)
-    _running.step = what
+    _running.step, _running.optional = what, ALL_OPTIONAL
     try:
         yield
     except isl.Error as err:

@@ -4,7 +4,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import islpy as isl
 import numpy as np
@@ -143,26 +142,81 @@ def test_copies_of_what_joined_loops_use(domain: str, swept: tuple[str, ...], st
 # }}}
 
 
-class Stumbling:
-    """A set on which isl's coalescing fails."""
+# {{{ optional questions
 
-    def __init__(self, words: str) -> None:
-        self.words = words
-
-    def coalesce(self) -> Stumbling:
-        raise isl.Error(f"call to isl_set_coalesce failed: {self.words}")
+#: isl needs about 11_000 operations to take them out of a box.
+HOLES = " and ".join(f"not ({c} <= i <= {c + 2} and {c} <= j <= {c + 1})" for c in range(0, 30, 5))
 
 
-def test_what_isl_cannot_coalesce_stays_as_it_is() -> None:
-    odd = Stumbling("original tableau does not correspond to original basic map in isl_coalesce.c:3157")
-    assert limits.coalesced(odd) is odd
-    with pytest.raises(isl.Error, match="maximal number"):
-        limits.coalesced(Stumbling("maximal number of operations exceeded"))
-    two = isl.Set("{ [i] : 0 <= i < 4; [i] : 4 <= i < 8 }")
-    assert limits.coalesced(two).n_basic_set() == 1
+def holes() -> isl.Set:
+    return isl.Set(f"[n] -> {{ [i, j] : 0 <= i, j < n and {HOLES} }}")
 
 
-def test_only_one_place_coalesces() -> None:
-    """So that no union on which isl stumbles ends a step."""
-    package = Path(lk.__file__).parent
-    assert [f.name for f in package.rglob("*.py") if ".coalesce()" in f.read_text()] == ["limits.py"]
+def cost(question: Callable[[], object]) -> int:
+    """Operations that *question* takes."""
+    with limits.bounded("measuring"):
+        start = limits._used(0, limits.BUDGET, limits.BUDGET)
+        question()
+        return limits._used(start, limits.BUDGET, limits.BUDGET) - start
+
+
+def failing() -> isl.Set:
+    raise isl.Error("original tableau does not correspond to original basic map")
+
+
+def test_an_optional_question_has_its_answer_or_another() -> None:
+    with limits.bounded("asking"):
+        assert limits.affordable(holes, otherwise=None).is_equal(holes())
+        assert limits.affordable(holes, otherwise=None, budget=100) is None
+        assert limits.affordable(failing, otherwise=None) is None
+        with pytest.raises(ZeroDivisionError):
+            limits.affordable(lambda: 1 // 0, otherwise=0)
+
+
+def test_optional_questions_outside_of_a_step_are_limited_too() -> None:
+    assert CONTEXT.get_max_operations() == 0
+    for _ in range(3):
+        assert limits.affordable(holes, otherwise=None, budget=100) is None
+        assert limits.affordable(holes, otherwise=None) is not None
+        assert CONTEXT.get_max_operations() == 0
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_step_keeps_its_budget_beside_optional_questions(answered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether they are answered or given up; and what is needed still ends at the step's own budget."""
+    whole = cost(holes)
+    monkeypatch.setattr(limits, "BUDGET", int(2.5 * whole))
+    with limits.bounded("asking"):
+        for _ in range(10):
+            found = limits.affordable(holes, otherwise=None, budget=None if answered else whole // 2)
+            assert (found is not None) == answered
+        holes()
+        holes()
+        assert CONTEXT.get_max_operations() > 10 * (whole // 2)
+        with pytest.raises(isl.Error, match="maximal number"):
+            holes()
+        assert limits.affordable(holes, otherwise=None) is None, "nothing is left to ask with"
+        limits.affordable(lambda: None, otherwise=None)
+        with pytest.raises(isl.Error, match="maximal number"):
+            holes()
+    assert CONTEXT.get_max_operations() == 0
+
+
+def test_all_optional_questions_of_a_step_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = cost(holes)
+    monkeypatch.setattr(limits, "ALL_OPTIONAL", int(3.5 * whole))
+    for _ in range(2):                      # each step has its own
+        with limits.bounded("asking"):
+            found = [limits.affordable(holes, otherwise=None) is not None for _ in range(6)]
+        assert found == [True] * 3 + [False] * 3
+
+
+def test_an_optional_question_within_another_has_what_that_one_has() -> None:
+    def inner() -> bool:
+        return limits.affordable(holes, otherwise=None) is not None
+
+    with limits.bounded("asking"):
+        assert limits.affordable(inner, otherwise=None) is True
+        assert limits.affordable(inner, otherwise=None, budget=100) is False
+
+# }}}
