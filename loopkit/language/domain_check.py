@@ -26,6 +26,17 @@ _RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
 _JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
 
 
+_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
+_EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
+
+
+def free_names(condition: str) -> set[str]:
+    """The names in *condition*, in isl's notation, that no ``exists`` binds."""
+    bound = {match[1] for group in _EXISTS.findall(condition) for piece in group.split(",")
+             if (match := _NAME.match(piece.strip()))}
+    return {name for name in _NAME.findall(condition) if name and name not in KEYWORDS} - bound
+
+
 def find_fault(source: Source, text: str, start: int) -> ParseError:
     """The error for the domain *text* at *start*, which is known to be wrong."""
     try:

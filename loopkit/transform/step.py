@@ -18,6 +18,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
+from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.match import matching
 
@@ -59,7 +60,10 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
 
 
 def settled(argument: Any) -> Any:
-    """*argument* as the history keeps it: what can be read only once is read, what can change is copied."""
+    """*argument* as the history keeps it: what can be read only once is read, what can change is copied.
+
+    A set of isl's becomes its text, which a script can show.
+    """
     match argument:
         case dict():
             return {k: settled(v) for k, v in argument.items()}
@@ -72,7 +76,7 @@ def settled(argument: Any) -> Any:
         case Iterator():
             return tuple(argument)
         case _:
-            return argument
+            return set_text(argument) or argument
 
 
 def require_iname(kernel: LoopKernel, iname: str) -> None:
