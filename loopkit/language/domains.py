@@ -54,6 +54,9 @@ def read_domain(source: Source, text: str, start: int) -> Domain:
         fault = names.fault(name)
         if fault is not None:
             raise source.error(start + _place(shape, name), f"The size '{name}' {fault}.", "another name")
+    if points.is_empty() and "," in (condition := shape["body"].partition(":")[2]):
+        raise source.error(start + shape.end("body") - len(condition) + condition.index(","),
+                           "The domain has no point for any size: ',' lists forms, as in 0 <= i, j < n.", "'and'")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
         raise source.error(start + _place(shape, open_iname), f"The iname '{open_iname}' has no end.",
@@ -76,6 +79,8 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
             here += len(word) + 1
             name = word.strip()
             if not _IDENTIFIER.fullmatch(name):
+                if ":" in name or len(name.split()) > 1:
+                    raise find_fault(source, shape[0], start)
                 raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
             fault = names.fault(name)
             if fault is not None:

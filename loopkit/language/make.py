@@ -99,7 +99,7 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
         if not isinstance(operation, ReductionOperation):
             raise PreconditionError(f"make_kernel takes ReductionOperation objects as reductions, not {operation!r}.",
                                     subject="reductions")
-        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction")
+        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction", called=True)
         result[operation.name] = operation
     return result
 

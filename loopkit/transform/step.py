@@ -102,11 +102,11 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
                                 f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
 
 
-def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
-    """:raises NameConflictError: *name* is taken, or nothing may be called so."""
+def require_fresh(kernel: LoopKernel, name: str, what: str = "iname", *, called: bool = False) -> None:
+    """:raises NameConflictError: *name* is taken, or nothing may be called so; *called*: parentheses follow it."""
     if not isinstance(name, str) or not name.isidentifier():
         raise PreconditionError(f"{name!r} cannot be the name of an {what}.", subject=str(name))
-    reason = fault(name)
+    reason = fault(name, called=called)
     if reason is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
     if name in kernel.all_names:
