@@ -180,7 +180,7 @@ class ExpressionParser(Cursor):
         following = self.text
         if following == "(":
             return self._call(word, at)
-        if following == "." or (word == "np" and self.kind == "other"):
+        if following == ".":
             raise self.error("an operator", hint="dtypes are written float32 or np.float32, inside cast( ) only")
         if word in self.rules:
             self._check_rule(word, 0, at)

@@ -241,7 +241,8 @@ def resolve(program: Program, declared: Declared, temporaries: Mapping[str, Temp
     :raises ParseError: the text contradicts itself or a declaration.
     """
     for rule in program.rules:
-        require_free(rule.rule.name, {*inames, *temporaries, *declared.by_name, *params}, "The substitution rule")
+        require_free(rule.rule.name, {*inames, *temporaries, *declared.by_name, *params}, "The substitution rule",
+                     called=True)
     for name in (*declared.by_name, *temporaries):
         if name in inames:
             raise NameConflictError(f"'{name}' is an iname and cannot be an argument or a temporary.", subject=name)

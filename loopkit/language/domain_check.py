@@ -20,10 +20,23 @@ from loopkit.expr.tokens import Source
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
+#: isl reads its words in any case.
+_WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])|(\S)|\Z)", re.ASCII)
 _RELATIONS = frozenset({"<", "<=", ">", ">=", "=", "==", "!="})
 _JUNCTIONS = frozenset({"and", "or", "implies", "&&", "||"})
+
+
+_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
+_EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
+
+
+def free_names(condition: str) -> set[str]:
+    """The names in *condition*, in isl's notation, that no ``exists`` binds."""
+    bound = {match[1] for group in _EXISTS.findall(condition) for piece in group.split(",")
+             if (match := _NAME.match(piece.strip()))}
+    return {name for name in _NAME.findall(condition) if name and name not in KEYWORDS} - bound
 
 
 def find_fault(source: Source, text: str, start: int) -> ParseError:
@@ -97,19 +110,39 @@ class _Check:
     def domain(self) -> None:
         if self.text == "[":
             self.names("a parameter")
-            self.take("->")
-        self.take("{", "'{'")
+            if self.text != "->":
+                self.fail("'->'", hint="parameters stand before an arrow, and inames in braces: [n] -> { [i] : ... }")
+            self.at += 1
+        if self.text != "{":
+            self.fail("'{'", hint="a domain stands in braces: { [i] : 0 <= i < n }")
+        self.at += 1
         while True:
-            if self.is_name():
-                self.fail("'['", hint="a domain has no name: { [i, j] : ... }")
-            self.names("the name of an iname")
-            if self.accept(":") and self.text not in ("}", ";"):
-                self.condition()
+            self.piece()
             if not self.accept(";"):
                 break
+        if self.text in ("", "]", ")"):
+            self.fail("'and', 'or', an operator or '}'", message="The '}' that ends the domain is missing.")
         self.take("}", "'and', 'or', an operator or '}'")
         if self.text:
             self.fail("the end of the domain")
+
+    def piece(self) -> None:
+        if self.text != "[":
+            of_name = self.is_name() and self.tokens[self.at + 1][0] == "["
+            self.fail("'['", hint="a domain has no name: { [i, j] : ... }" if of_name else
+                      "inames stand in brackets, and their conditions behind a colon: { [i] : 0 <= i < n }")
+        start = self.at
+        self.names("the name of an iname")
+        inames = "".join(text for text, _ in self.tokens[start:self.at]).replace(",", ", ")
+        if self.accept(":"):
+            if self.text == ":":
+                self.fail("a condition", message="There are two colons.")
+            if self.text not in ("}", ";"):
+                self.condition()
+        elif self.text == "->":
+            self.fail("':'", hint="inames that the bounds depend on stand before the braces: [i] -> { [j] : ... }")
+        elif self.text not in ("}", ";", ""):
+            self.fail("':'", message=f"The ':' behind {inames} is missing.", hint=f"{{ {inames} : ... }}")
 
     def names(self, expected: str) -> None:
         self.take("[")
@@ -117,8 +150,12 @@ class _Check:
             if not self.is_name():
                 self.fail(expected)
             self.at += 1
+            if self.is_name():
+                self.fail("',' or ']'", message=f"The ',' before '{self.text}' is missing.")
             if not self.accept(","):
                 break
+        if self.text in (":", "}", ""):
+            self.fail("',' or ']'", message="The ']' behind the names is missing.", hint="{ [i, j] : ... }")
         self.take("]", "',' or ']'")
 
     # }}}
@@ -129,7 +166,8 @@ class _Check:
         while True:
             start = self.at
             if not self.term():
-                self.fail("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition")
+                hint = "0 <= i < n" if self.text == "in" or self.tokens[start][0] == "for" else None
+                self.fail("'<', '<=', '=', '>=' or '>'" if self.at > start else "a condition", hint=hint)
             if not self.accept(*_JUNCTIONS):
                 return
 
@@ -148,7 +186,10 @@ class _Check:
         self.forms()
         if self.text not in _RELATIONS:
             return False
-        while self.accept(*_RELATIONS):
+        while (relation := self.text) in _RELATIONS:
+            self.at += 1
+            if relation == "=" and self.text in ("<", ">"):
+                self.fail("an affine form", hint=f"{self.text}=")
             self.forms()
         return True
 
@@ -203,6 +244,8 @@ class _Check:
         while True:
             operator = self.at
             if self.accept("*"):
+                if self.text == "*":
+                    self.fail("a constant factor", at=operator, message="A domain takes no powers.")
                 other = self.factor()
                 if not constant and not other:
                     self.fail("a constant factor", at=operator, message="A domain multiplies two names.")
@@ -225,13 +268,18 @@ class _Check:
         if self.text.isdigit():
             self.at += 1
             return True
-        if not self.is_name() or self.text in KEYWORDS - FUNCTIONS:
+        if not self.is_name() or (self.text in KEYWORDS - FUNCTIONS and self.text != "mod"):
             self.fail("an affine form")
         return self.named()
 
     def named(self) -> bool:
         name, start = self.text, self.at
         self.at += 1
+        if self.text != "(" and name.lower() in _WORDS_OF_ISL:
+            self.fail("another name", at=start, message=f"'{name}' is a word of isl's notation.")
+        if self.text == ".":
+            self.fail("an operator", message=f"The name '{name}.{self.tokens[self.at + 1][0]}' has a dot.",
+                      hint="names are letters, digits and underscores")
         if self.text == "[":
             self.fail("a name", at=start, message=f"A domain reads the array '{name}'.",
                       hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")

@@ -2,21 +2,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from pymbolic.typing import Expression
 
+from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
 from loopkit.language import names
-from loopkit.language.domain_check import KEYWORDS, find_fault
-from loopkit.poly.domains import constrained, restricted, unbounded_iname
+from loopkit.language.domain_check import find_fault, free_names
+from loopkit.poly.domains import constrained, restricted, set_text, unbounded_iname
 from loopkit.poly.sets import InstanceSet
 
 _SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)
-_NAME = re.compile(r"\d+|([A-Za-z_]\w*)", re.ASCII)
 _TUPLE = re.compile(r"\s*\[(?P<dims>[^\[\]]*)\]\s*(?P<colon>:)?")
-_EXISTS = re.compile(r"\bexists\s*\(?([^:]*):")
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
@@ -46,7 +45,7 @@ def read_domain(source: Source, text: str, start: int) -> Domain:
     if shape is None:
         raise find_fault(source, text, start)
     dims = _dims(source, shape, start)
-    parameters = _parameters(shape, dims)
+    parameters = sorted(free_names(shape["body"]).difference(dims))
     try:
         points = InstanceSet.parse(f"[{', '.join(parameters)}] -> {{{shape['body']}}}")
     except ValueError:
@@ -55,6 +54,9 @@ def read_domain(source: Source, text: str, start: int) -> Domain:
         fault = names.fault(name)
         if fault is not None:
             raise source.error(start + _place(shape, name), f"The size '{name}' {fault}.", "another name")
+    if points.is_empty() and "," in (condition := shape["body"].partition(":")[2]):
+        raise source.error(start + shape.end("body") - len(condition) + condition.index(","),
+                           "The domain has no point for any size: ',' lists forms, as in 0 <= i, j < n.", "'and'")
     open_iname = unbounded_iname(points)
     if open_iname is not None:
         raise source.error(start + _place(shape, open_iname), f"The iname '{open_iname}' has no end.",
@@ -77,6 +79,8 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
             here += len(word) + 1
             name = word.strip()
             if not _IDENTIFIER.fullmatch(name):
+                if ":" in name or len(name.split()) > 1:
+                    raise find_fault(source, shape[0], start)
                 raise source.error(place, f"'{name}' is no name for an iname.", "the name of an iname")
             fault = names.fault(name)
             if fault is not None:
@@ -91,15 +95,6 @@ def _dims(source: Source, shape: re.Match[str], start: int) -> tuple[str, ...]:
         at += len(piece) + 1
     assert found is not None
     return found
-
-
-def _parameters(shape: re.Match[str], dims: Collection[str]) -> list[str]:
-    """The names in the constraints that are neither inames nor bound by ``exists``."""
-    body = shape["body"]
-    bound = {match[1] for group in _EXISTS.findall(body) for piece in group.split(",")
-             if (match := _NAME.match(piece.strip()))}
-    return sorted({name for name in _NAME.findall(body) if name and name not in KEYWORDS}
-                  .difference(dims, bound))
 
 
 def _place(shape: re.Match[str], name: str) -> int:
@@ -184,6 +179,20 @@ class Domains:
                 part = restricted(domain.points, inames).onto(inames)
                 result = part if result.set.plain_is_universe() else result.intersect(part)
         return result
+
+
+def domain_texts(domains: object) -> str | list[str]:
+    """The texts of *domains*, which are texts or isl's sets.
+
+    :raises PreconditionError: they are something else.
+    """
+    def text(domain: object) -> str:
+        found = domain if isinstance(domain, str) else set_text(domain)
+        if found is None:
+            raise PreconditionError(f"make_kernel takes text, isl's sets or a list of them as domains, not {domain!r}.",
+                                    subject="domains", hint='write "{[i]: 0 <= i < n}"')
+        return found
+    return list(map(text, domains)) if isinstance(domains, Iterable) and not isinstance(domains, str) else text(domains)
 
 
 def read_domains(domains: str | Iterable[str]) -> Domains:

@@ -17,7 +17,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
 from loopkit.language.arguments import Declared, find_temporaries, read_declarations, resolve
 from loopkit.language.assumptions import read_assumptions
-from loopkit.language.domains import Domains, read_domains
+from loopkit.language.domains import Domains, domain_texts, read_domains
 from loopkit.language.ids import number_statements
 from loopkit.language.inames import Mentions
 from loopkit.language.names import require_free, require_kernel_name
@@ -25,6 +25,7 @@ from loopkit.language.program import Program
 from loopkit.language.rules import split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
+from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
@@ -42,23 +43,25 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     >>> knl.statement("insn").domain.text
     '[n] -> { [i] : 0 <= i < n }'
 
-    :arg domains: one or several sets in isl's notation; their parameters need not be listed. A parameter that is an
-        iname of another domain nests the one in the other; one that is an integer temporary of the kernel is a bound
-        read from memory.
+    :arg domains: one or several sets in isl's notation, or isl's sets; the parameters of a text need not be listed. A
+        parameter that is an iname of another domain nests the one in the other; one that is an integer temporary of
+        the kernel is a bound read from memory.
     :arg instructions: statements, blocks and substitution rules, one a line.
     :arg kernel_data: the arguments in order: ``GlobalArg``, ``ValueArg``, names, and ``TemporaryVariable`` for
         temporaries. ``"..."`` (or nothing at all) stands for those that are found from the text, sorted by name. Size
         parameters that are not listed are added.
-    :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``.
+    :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl's.
     :arg reductions: operations beside ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
     :raises ParseError: the text cannot be read or contradicts itself.
     :raises UnknownNameError: an iname, function, statement or argument is not known.
     :raises NameConflictError: a name is reserved, or means two things.
     :raises PreconditionError: a declaration in *kernel_data* does not fit.
     """
-    _require_kinds(domains, instructions, kernel_data, name, options)
+    _require_kinds(instructions, kernel_data, name, options)
     require_kernel_name(name)
-    domains, instructions, kernel_data = map(_listed, (domains, instructions, kernel_data))
+    domains, instructions, kernel_data = domain_texts(domains), _listed(instructions), _listed(kernel_data)
+    if assumptions is not None and not isinstance(assumptions, str):
+        assumptions = set_text(assumptions) or assumptions
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)
     reductions = tuple(reductions)
@@ -96,16 +99,14 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
         if not isinstance(operation, ReductionOperation):
             raise PreconditionError(f"make_kernel takes ReductionOperation objects as reductions, not {operation!r}.",
                                     subject="reductions")
-        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction")
+        require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction", called=True)
         result[operation.name] = operation
     return result
 
 
-def _require_kinds(domains: object, instructions: object, kernel_data: object, name: object, options: object
-                   ) -> None:
+def _require_kinds(instructions: object, kernel_data: object, name: object, options: object) -> None:
     """:raises PreconditionError: an argument of make_kernel is of no kind that it takes."""
     for what, value, kinds, wanted in (
-            ("domains", domains, (str, Iterable), "text or a list of texts"),
             ("instructions", instructions, (str, Iterable), "text or a list of texts"),
             ("kernel_data", kernel_data, (str, Iterable, type(None)), "a list of arguments, or None"),
             ("name", name, (str,), "a name"),
@@ -150,8 +151,4 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
 def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -> Set:
     if assumptions is None:
         return universe_params()
-    if not isinstance(assumptions, str):
-        return assumptions.params()
-    if not assumptions:
-        return universe_params()
-    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)})
+    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)}, "make_kernel")

@@ -21,8 +21,8 @@ _Bool _Complex _Imaginary alignas alignof asm bool catch class const_cast conste
 explicit export false friend mutable namespace new noexcept nullptr operator private protected public
 reinterpret_cast static_assert static_cast template this thread_local throw true try typeid typename using
 virtual wchar_t and or not xor bitand bitor compl and_eq or_eq not_eq xor_eq concept requires main NULL NAN
-INFINITY assert errno stdin stdout stderr printf malloc free memcpy memset exit abort int8_t int16_t int32_t
-int64_t uint8_t uint16_t uint32_t uint64_t size_t ptrdiff_t"""
+INFINITY assert errno memcpy linux unix int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t
+ptrdiff_t"""
 
 #: The macros of <math.h> and <complex.h>: an array ``HUGE_VAL`` would be declared as a function.
 _MACROS = """
@@ -51,19 +51,22 @@ _MATH = """
 carg cproj cyl_bessel_i0 cyl_bessel_i1 erfcinv erfcx erfinv fdivide frexp ilogb j0 j1 jn ldexp llrint llround logb lrint
 lround modf nan nearbyint nexttoward norm norm3d norm4d normcdf normcdfinv rcbrt remquo rhypot rnorm rnorm3d rnorm4d
 scalbln scalbn sincos sincospi y0 y1 yn"""
-_OTHERS = "clock clock64 cudaError_t cudaTextureObject_t llmax llmin rand std ullmax ullmin umax umin"
+_OTHERS = """clock clock64 cudaError_t cudaTextureObject_t llmax llmin rand std ullmax ullmin umax umin
+stdin stdout stderr printf malloc free memset exit abort"""
 LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", "f")), *_OTHERS.split()])
 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
-_LANGUAGE = "reduce cast np numpy"
+#: Words of the language that mean something only before a parenthesis: arrays and sizes may be called so, too.
+_CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS,
-                      *_LANGUAGE.split()])
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS])
 
 
-def fault(name: str) -> str | None:
+def fault(name: str, *, called: bool = False) -> str | None:
     """Why nothing of the user's may be called *name*, as the end of "'name' ..."; ``None`` if it may.
+
+    :arg called: parentheses follow it, as behind the name of a rule.
 
     >>> fault("threadIdx")
     'is a reserved word of the kernel language, C or CUDA'
@@ -72,7 +75,7 @@ def fault(name: str) -> str | None:
     """
     if not _IDENTIFIER.fullmatch(name):
         return "is no name: letters, digits and underscores, not beginning with a digit"
-    if name in FUNCTIONS or name in REDUCTIONS:
+    if name in FUNCTIONS or (name in REDUCTIONS and name not in _CALLED) or (called and name in _CALLED):
         return "is a function of the kernel language"
     if name in RESERVED:
         return "is a reserved word of the kernel language, C or CUDA"
@@ -86,9 +89,9 @@ def fault(name: str) -> str | None:
     return None
 
 
-def require_free(name: str, taken: Collection[str], what: str) -> None:
+def require_free(name: str, taken: Collection[str], what: str, *, called: bool = False) -> None:
     """:raises NameConflictError: *name* is in *taken* or is reserved."""
-    reason = fault(name)
+    reason = fault(name, called=called)
     if reason is None and name in taken:
         reason = "is already in use"
     if reason is not None:

@@ -5,17 +5,18 @@ import operator
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import ParseError
-from loopkit.expr.mappers import map_children
+from loopkit.expr.mappers import has_reduction, map_children
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.parsing import InlineReduction
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Tree, nest, seq
-from loopkit.language.conditions import opposite, split
+from loopkit.language.conditions import conjunction, conjuncts, opposite, split
 from loopkit.language.domains import Domains
 from loopkit.poly.sets import InstanceSet
 
@@ -53,15 +54,17 @@ class Hoister:
 
     :ivar affine_names: names that may stand in the conditions of an instance set.
     :ivar fresh: gives an unused name for a variable.
+    :ivar fresh_id: gives an unused id for a statement.
     :ivar nodes: the reductions found so far, by name.
-    :ivar accumulators: the temporaries that hold their results.
+    :ivar temporaries: those that hold their results, and the answers of conditions.
     """
 
     domains: Domains
     affine_names: frozenset[str]
     fresh: Callable[[str], str]
+    fresh_id: Callable[[str], str]
     nodes: dict[str, ReductionNode]
-    accumulators: dict[str, TemporaryVariable]
+    temporaries: dict[str, TemporaryVariable]
 
     def hoist(self, expr: Expression, place: Place, template: Statement,
               fail: Callable[[str, str], ParseError]) -> tuple[Expression, list[Statement], list[Tree]]:
@@ -81,7 +84,13 @@ class Hoister:
                 trees.append(tree)
                 return accumulator
             if isinstance(e, p.If):
-                condition = walk(e.condition, here)
+                if has_reduction(e.condition) and (has_reduction(e.then) or has_reduction(e.else_)):
+                    condition: Expression
+                    condition, (new, tree) = self.answer(e.condition, here, place, template, fail)
+                    statements.extend(new)
+                    trees.append(tree)
+                else:
+                    condition = walk(e.condition, here)
                 # what stands in a branch is evaluated where its condition holds: its subscripts may rely on that
                 then = walk(e.then, here.under(condition, names))
                 otherwise = walk(e.else_, here.under(opposite(condition, names), names))
@@ -97,6 +106,24 @@ class Hoister:
             return map_children(e, lambda child: walk(child, here))
         return walk(expr, place), statements, trees
 
+    def answer(self, condition: Expression, place: Place, around: Place, template: Statement,
+               fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, tuple[list[Statement], Tree]]:
+        """A temporary with the answer of *condition* at *place*, for all who ask, and what must run before them.
+
+        An accumulator has one reader; a condition that stands around other reductions is asked by each of them, and
+        computed once. It is false where the conditions of *place* are not met, so that it has a value in every
+        instance of *around*.
+        """
+        flag = p.Variable(self.fresh("cond"))
+        self.temporaries[flag.name] = TemporaryVariable(flag.name, np.dtype(bool), ())
+        here = replace(place, owner=self.fresh_id(f"insn_{flag.name}"))
+        template = replace(template, id=here.owner, assignee=flag, asynchronous=False)
+        new, statements, trees = self.hoist(condition, here, template, fail)
+        first = tuple(c for c in place.conditions if c not in around.conditions)
+        whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))
+        statement = replace(template, expression=whole, domain=self._domain(around), predicates=())
+        return flag, ([*statements, statement], seq(*trees, Leaf(statement.id)))
+
     def _reduction(self, e: Reduction, around: Place, place: Place, template: Statement,
                    fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, list[Statement], Tree]:
         """The reduction *e* at *place*, which is *around* with the conditions of the branches that it stands in.
@@ -109,7 +136,7 @@ class Hoister:
         joined = "_".join(e.inames)
         name = self._node_name(f"{template.id}.{joined}")
         accumulator = p.Variable(self.fresh(f"acc_{joined}"))
-        self.accumulators[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
+        self.temporaries[accumulator.name] = TemporaryVariable(accumulator.name, shape=())
         node = ReductionNode(name, e.operation, accumulator.name, e.inames, f"{name}.init", f"{name}.update",
                              place.owner)
         self.nodes[name] = node

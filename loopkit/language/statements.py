@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import ParseError
+from loopkit.expr.mappers import has_reduction
 from loopkit.expr.parsing import Use
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
@@ -93,7 +94,8 @@ class StatementMaker:
     reductions: dict[str, ReductionNode] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.reductions, self.temporaries)
+        self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.ids.new, self.reductions,
+                                self.temporaries)
 
     def fresh(self, base: str) -> str:
         """*base*, or *base* with the first free number behind it; taken from now on."""
@@ -264,8 +266,17 @@ class StatementMaker:
             trees.extend(before)
             return new
         predicates: tuple[Expression, ...] = ()
+        rest = [*place.predicates, statement.assignee, statement.expression]
         for predicate in place.predicates:
-            predicates += (without(predicate, replace(place, predicates=predicates)),)
+            here = replace(place, predicates=predicates)
+            del rest[0]
+            if has_reduction(predicate) and any(map(has_reduction, rest)):
+                flag, (statements, before) = self._hoister.answer(predicate, here, place, statement, fail)
+                self.statements.extend(statements)
+                trees.append(before)
+                predicates = (flag,)
+            else:
+                predicates += (without(predicate, here),)
         place = replace(place, predicates=predicates)
         assignee = without(statement.assignee, place)
         assert isinstance(assignee, p.Variable | p.Subscript)

@@ -17,7 +17,7 @@ from loopkit.analysis.accesses import data_params, expanded_expression, integer_
 from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
 from loopkit.ast.unroll import asking
 from loopkit.errors import ScheduleError
-from loopkit.expr.mappers import map_children, substitute
+from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
@@ -27,7 +27,7 @@ from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import whole_here
 from loopkit.lowering.iterations import About, saying_where
-from loopkit.lowering.storage import Storage, awaited_in, is_asynchronous, is_atomic, is_published
+from loopkit.lowering.storage import Storage, awaited_in, in_storage, is_asynchronous, is_atomic, is_published
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
@@ -318,7 +318,7 @@ class Coder:
 
         def placed(expr: Expression) -> Expression:
             # the cells first: their leading subscripts mention the loops that *values* may replace
-            cells = self.in_cells(expr)
+            cells = in_storage(expr, self.storages)
             return substitute(cells, values) if values else cells
         target = placed(s.assignee)
         assert isinstance(target, p.Variable | p.Subscript)
@@ -342,19 +342,6 @@ class Coder:
         everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
         points = InstanceSet((), everything.set.from_params())
         return decided(expression, points, integer_names(self.kernel, bound.statement), index_types(self.kernel))
-
-    def in_cells(self, expr: Expression) -> Expression:
-        """*expr* with the subscripts of temporaries extended by those of their expansion."""
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)):
-                own = tuple(self.in_cells(i) for i in expr.index_tuple)
-                storage = self.storages.get(name)
-                return p.Subscript(expr.aggregate, storage.subscripts(own) if storage is not None else own)
-            case p.Variable(name=name):
-                storage = self.storages.get(name)
-                return p.Subscript(expr, storage.subscripts(())) if storage is not None and storage.lead else expr
-            case _:
-                return map_children(expr, self.in_cells)
 
     # }}}
 

@@ -22,7 +22,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
 from loopkit.ast.nodes import Swizzle
 from loopkit.errors import ShapeError, StorageError
-from loopkit.expr.mappers import variables
+from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -31,8 +31,7 @@ from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
 from loopkit.lowering.storage_proof import equal_inames, require_right_cells
 from loopkit.poly.affine import subtract
-from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.relations import cells, differing, restrict
+from loopkit.poly.relations import at_coordinates, differing
 from loopkit.poly.sets import Map
 
 
@@ -86,13 +85,21 @@ class Storage:
 
     def touched(self, access: Access) -> Map:
         """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
-        if not self.lead:
-            return access.relation
-        if access.affine:
-            relation = subscripts_on(access.domain, (*self.leading, *access.subscripts))
-        else:
-            relation = cells(access.domain.inames, [*self.leading, *access.places])
-        return restrict(relation, access.domain)
+        return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
+            else access.relation
+
+
+def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
+    """*expr* with the subscripts of temporaries extended by those of their expansion."""
+    match expr:
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            own = tuple(in_storage(i, storages) for i in expr.index_tuple)
+            return p.Subscript(expr.aggregate, storages[name].subscripts(own) if name in storages else own)
+        case p.Variable(name=name):
+            storage = storages.get(name)
+            return p.Subscript(expr, storage.subscripts(())) if storage is not None and storage.lead else expr
+        case _:
+            return map_children(expr, lambda e: in_storage(e, storages))
 
 
 def is_atomic(s: Statement, storages: Mapping[str, Storage]) -> bool:

@@ -33,7 +33,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.storage import Storage, in_storage
 from loopkit.lowering.vector_elements import LENGTHS, Elements, Names, Place, anywhere, are_close
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
@@ -67,14 +67,16 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     finder = _finder(knl, launch, storages, {})
     for x, s in loops_of_one(launch.tree, inames):
         bound = launch.statements[s]
-        target = bound.statement.assignee
         if bound.auto or bound.statement.predicates or bound.statement.atomic or bound.statement.asynchronous \
                 or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
             continue
         lanes = lanes_of(bound.domain, x, knl.assumptions)
         if lanes is None:
             continue
-        assign = Assign(target, expanded_expression(knl, bound.statement), bound.statement.combine, s)
+        target = in_storage(bound.statement.assignee, storages)
+        assert isinstance(target, p.Variable | p.Subscript)
+        value = in_storage(expanded_expression(knl, bound.statement), storages)
+        assign = Assign(target, value, bound.statement.combine, s)
         loop = For(x, lanes.low, lanes.high + 1, 1, Block((assign,)))
         every, whole = (tuple(finder.vectors(loop, assign, {}, set(), cut)) for cut in (None, lanes))
         whole = tuple(v for v in whole if v.serves is None)

@@ -12,6 +12,11 @@ from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, condition_set
 
 
+def set_text(given: object) -> str | None:
+    """isl's notation of *given*, a set of any of isl's contexts; ``None`` if it is none."""
+    return str(given) if isinstance(given, isl.Set | isl.BasicSet) else None
+
+
 def unbounded_iname(domain: InstanceSet) -> str | None:
     """An iname that takes infinitely many values for one value of the parameters, if there is one.
 

@@ -7,8 +7,9 @@ from functools import lru_cache
 import islpy as isl
 from pymbolic.typing import Expression
 
-from loopkit.poly.affine import DIM, _aff, names_in, set_space
+from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space
 from loopkit.poly.limits import coalesced
+from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
 #: One shared loop as (dimension of the source, dimension of the sink).
@@ -153,16 +154,24 @@ def carried_at(pairs: isl.Map, shared: Sequence[SharedLoop]) -> list[bool]:
 
 # {{{ coordinates
 
+def at_coordinates(inames: tuple[str, ...], coordinates: Sequence[Expression]) -> isl.Map:
+    """``{ [inames] -> [coordinates] }``; one that is counted from the least value of a union may have cases."""
+    try:
+        return subscript_relation(inames, tuple(coordinates))
+    except NotAffineError:
+        return piecewise_relation(inames, coordinates)
+
+
 def equal_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                       sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
-    """Pairs of instances at which the two lists of affine coordinates agree."""
-    return same_element(subscript_relation(source_inames, tuple(source)), subscript_relation(sink_inames, tuple(sink)))
+    """Pairs of instances at which the two lists of coordinates agree."""
+    return same_element(at_coordinates(source_inames, source), at_coordinates(sink_inames, sink))
 
 
 def smaller_coordinates(source_inames: tuple[str, ...], source: Sequence[Expression],
                         sink_inames: tuple[str, ...], sink: Sequence[Expression]) -> isl.Map:
-    """Pairs of instances of which the first's list of affine coordinates comes before the second's, as words do."""
-    first, second = subscript_relation(source_inames, tuple(source)), subscript_relation(sink_inames, tuple(sink))
+    """Pairs of instances of which the first's list of coordinates comes before the second's, as words do."""
+    first, second = at_coordinates(source_inames, source), at_coordinates(sink_inames, sink)
     order = isl.Map.lex_lt(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(source)))
     return first.apply_range(order).apply_range(second.reverse())
 
@@ -240,8 +249,7 @@ def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:
 
 def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:
     """``{ [inames] -> [coordinates] }`` where a coordinate ``None`` is every value at once."""
-    known = tuple(c for c in coordinates if c is not None)
-    relation = subscript_relation(inames, known)
+    relation = at_coordinates(inames, [c for c in coordinates if c is not None])
     for i, c in enumerate(coordinates):
         if c is None:
             relation = relation.insert_dims(DIM.out, i, 1)

@@ -272,7 +272,9 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
 
 @transform
 def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
-    """Add *assumptions* about the size parameters, in isl's notation (``"n >= 16 and n mod 16 = 0"``).
+    """Add *assumptions* about the size parameters, in isl's notation.
+
+    For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; a parameter set of isl's will do, too.
 
     They are checked at each call and may drop guards from the code.
 
@@ -287,10 +289,7 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
       (n) mod 4 = 0 and n > 0
     ...
     """
-    if not isinstance(assumptions, str):
-        raise PreconditionError(f"assume takes a condition as a text, not {assumptions!r}.", subject="assumptions",
-                                hint="write conditions on value arguments, as in 'n >= 1 and n mod 16 = 0'")
-    new = read_assumptions(assumptions, kernel.value_params)
+    new = read_assumptions(assumptions, kernel.value_params, "assume")
     both = kernel.assumptions.intersect(new)
     if both.is_empty():
         raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)

@@ -18,6 +18,7 @@ from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
+from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.match import matching
 
@@ -59,7 +60,10 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
 
 
 def settled(argument: Any) -> Any:
-    """*argument* as the history keeps it: what can be read only once is read, what can change is copied."""
+    """*argument* as the history keeps it: what can be read only once is read, what can change is copied.
+
+    A set of isl's becomes its text, which a script can show.
+    """
     match argument:
         case dict():
             return {k: settled(v) for k, v in argument.items()}
@@ -72,7 +76,7 @@ def settled(argument: Any) -> Any:
         case Iterator():
             return tuple(argument)
         case _:
-            return argument
+            return set_text(argument) or argument
 
 
 def require_iname(kernel: LoopKernel, iname: str) -> None:
@@ -98,11 +102,11 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
                                 f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
 
 
-def require_fresh(kernel: LoopKernel, name: str, what: str = "iname") -> None:
-    """:raises NameConflictError: *name* is taken, or nothing may be called so."""
+def require_fresh(kernel: LoopKernel, name: str, what: str = "iname", *, called: bool = False) -> None:
+    """:raises NameConflictError: *name* is taken, or nothing may be called so; *called*: parentheses follow it."""
     if not isinstance(name, str) or not name.isidentifier():
         raise PreconditionError(f"{name!r} cannot be the name of an {what}.", subject=str(name))
-    reason = fault(name)
+    reason = fault(name, called=called)
     if reason is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
     if name in kernel.all_names:

@@ -33,7 +33,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
       y[i] = 2*load(i) + sin(load(i))  {id=insn}
     end
     """
-    require_fresh(kernel, subst_name, "substitution rule")
+    require_fresh(kernel, subst_name, "substitution rule", called=True)
     names = name_list(parameters)
     pattern = parse_expression(template)
     for name in names:

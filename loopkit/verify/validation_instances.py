@@ -19,8 +19,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.code import Coder
-from loopkit.lowering.storage import Storage, awaited_in, is_asynchronous, is_atomic, is_published
+from loopkit.lowering.storage import Storage, awaited_in, in_storage, is_asynchronous, is_atomic, is_published
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
@@ -230,15 +229,11 @@ class InstanceCheck:
 
     # {{{ what they compute
 
-    @cached_property
-    def _coder(self) -> Coder:
-        return Coder(self.kernel, self.launch, self.storages, {})
-
     def _own(self, execution: Execution, expr: Expression) -> Expression:
         """An expression of the statement at *execution*, in terms of the coordinates."""
         assert isinstance(execution.node, Assign)
         inames = (x for x, _ in execution.node.instance)
-        return substitute(self._coder.in_cells(expr), dict(zip(inames, execution.instance, strict=True)))
+        return substitute(in_storage(expr, self.storages), dict(zip(inames, execution.instance, strict=True)))
 
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
         """The conditions on data around it are the statement's own."""
@@ -280,7 +275,7 @@ class InstanceCheck:
         if (waits := awaited_in(node.target, node.value, self.storages)) != node.awaits:
             yield self._finding("value", s.id, f"'{s.id}' waits for {_names(node.awaits)} instead of {_names(waits)}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
-            if substitute(self._coder.in_cells(own), dict(node.instance)) == expr:
+            if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
                 continue
             found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
             if found is not None:

@@ -139,7 +139,7 @@ DOMAINS: Mapping[str, tuple[str | list[str], tuple[type[LoopkitError], dict[str,
     "missing condition": ("{[i]: 0<=i<n and}", at(1, 17, "an affine form")),
     "open tuple": ("{[i: 0<=i<n}", at(1, 4, "',' or ']'")),
     "named tuple": ("{S[i]: 0<=i<n}", at(1, 2, "'['")),
-    "a map": ("{[i] -> [j]: 0<=i<n}", at(1, 6, "'and', 'or', an operator or '}'")),
+    "a map": ("{[i] -> [j]: 0<=i<n}", at(1, 6, "':'")),
     "form for an iname": ("{[i+1]: 0<=i<n}", at(1, 3, "the name of an iname")),
     "iname twice": ("{[i,i]: 0<=i<n}", at(1, 5, "another name")),
     "iname in two domains": (["{[i]: 0<=i<n}", "{[j,i]: 0<=i,j<n}"], at(2, 5, "another name")),
@@ -247,3 +247,45 @@ def test_what_other_languages_have(text: str, hint: str) -> None:
     with pytest.raises(lk.ParseError) as refusal:
         lk.make_kernel("{[i]: 0<=i<n}", text)
     assert hint in str(refusal.value.hint)
+
+
+#: A domain that somebody wrote, what the message says of it, and where.
+WRONG_DOMAINS = {
+    "{[i] 0<=i<n}": ("The ':' behind [i] is missing.", 6),
+    "{[i, j] 0<=i,j<n}": ("The ':' behind [i, j] is missing.", 9),
+    "[n] -> {[i] 0<=i<n}": ("The ':' behind [i] is missing.", 13),
+    "{[i]: 0<=i<4; [i] 6<=i<n}": ("The ':' behind [i] is missing.", 19),
+    "{[i]:: 0<=i<n}": ("There are two colons.", 6),
+    "{[i]; 0<=i<n}": ("brackets, and their conditions behind a colon", 7),
+    "{i: 0<=i<n}": ("inames stand in brackets", 2), "{(i): 0<=i<n}": ("inames stand in brackets", 2),
+    "{i, j: 0<=i,j<n}": ("inames stand in brackets", 2), "{S[i]: 0<=i<n}": ("a domain has no name", 2),
+    "0<=i<n": ("a domain stands in braces", 1), "i: 0<=i<n": ("a domain stands in braces", 1),
+    "": ("a domain stands in braces", 1), "[i]: 0<=i<n": ("inames in braces", 4),
+    "[n] {[i]: 0<=i<n}": ("before an arrow", 5), "[i:0<=i<n]": ("The ']' behind the names is missing.", 3),
+    "{[i:0<=i<n]}": ("The ']' behind the names is missing.", 4),
+    "{[i: 0<=i<n}": ("The ']' behind the names is missing.", 4),
+    "{[i j]: 0<=i,j<n}": ("The ',' before 'j' is missing.", 5), "{[i]: 0<=i<n": ("The '}' that ends the domain", 13),
+    "{[i]: 0<=i<n]": ("The '}' that ends the domain", 13), "{{[i]: 0<=i<n}}": ("cannot be read at '{'", 2),
+    "{[i]: 0<=i<n}}": ("the end of the domain", 14), "{[i]: 0<=i<self.n}": ("The name 'self.n' has a dot.", 16),
+    "{[i]: for i in range(n)}": ("0 <= i < n", 11), "{[i]: i in range(n)}": ("0 <= i < n", 9),
+    "{[i]: 0<=i<n**2}": ("takes no powers", 13), "{[i]: 0=<i<n}": ("<=", 9), "{[i]: 0<=i=>n}": (">=", 12),
+    "{[i,j]: 0<=i<n, 0<=j<m}": ("',' lists forms", 15)}
+
+
+@pytest.mark.parametrize("text", WRONG_DOMAINS)
+def test_domains_that_lack_something(text: str) -> None:
+    """The message says what is missing, at its place; a reduction's own domain is read in the same way."""
+    message, column = WRONG_DOMAINS[text]
+    with pytest.raises(lk.ParseError) as refusal:
+        lk.make_kernel(text, "y[0] = 1")
+    assert message in str(refusal.value)
+    assert (refusal.value.line, refusal.value.column) == (1, column)
+    with pytest.raises(lk.LoopkitError):
+        lk.make_kernel("{[k]: 0<=k<8}", f"y[k] = sum({text}, x[i])")
+
+
+@pytest.mark.parametrize("text", ["{[i]: 0<=i<n}", "{ [i] : 0 <= i and i < n ; [i] : i = n + 3 }", "{[i,j]: 0<=i,j<n}",
+                                  "{[i]: 0<=i<n && i != 2}", "{[i]: 0<=i<n and not i = 2}", "{[i,j]: 0<=i,j<n,m}",
+                                  "[n] -> {[i]: exists (e: i = 2*e) and 0<=i<n}", "{[i] : (0<=i<n)}", "{[i]: i = 3}"])
+def test_domains_that_lack_nothing(text: str) -> None:
+    assert lk.make_kernel(text, "y[i] = 1").inames[0] == "i"

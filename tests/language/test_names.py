@@ -58,3 +58,82 @@ def test_a_kernel_may_be_called_like_its_array() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="y")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
     assert "::y<<<" in lk.generate_code(knl).host
+
+
+#: What users call sizes, scalars and arrays: all of it may be used, whatever else Python, numpy or loopkit call so.
+LIKELY = """
+n N m M k K l L np nq nr ns nt nx ny nz NX NY NZ nb nn lk numpy out max_n min_n h H w W b B c C d D e E f F g G p P q
+Q r R s S t T u U v V x X z Z A I J O Y i1 i2 i4 i8 f4 f8 u4 c8 size length count total batch heads rows cols columns
+width height depth stride steps tsteps order start stop step begin first last index idx offset batch_size n_in n_out
+nelem ndof nodes edges N0 N1 dim dims rank ndim block grid thread warp lane tile len num nnz alpha beta gamma delta
+eps lam mu nu rho sigma tau theta omega sum product any all reduce cast prod mean var norm time clock rand std arg
+args kwargs self target kernel host device stream launch context arr buf buffer tmp temp data result status err
+error id ID threads blocks shared const_ lambda_ inf nan pi PI EOF M_PI free exit abort printf malloc memset stdin
+near far interface small signal pass yield from import is None def True_ in global local where sign select clamp
+argmax argmin zeros ones isl none null string object print range list set dict map filter zip type hash dir vars open
+file input bytes str repr min_ max_ j0 y1 yn launch_n wrap n_0 _n private_ knl lo hi low high left right mid key
+value val col row ptr rowptr indices indptr acc total_ seed state"""
+
+
+@pytest.mark.parametrize("role", ["size", "array", "temporary", "iname"])
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.float16])
+def test_likely_names_compile(role: str, dtype: type) -> None:
+    """Both texts compile, with each header and helper that a dtype brings."""
+    if dtype is not np.float32 and role != "size":
+        pytest.skip("the headers are the same")
+    of_isl = {"nan"} if role in ("size", "iname") else set()
+    names, step = [x for x in LIKELY.split() if x not in of_isl], 10 if role == "iname" else 60
+    for first in range(0, len(names), step):
+        some = names[first:first + step]
+        domains, data = ["{[_i]: 0<=_i<4}"], [lk.GlobalArg("_x", dtype), "..."]
+        match role:
+            case "size":
+                for x in some:
+                    assert lk.make_kernel(f"{{[_i]: 0<=_i<{x}}}", "_y[_i] = 1", name="likely").argument_by_name[x]
+                text = f"_y[_i] = _x[_i]*_x[0]*({' + '.join(some)})"
+                data[1:1] = [lk.ValueArg(x, np.int32) for x in some]
+            case "array":
+                text = f"_y[_i] = _x[_i]*({' + '.join(f'{x}[_i]' for x in some)})"
+                data[1:1] = [lk.GlobalArg(x, dtype) for x in some]
+            case "temporary":
+                text = "\n".join(f"<> {x} = _x[_i]*2" for x in some[:20]) + f"\n_y[_i] = {' + '.join(some[:20])}"
+            case _:
+                domains = [f"{{[{x}]: 0<={x}<4}}" for x in some]
+                text = "\n".join(f"_y{k}[{x}] = _x[{x}]*2" for k, x in enumerate(some))
+        knl = lk.make_kernel(domains, text, data, name="likely")
+        assert compile_cuda(str(lk.generate_code(knl, target="cuda", verify=False)), "sm_90")
+        assert lk.compile(lk.set_options(knl, verify="off"), "c").source
+
+
+def test_a_size_called_np() -> None:
+    knl = lk.make_kernel("{[i,j]: 0<=i<np and 0<=j<np}", "<> t = cast(np.float32, i)\ny[i] = sum(j, x[j]) + np + t")
+    y, = knl(x=np.ones(5))
+    np.testing.assert_array_equal(y, np.arange(5) + 10)
+    assert lk.fix_parameters(knl, np=5).assumptions is not None
+    with pytest.raises(lk.ParseError, match="expected an operator"):
+        lk.make_kernel("{[i]: 0<=i<np}", "y[i] = np.sin(x[i])")
+
+
+@pytest.mark.parametrize("name", ["MAX", "Min", "nan", "infty", "mod", "rat"])
+def test_words_of_isl(name: str) -> None:
+    """isl reads them in any case; arrays may be called so."""
+    with pytest.raises(lk.ParseError, match=f"'{name}' is a word of isl's notation"):
+        lk.make_kernel(f"{{[i]: 0<=i<{name}}}", "y[i] = 1")
+    lk.make_kernel("{[i]: 0<=i<n}", f"y[i] = {name}[i]")
+
+
+def test_an_array_called_sum() -> None:
+    """A reduction has a parenthesis behind its name; a rule would have one too, and may not be called so."""
+    knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<m}", "<> any = sum(j, x[i,j])\nsum[i] = any + product(j, x[i,j])")
+    sums, = knl(x=np.full((3, 2), 3.))
+    np.testing.assert_array_equal(sums, [15, 15, 15])
+    for name in ("sum", "reduce", "cast", "all"):
+        with pytest.raises(NameConflictError):
+            lk.make_kernel("{[i]: 0<=i<n}", f"{name}(a) := 2*a\ny[i] = x[i]")
+        with pytest.raises(NameConflictError):
+            lk.extract_subst(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), name, "2*x[p]", ["p"])
+
+
+@pytest.mark.parametrize("name", ["printf", "malloc", "free", "exit", "abort", "memset", "main", "stdin"])
+def test_kernels_that_would_replace_functions_of_the_library(name: str) -> None:
+    assert refused(name)

@@ -103,13 +103,14 @@ def test_a_sum_over_nothing_is_stored_too() -> None:
         """, id="in a condition"),
     pytest.param(BOX, "y[i] = any(k, a[k] > 0) {if=all(k, b[k] > 0)}", """
         for i
-          insn.k.init: acc_k = neutral(all)
+          insn_cond.k.init: acc_k = neutral(all)
           for k
-            insn.k.update: acc_k all= b[k] > 0
-          insn.k_0.init: acc_k_0 = neutral(any)
+            insn_cond.k.update: acc_k all= b[k] > 0
+          insn_cond: cond = acc_k
+          insn.k.init: acc_k_0 = neutral(any)
           for k
-            insn.k_0.update: acc_k_0 any= a[k] > 0 if acc_k
-          insn: y[i] = acc_k_0 if acc_k
+            insn.k.update: acc_k_0 any= a[k] > 0 if cond
+          insn: y[i] = acc_k_0 if cond
         """, id="in if="),
     pytest.param(BOX, "y[i] = if(x[i] > 0, sum(k, a[k]), 0)", """
         for i

@@ -64,6 +64,7 @@ class Program:
     """A random kernel.
 
     :ivar python: the body of a function of the parameters and the arrays.
+    :ivar shaped: the arrays declare their shapes, so that it is known where they end.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Program:
     assumptions: str | None
     sizes: tuple[Mapping[str, int], ...]
     seed: int
+    shaped: bool = False
 
     def kernel(self) -> lk.LoopKernel:
         return lk.make_kernel(list(self.domains), self.text, self.data(), name=self.name,
@@ -82,13 +84,16 @@ class Program:
 
     def data(self) -> list[Any]:
         used = [a for a in (*ARRAYS, *TABLES) if f"{a}[" in self.text]
-        return [*(lk.GlobalArg(a, np.dtype("int32" if a in TABLES else self.dtype)) for a in used),
+        return [*(lk.GlobalArg(a, np.dtype("int32" if a in TABLES else self.dtype), self._shape(a)) for a in used),
                 *(lk.TemporaryVariable(t, np.dtype(self.dtype)) for t in self.temporaries), "..."]
+
+    def _shape(self, array: str) -> tuple[int, ...] | None:
+        return (EXTENT,)*{**ARRAYS, **TABLES}[array] if self.shaped else None
 
     def script(self) -> str:
         """Python text that makes the kernel."""
-        data = ", ".join(f"lk.{type(a).__name__}({a.name!r}, np.dtype('{a.dtype}'))" if a != "..." else "'...'"
-                         for a in self.data())
+        data = ", ".join(f"lk.{type(a).__name__}({a.name!r}, np.dtype('{a.dtype}'), {a.shape})" if a != "..." else
+                         "'...'" for a in self.data())
         body = "\n    ".join(self.text.splitlines())
         return ("import numpy as np\nimport loopkit as lk\n"
                 f"knl = lk.make_kernel({list(self.domains)!r}, '''\n    {body}\n    ''', [{data}], "

@@ -209,7 +209,10 @@ class Writer:
             x, y = self.word(*scope.known), self.word(*scope.known)
             return plain(self.word(f"{x} < 2", f"{x} >= 1", f"{x} % 2 == 0", f"{x} + {y} <= n", f"{x} != {y}",
                                    f"({x} < 1 or {y} > 2)", f"({x} > 0 and not {y} == 2)"))
-        a = plain(self.word(*scope.scalars)) if scope.scalars and self.chance(40) else self.read(scope)
+        if affine is None and self.chance(10):
+            a = self.reduction(scope, 0)
+        else:
+            a = plain(self.word(*scope.scalars)) if scope.scalars and self.chance(40) else self.read(scope)
         return both(self.word("{} > 0", "{} < 1", "{} == 1"), a)
 
     # }}}
