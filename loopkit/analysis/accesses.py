@@ -8,6 +8,7 @@ from functools import cached_property
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.expr.dtypes import WEAK_INT, Type, weak
 from loopkit.expr.mappers import children, map_children, subexpressions, substitute, variables
 from loopkit.kernel.data import SubstitutionRule, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -72,6 +73,15 @@ class Access:
 def commute(a: Access, b: Access) -> bool:
     """Are two accesses to one array halves of atomic updates by one operation, which may come in any order?"""
     return a.update is not None and a.update == b.update
+
+
+def declared(knl: LoopKernel, name: str) -> Type | None:
+    """The type of a name as far as *knl* declares it: inames are weak, as are value arguments."""
+    datum = knl.array_args.get(name) or knl.temporaries.get(name)
+    if datum is not None:
+        return datum.dtype
+    argument = knl.argument_by_name.get(name)
+    return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
 
 
 def expand_rules(expr: Expression, rules: Mapping[str, SubstitutionRule]) -> Expression:

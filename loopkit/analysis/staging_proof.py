@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -18,12 +19,15 @@ from loopkit.analysis.accesses import (
     accesses_by_array,
     accesses_of,
     analysis_domain,
+    declared,
     expanded_expression,
     why_undecided,
 )
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
+from loopkit.expr.dtypes import Type, type_of
+from loopkit.expr.indices import index_value, is_of_values
 from loopkit.expr.mappers import children, head_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
@@ -115,9 +119,10 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use
             continue
         found: dict[tuple[Expression, ...], Expression] = {}
         old = before.statement_by_id[s.id]
-        _find(expanded_expression(after, s), expanded_expression(before, old), temporary, found)
+        find = partial(_find, before, temporary, found)
+        find(expanded_expression(after, s), expanded_expression(before, old), inside=False)
         for new, former in zip(s.subscripts, old.subscripts, strict=True):
-            _find(new, former, temporary, found)
+            find(new, former, inside=True)
         for subscripts, original in found.items():
             domain: InstanceSet | None = None
             for a in reads:
@@ -127,18 +132,23 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use
             yield Use(s, subscripts, original, domain)
 
 
-def _find(new: Expression, old: Expression, temporary: str, found: dict[tuple[Expression, ...], Expression]) -> None:
-    """Put what stood in *old* where *new* reads *temporary* into *found*."""
+def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression], new: Expression,
+          old: Expression, *, inside: bool) -> None:
+    """Put what stood in *old* where *new* reads *temporary* into *found*: an index, if that is *inside* a subscript."""
+    def typed(e: Expression) -> Type | None:
+        return type_of(e, partial(declared, knl))
     if new is old:
         return
+    value = index_value(old, typed) if inside else old
+    inside = isinstance(new, p.Subscript) or (inside and not is_of_values(old, typed))
     match new:
         case p.Subscript(aggregate=p.Variable(name=name)) if name == temporary:
-            found[new.index_tuple] = old
+            found[new.index_tuple] = value
         case p.Variable(name=name) if name == temporary:
-            found[()] = old
+            found[()] = value
         case _:
             for a, b in zip(children(new), children(old), strict=True):
-                _find(a, b, temporary, found)
+                _find(knl, temporary, found, a, b, inside=inside)
 
 # }}}
 

@@ -196,14 +196,11 @@ class _Walk:
                 return Reach()
 
     def _product(self, factors: tuple[Expression, ...]) -> Reach:
-        constant = Fraction(1)
-        others: list[Reach] = []
-        for factor in factors:
-            if isinstance(factor, int):
-                constant *= abs(factor)
-            else:
-                others.append(self._value(factor))
-        # a product of sizes is an address, which the arrays' lengths bound
+        found = list(map(self._value, factors))
+        others = [r for f, r in zip(factors, found, strict=True) if variables(f)]
+        constant = prod((r.constant for f, r in zip(factors, found, strict=True) if not variables(f)),
+                        start=Fraction(1))
+        # a product of sizes is an address, which the arrays' lengths bound, or is computed in 64 bits
         return others[0].times(constant) if len(others) == 1 else Reach() if others else Reach(constant)
 
 

@@ -37,6 +37,7 @@ from loopkit.expr.dtypes import (
     COMPLEX64,
     FLOAT32,
     INT32,
+    INT64,
     UINT32,
     Lookup,
     Type,
@@ -50,6 +51,7 @@ from loopkit.expr.dtypes import (
     resolve,
 )
 from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.intervals import is_linear
 from loopkit.expr.kinds import is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.ranges import Bounds
@@ -235,7 +237,7 @@ class CText(CBase):
         dtype = own
         left, right = self._operand(a, dtype), self._operand(b, dtype)
         as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
-        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.nonnegative(a) and self.nonnegative(b))):
+        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
             return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
         name = "floor_div" if is_quotient else "floor_mod"
         if is_half(dtype):
@@ -325,7 +327,7 @@ class CText(CBase):
             return replace(self, sizes=False).compared(expr)
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
-        dtype = resolve(given)
+        dtype = INT64 if self.sizes and not is_linear(expr) else resolve(given)
         operator = str(expr.operator)
         if dtype.kind == "c" and operator not in ("==", "!="):
             raise TypeInferenceError("Complex numbers have no order.", subject=str(expr),

@@ -18,6 +18,7 @@ from loopkit.expr.dtypes import (
     FLOAT32,
     FLOAT64,
     INT32,
+    INT64,
     Lookup,
     Type,
     Weak,
@@ -29,7 +30,9 @@ from loopkit.expr.dtypes import (
     type_of_node,
     weak,
 )
+from loopkit.expr.intervals import Interval, interval, of_dtype
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
+from loopkit.expr.nodes import TypeCast
 
 #: Functions of halves whose result is a half again.
 _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})
@@ -97,6 +100,24 @@ class CBase:
         if not self.sizes or found is None:
             return found
         return as_size(weak(found) if name in self.bounds and isinstance(found, np.dtype) else found)
+
+    def never_negative(self, expr: Expression) -> bool:
+        """Is the integer *expr* certainly not negative, be it by the dtypes of what it reads?"""
+        if self.nonnegative(expr):
+            return True
+        found = interval(expr, self._leaf)
+        return found.low >= 0 and found.inside(resolve(self._type(expr)))
+
+    def _leaf(self, expr: Expression) -> Interval:
+        given = self._type(expr)
+        own = of_dtype(resolve(given) if rank_of(given) == 1 else INT64)
+        if isinstance(expr, TypeCast) and rank_of(self._type(expr.child)) == 1:
+            inner = interval(expr.child, self._leaf)
+            child = self._type(expr.child)
+            if inner.inside(resolve(given)) and (isinstance(child, Weak) or inner.inside(child)):
+                return inner
+            expr = expr.child if isinstance(child, Weak) else expr
+        return replace(own, low=0) if self.nonnegative(expr) else own
 
     def of_sizes(self, expr: Expression) -> bool:
         """Is *expr* an integer that nothing but sizes, inames and literals make up?"""

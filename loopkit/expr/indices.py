@@ -1,87 +1,126 @@
-"""Subscripts are integers: what inames and sizes take part in is as wide as an index, whatever is read beside them."""
+"""Subscripts are integers: what is read in one is as wide as an index before anything is computed from it.
+
+So a subscript has the value that its text has for integers, whatever the dtypes of what it reads. No step can change
+that: neither one that moves terms, nor one that puts a literal in the place of a size.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.dtypes import Type, Weak, rank_of
-from loopkit.expr.kinds import promote
-from loopkit.expr.mappers import map_children
+from loopkit.expr.dtypes import INT32, INT64, Lookup, Type, Weak, join, rank_of, resolve, type_of
+from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
+from loopkit.expr.mappers import children, map_children, subexpressions
 from loopkit.expr.nodes import TypeCast
 
-#: The type of an expression.
-Typed = Callable[[Expression], Type]
+#: The type of an expression; ``None`` where it is not known yet.
+Typed = Callable[[Expression], Type | None]
 
 
 def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
-    """The subscript *expr* as an integer of the dtype *index*, or one that adapts to it.
+    """The subscript *expr* with all that it reads converted to integers of the dtype *index*.
 
-    A value that was read is converted before it meets an iname or a size, of which nothing is cut off then. What is
-    computed from such values and literals alone is computed in their dtype, as everywhere.
+    A cast that was written gives its own value, and its operand is computed as everywhere. An operation that needs more
+    of its operands than their last 32 bits gets ones of 64 where they may have them.
 
     >>> from loopkit.expr.dtypes import type_of
-    >>> types = {"s": np.dtype("uint8"), "i": Weak(1, np.dtype("int32"))}
-    >>> s, i = p.Variable("s"), p.Variable("i")
-    >>> for e in (p.Sum((s, i)), p.Product((s, 4)), i):
+    >>> types = {"s": np.dtype("uint8"), "t": np.dtype("int32"), "i": Weak(1, np.dtype("int32"))}
+    >>> s, t, i = map(p.Variable, types)
+    >>> for e in (s + i, s*4, i, (s + 1)//2, (t + 1)//2, TypeCast("uint8", s + 200)):
     ...     print(as_index(e, lambda e: type_of(e, types.get), np.dtype("int32")))
     cast(int32, s) + i
-    cast(int32, s*4)
+    cast(int32, s)*4
     i
+    (cast(int32, s) + 1) // 2
+    (cast(int64, t) + 1) // 2
+    cast(int32, cast(uint8, s + 200))
     """
-    if isinstance(typed(expr), Weak):
-        return expr
-    found = widened(expr, typed, index)
-    given = typed(found)
-    return found if isinstance(given, Weak) or rank_of(given) != 1 or given == index else TypeCast(index.name, found)
+    def convert(e: Expression) -> Expression:
+        return as_index(e, typed, index)
 
+    def exact(e: Expression) -> Expression:
+        given = typed(e)
+        if index == INT64 or (given is not None and rank_of(given) != 1):
+            return convert(e)
+        # sizes for which a linear form is too long get a text of 64 bits
+        if is_linear(e) if of_sizes(e) else interval(e, leaf).inside(INT32):
+            return convert(e)
+        wide = as_index(e, typed, INT64)
+        return TypeCast("int64", wide) if isinstance(typed(wide), Weak) else wide
 
-def widened(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
-    """*expr* with conversions of what was read where inames or sizes stand beside it."""
+    def of_sizes(e: Expression) -> bool:
+        return not any(isinstance(part, p.Variable | p.Subscript | TypeCast) and not isinstance(typed(part), Weak)
+                       for part in subexpressions(e))
+
+    def leaf(e: Expression) -> Interval:
+        found = typed(e)
+        return of_dtype(INT64 if found is None or rank_of(found) != 1 else resolve(found))
     match expr:
+        case p.Variable() | p.Subscript() | TypeCast():
+            return _converted(expr, typed(expr), index)
         case p.Sum() | p.Product():
-            # in any order, and multiplied out: a sum of products is one operation
-            mixed = _has_sizes(expr, typed)
-            return map_children(expr, lambda e: _term(e, typed, index, mixed=mixed))
-        case p.Min() | p.Max():
-            mixed = any(_is_size(e, typed) for e in expr.children)
-        case p.FloorDiv() | p.Remainder():
-            mixed = _is_size(expr.numerator, typed) or _is_size(expr.denominator, typed)
-        case p.If(condition=condition, then=then, else_=else_):
-            mixed = _is_size(then, typed) or _is_size(else_, typed)
-            return map_children(expr, lambda e: e if e is condition else _operand(e, typed, index, mixed=mixed))
-        case p.Power():
-            mixed = _is_size(expr.base, typed) or _is_size(expr.exponent, typed)
+            return map_children(expr, convert)
+        case p.Power(exponent=int()):
+            return map_children(expr, lambda e: e if e is expr.exponent else convert(e))
+        case p.If(condition=condition):
+            return map_children(expr, lambda e: exact(e) if e is condition else convert(e))
+        case p.FloorDiv() | p.Remainder() | p.Min() | p.Max() | p.Comparison() | p.Call() | p.Power():
+            return expr if is_of_values(expr, typed) else map_children(expr, exact)
+        case p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
+            return map_children(expr, convert)
         case _:
             return expr
-    return map_children(expr, lambda e: _operand(e, typed, index, mixed=mixed))
 
 
-def _term(expr: Expression, typed: Typed, index: np.dtype, *, mixed: bool) -> Expression:
-    if isinstance(expr, p.Sum | p.Product):
-        return map_children(expr, lambda e: _term(e, typed, index, mixed=mixed))
-    return _operand(expr, typed, index, mixed=mixed)
+def _converted(expr: Expression, given: Type | None, index: np.dtype) -> Expression:
+    """What is read, as an index; sizes and inames are ones."""
+    if given is None:
+        return TypeCast(index.name, expr)
+    if isinstance(given, Weak) or rank_of(given) != 1 or given == index:
+        return expr
+    if isinstance(expr, TypeCast) and isinstance(expr.child, int) and of_dtype(given).holds(expr.child):
+        return expr.child
+    return TypeCast(index.name, expr)
 
 
-def _operand(expr: Expression, typed: Typed, index: np.dtype, *, mixed: bool) -> Expression:
-    """An operand; if *mixed*, of an operation of which another one is an iname or a size."""
-    found = widened(expr, typed, index)
-    given = typed(found)
-    if not mixed or isinstance(given, Weak) or given.kind not in "iu" or given.itemsize == 8:
-        return found
-    wide = promote(index, given)
-    return found if wide == given else TypeCast(wide.name, found)
+def is_of_values(expr: Expression, typed: Typed) -> bool:
+    """Are the operands of *expr*, a part of a subscript, no indices but values as everywhere?
+
+    Those of a cast are, and real ones: what compares them is a truth value.
+    """
+    if isinstance(expr, TypeCast):
+        return True
+    found = [typed(e) for e in children(expr)] if isinstance(expr, p.Comparison | p.Call) else []
+    known = [t for t in found if t is not None]
+    return bool(known) and rank_of(reduce(join, known)) > 1
 
 
-def _has_sizes(expr: Expression, typed: Typed) -> bool:
-    if isinstance(expr, p.Sum | p.Product):
-        return any(_has_sizes(e, typed) for e in expr.children)
-    return _is_size(expr, typed)
+def index_value(expr: Expression, typed: Typed) -> Expression:
+    """A part of a subscript as a value of its own: an int64 where it is computed, else what is read.
+
+    >>> types = {"s": np.dtype("uint8")}
+    >>> for e in (p.Variable("s"), p.Variable("s")*4):
+    ...     print(index_value(e, lambda e: type_of(e, types.get)))
+    s
+    cast(int64, s)*4
+    """
+    given = typed(expr)
+    if isinstance(expr, p.Variable | p.Subscript | TypeCast) or (given is not None and rank_of(given) != 1):
+        return expr
+    index = as_index(expr, typed, INT64)
+    return index if typed(index) == INT64 else TypeCast("int64", index)
 
 
-def _is_size(expr: Expression, typed: Typed) -> bool:
-    """Is *expr* an integer of inames and sizes, and no literal?"""
-    given = typed(expr) if isinstance(expr, p.ExpressionNode) else None
-    return isinstance(given, Weak) and given.rank == 1
+def index_type(expr: Expression, lookup: Lookup) -> Type | None:
+    """The type of a subscript, in which integers of all dtypes are indices; ``None`` where it is not known yet.
+
+    >>> str(index_type(p.Variable("s") + p.Variable("u"), {"s": np.dtype("int32"), "u": np.dtype("uint64")}.get))
+    'int64'
+    """
+    def typed(e: Expression) -> Type | None:
+        return type_of(e, lookup)
+    return typed(as_index(expr, typed, INT64))

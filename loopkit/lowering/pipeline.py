@@ -21,7 +21,6 @@ from loopkit.lowering.program import build_program
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import Schedule, asked_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import Storage, settle_storage
-from loopkit.lowering.subscripts import with_lasting_indices
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded
 
@@ -107,7 +106,6 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     require_copies(knl)
     if stop == "types":
         return knl
-    knl = with_lasting_indices(knl)
     knl = write_out_reductions(without_idle_auto(without_dead_statements(knl)))
     if stop == "reductions":
         return knl

@@ -19,6 +19,7 @@ from loopkit.analysis.accesses import accesses_by_array, data_params, expanded_e
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
+from loopkit.expr.indices import index_type
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.expr.text import to_text
@@ -265,7 +266,7 @@ def _require_whole(kernel: LoopKernel, types: Mapping[str, Type | None]) -> None
         for access in accesses:
             # what is affine is made of integers
             for index in () if access.affine else access.subscripts:
-                found = type_of(index, types.get)
+                found = index_type(index, types.get)
                 if found is not None and rank_of(found) > 1:
                     raise TypeInferenceError(
                         f"'{access.statement}' has {_kind(found)}, {to_text(index)}, as a subscript of '{array}'.",

@@ -28,10 +28,9 @@ from loopkit.ast.nodes import (
 from loopkit.ast.signs import Signs
 from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.c import CText, Dialect
-from loopkit.expr.dtypes import Type, Weak, as_size, resolve, type_of, weak
+from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
-from loopkit.expr.mappers import variables
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
@@ -276,8 +275,7 @@ class Emitter:
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
         """:arg places: elements are places in memory, not what is loaded from there."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
-            indices = tuple(i if self._strong.isdisjoint(variables(i)) else as_index(i, self._typed, self.index_dtype)
-                            for i in indices)
+            indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
             if not places and name in self.awaits and self.dialect.handing:
                 self.used.add("wait_for")
@@ -301,16 +299,9 @@ class Emitter:
         """The type of indices, if it is wider than what the hardware counts in."""
         return self.index_dtype if self.index_dtype.itemsize > 4 else None
 
-    @cached_property
-    def _strong(self) -> frozenset[str]:
-        """The names that do not adapt to an index: what is read."""
-        return frozenset(x for x, found in self.types.items() if not isinstance(found, Weak))
-
-    def _typed(self, subscript: Expression) -> Type:
+    def _typed(self, subscript: Expression) -> Type | None:
         """The type of a part of a subscript, in which sizes are sizes."""
-        found = type_of(subscript, lambda name: as_size(self._type_of(name)))
-        assert found is not None
-        return found
+        return type_of(subscript, lambda name: as_size(self._type_of(name)))
 
     def dtype_of(self, target: p.Variable | p.Subscript) -> np.dtype:
         variable = target.aggregate if isinstance(target, p.Subscript) else target

@@ -1,9 +1,10 @@
 """Transformations of arguments, temporaries, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -11,8 +12,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
+from loopkit.analysis.refinement import refined
 from loopkit.analysis.shapes import with_sizes_nonnegative
-from loopkit.analysis.subscripts import with_whole_indices
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -23,7 +24,7 @@ from loopkit.language.assumptions import read_assumptions
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, rename_param
-from loopkit.transform.reindex import substituted, with_expressions
+from loopkit.transform.reindex import substituted
 from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
 
 
@@ -51,12 +52,13 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
         if known.dtype is not None and np.dtype(known.dtype) != dtype:
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
     # that an argument is an integer says more of the conditions which it stands in
-    anew = kernel.carried is None and any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
-    result = kernel.copy(
+    more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
+    typed = kernel.copy(
         arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
         temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
-                     for t in kernel.temporaries.values()},
-        carried=None if anew else unchanged_from(kernel))
+                     for t in kernel.temporaries.values()})
+    result = _known_better(kernel, partial(with_waived, kernel), typed) if more else \
+        typed.copy(carried=unchanged_from(kernel))
     unsigned = any(isinstance(a, ValueArg) and a.name in wanted and wanted[a.name].kind == "u"
                    for a in kernel.arguments)
     return with_sizes_nonnegative(result) if unsigned else result
@@ -220,9 +222,6 @@ def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[G
 def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     """Replace size parameters by integers; they are no arguments any more.
 
-    What a subscript reads is converted to an index beside them, as before: ``x[s[i]*m]`` becomes
-    ``x[cast(int64, s[i])*4]``.
-
     :raises UnknownNameError: a name that is no value argument.
     :raises PreconditionError: an argument that is no size (its dtype is not int32 or int64), or a value that is no
         integer or that the assumptions exclude.
@@ -252,22 +251,16 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
     def fixed(s: Statement) -> Statement:
         if id(s.domain) not in domains:
             domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, values))
-        whole = with_expressions(s, lambda e: with_whole_indices(kernel, e, values))
-        return substituted(replace(whole, domain=domains[id(s.domain)]), values)
-
-    def fixed_rule(r: SubstitutionRule) -> SubstitutionRule:
-        own = {x: v for x, v in values.items() if x not in r.arguments}
-        return replace(r, expr=with_whole_indices(kernel, r.expr, own))
-    rules = {r.name: fixed_rule(r) for r in kernel.substitutions.values()}
+        return substituted(replace(s, domain=domains[id(s.domain)]), values)
     source = kernel
 
-    def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=fix_params(d.relation, values)) for d in with_waived(source))
-    return kernel.copy(
+    def fixed_dependences() -> Iterator[Dependence]:
+        return (replace(d, relation=fix_params(d.relation, values)) for d in with_waived(source))
+    return _known_better(kernel, fixed_dependences, kernel.copy(
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
         arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=_temporaries(kernel, values),
-        substitutions=_rules(rules, values), carried=carried)
+        substitutions=_rules(kernel.substitutions, values)))
 
 
 @transform
@@ -294,9 +287,9 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
     if both.is_empty():
         raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)
 
-    def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return kernel.copy(assumptions=coalesced(both), carried=carried)
+    def assumed() -> Iterator[Dependence]:
+        return (replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
+    return _known_better(kernel, assumed, kernel.copy(assumptions=coalesced(both)))
 
 
 @transform
@@ -320,6 +313,12 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
 
 
 # {{{ parts
+
+def _known_better(before: LoopKernel, found: Callable[[], Iterable[Dependence]], after: LoopKernel) -> LoopKernel:
+    """*after*, of which more is known than of *before*, with the dependences *found* as far as they still bind."""
+    return after if before.carried is None else after.copy(carried=lambda: refined(after, found()))
+
+
 
 def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
     renamed = replace(arg, name=new) if arg.name == old else arg

@@ -1,23 +1,24 @@
 """Staging: copies of what a tile reads (add_prefetch), and of what it computes (precompute)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import expand_rules
+from loopkit.analysis.accesses import declared, expand_rules
 from loopkit.analysis.dependences import with_waived
 from loopkit.errors import PreconditionError
-from loopkit.expr.dtypes import INT32, INT64, WEAK_INT, Type, Weak, type_of, weak
-from loopkit.expr.indices import widened
-from loopkit.expr.mappers import map_children, subexpressions, substitute, variables
+from loopkit.expr.dtypes import Type, Weak, type_of
+from loopkit.expr.indices import Typed, index_value, is_of_values
+from loopkit.expr.mappers import children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
 from loopkit.transform.staging import Request, staged, uses_in
-from loopkit.transform.step import as_address_space, as_tag, name_list, transform
+from loopkit.transform.step import as_address_space, as_tag, matching_statements, name_list, transform
 
 
 @transform
@@ -121,11 +122,12 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     if subst_use not in kernel.substitutions:
         raise unknown("substitution rule", subst_use, kernel.substitutions)
     rule = kernel.substitutions[subst_use]
-    _require_own_dtype(kernel, rule)
     through = {name: r for name, r in kernel.substitutions.items()
                if name != subst_use and _reaches(kernel, name, subst_use)}
     if through:
         kernel = _with_rules_written_out(kernel, through)
+
+    value = _own_value(kernel, rule, within)
 
     # inames that the rule mentions freely are arguments of it where they sweep
     free = tuple(x for x in name_list(sweep_inames) if x in variables(rule.expr) and x not in rule.arguments)
@@ -137,7 +139,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         return own if not rule.arguments and expr == p.Variable(subst_use) else None
     result = staged(kernel, Request(
         f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
-        lambda args: substitute(rule.expr, dict(zip((*rule.arguments, *free), args, strict=True))),
+        lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
         name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use), precompute_inames,
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
@@ -150,48 +152,56 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                        substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
-def _require_own_dtype(kernel: LoopKernel, rule: SubstitutionRule) -> None:
-    """:raises PreconditionError: the rule's values take the dtype of what is around them, and a cell cannot."""
-    def lookup(name: str) -> Type | None:
-        if name in kernel.array_args or name in kernel.temporaries:
-            return kernel.array_args[name].dtype if name in kernel.array_args else kernel.temporaries[name].dtype
-        argument = kernel.argument_by_name.get(name)
-        return WEAK_INT if argument is None or argument.dtype is None else weak(argument.dtype)
+def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
+    """The body of *rule* as its cells hold it: an index where the rule is part of a subscript.
 
-    if _is_widened(kernel, rule, lambda e: type_of(e, lambda name: lookup(name) or INT32) or INT32):
-        raise PreconditionError(
-            f"'{rule.name}' is part of a subscript, where sizes and inames beside what is read are not cut off to the "
-            "dtype of that; in a temporary they are.", subject=rule.name,
-            hint="write cast(int64, ...) in the rule around what it reads")
+    :raises PreconditionError: its value is one in subscripts and another one elsewhere; or it takes the dtype of what
+        is around it, and a cell cannot.
+    """
+    def typed(e: Expression) -> Type | None:
+        return type_of(e, partial(declared, kernel))
     expr = expand_rules(rule.expr, kernel.substitutions)
-    if isinstance(type_of(expr, lookup), Weak):
+    given = typed(expr)
+    index = index_value(expr, typed)
+    places = _places(kernel, rule, within, typed) if index != expr else {False}
+    if True not in places:
+        if isinstance(given, Weak):
+            raise PreconditionError(
+                f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take "
+                "that of what is around them.", subject=rule.name,
+                hint="give them one with cast(int64, ...) in the rule")
+        return rule.expr
+    if False in places:
         raise PreconditionError(
-            f"The values of the rule '{rule.name}' have no dtype of their own: inames, sizes and literals take "
-            "that of what is around them.", subject=rule.name,
-            hint="give them one with cast(int64, ...) in the rule")
+            f"'{rule.name}' is part of a subscript, in which integers are as wide as an index, and of a value, which "
+            "has the dtype of what it reads: one temporary cannot hold both.", subject=rule.name,
+            hint="name the statements of one kind with within=, or write cast(int64, ...) in the rule around what it "
+                 "reads")
+    compared = (e for e in subexpressions(expr) if isinstance(e, p.Comparison | p.Call))
+    if any(typed(e) is None for c in compared for e in children(c)):
+        raise PreconditionError(f"The dtypes of what '{rule.name}' compares in a subscript are not known.",
+                                subject=rule.name, hint="declare them with add_dtypes")
+    return index
 
 
-def _is_widened(kernel: LoopKernel, rule: SubstitutionRule, typed: Callable[[Expression], Type]) -> bool:
-    """Is *rule* computed in another dtype where it stands in a subscript than it is by itself?"""
+def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
+            ) -> set[bool]:
+    """Where the statements use *rule*: as part of a subscript, elsewhere, or both."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
-    texts = (e for s in kernel.statements for e in (s.assignee, s.expression, *s.predicates))
-    nodes = [node for e in texts for node in subexpressions(expand_rules(e, others)) if isinstance(node, p.Subscript)]
-    return any(_is_widened_in(i, kernel, rule, typed) for node in nodes for i in node.index_tuple)
+    chosen = matching_statements(kernel, within)
+    found: set[bool] = set()
 
-
-def _is_widened_in(subscript: Expression, kernel: LoopKernel, rule: SubstitutionRule,
-                   typed: Callable[[Expression], Type]) -> bool:
-    uses: dict[str, Expression] = {}
-
-    def hidden(e: Expression) -> Expression:
+    def walk(e: Expression, *, inside: bool) -> None:
         if e == p.Variable(rule.name) or (isinstance(e, p.Call) and e.function == p.Variable(rule.name)):
-            name = f"{rule.name} {len(uses)}"              # no name of a kernel
-            uses[name] = expand_rules(e, kernel.substitutions)
-            return p.Variable(name)
-        return map_children(e, hidden)
-    apart = hidden(subscript)
-    alone = widened(apart, lambda e: typed(substitute(e, uses)), INT64)
-    return substitute(alone, uses) != widened(substitute(apart, uses), typed, INT64)
+            found.add(inside)
+        inside = isinstance(e, p.Subscript) or (inside and not is_of_values(e, typed))
+        for child in e.index_tuple if isinstance(e, p.Subscript) else children(e):
+            walk(child, inside=inside)
+    for s in kernel.statements:
+        if chosen is None or s.id in chosen:
+            walk(expand_rules(s.assignee, others), inside=False)
+            walk(expand_rules(s.expression, others), inside=False)
+    return found
 
 
 # {{{ substitution rules in the way

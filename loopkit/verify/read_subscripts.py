@@ -9,9 +9,10 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access
+from loopkit.analysis.accesses import Access, integer_names
 from loopkit.analysis.shapes import Shape
-from loopkit.expr.mappers import map_children, subexpressions, variables
+from loopkit.expr.mappers import children, map_children, subexpressions, variables
+from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import NotAffineError
@@ -26,14 +27,15 @@ _SHORT = 2
 def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
     """Does *a* stay inside, whatever is read into its subscripts? ``False``: it is not known.
 
-    A value that is read is a coordinate of its own, of any value that its dtype has. A subscript may choose among such
-    values and numbers, by conditions on them; what is computed from them may wrap around, and is not looked at.
+    A value that is read is a coordinate of its own, of any value that its dtype has. A subscript may compute with such
+    values, and choose among them by conditions on them.
     """
     names: dict[Expression, str] = {}
     ranges: dict[str, np.iinfo] = {}
     subscripts = []
+    integers = integer_names(knl, knl.statement_by_id[a.statement])
     for s, extent in zip(a.subscripts, shape[len(shape) - len(a.subscripts):], strict=True):
-        own = _own_reads(knl, s)
+        own = _own_reads(knl, s, integers)
         if own is None or (own and extent is None):
             return False
         for read, info in own.items():
@@ -42,18 +44,15 @@ def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | No
     conditions = [c for x, info in ranges.items() for c in ((">=", p.Variable(x) - int(info.min)),
                                                             ("<=", p.Variable(x) - int(info.max)))]
     points = a.domain.onto((*a.domain.inames, *ranges)).where(*conditions)
-    allowed = knl.value_params.union(points.inames)
+    allowed = integers.union(points.inames)
     return all(_inside(knl, replace(a, domain=where, subscripts=chosen, affine=True, known=()), shape, storage)
                for where, chosen in _choices(points, tuple(subscripts), allowed))
 
 
-def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np.iinfo] | None:
-    """What is read in *subscript*, with its range; ``None`` where more is done with it than choosing.
-
-    All of one subscript has one dtype, which the numbers beside it fit into, so that nothing is converted.
-    """
+def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
+               ) -> Mapping[Expression, np.iinfo] | None:
+    """What is read in *subscript*, with its range; ``None`` where it is no arithmetic of such values and *integers*."""
     reads: dict[Expression, np.iinfo] = {}
-    numbers: list[int] = []
 
     def walk(e: Expression) -> bool:
         match e:
@@ -65,26 +64,14 @@ def _own_reads(knl: LoopKernel, subscript: Expression) -> Mapping[Expression, np
                 if dtype is not None and short and name not in knl.written_names:
                     reads[e] = np.iinfo(dtype)
                 return e in reads
-            case bool():
+            case p.Variable(name=name):
+                return name in integers
+            case p.Call() | p.Quotient() | p.Power() | TypeCast() | bool() | float() | complex():
                 return False
-            case int():
-                numbers.append(e)
-                return True
-            case p.If():
-                return all(map(walk, (e.condition, e.then, e.else_)))
-            case p.Comparison():
-                return walk(e.left) and walk(e.right)
-            case p.LogicalAnd() | p.LogicalOr() | p.Min() | p.Max():
-                return all(map(walk, e.children))
-            case p.LogicalNot():
-                return walk(e.child)
             case _:
-                return False
+                return all(map(walk, children(e)))
     data = knl.array_args.keys() | knl.temporaries.keys()
-    if variables(subscript).isdisjoint(data):
-        return {}
-    plain = walk(subscript) and len({(i.min, i.max) for i in reads.values()}) == 1
-    return reads if plain and all(i.min <= n <= i.max for i in reads.values() for n in numbers) else None
+    return {} if variables(subscript).isdisjoint(data) else reads if walk(subscript) else None
 
 
 def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:

@@ -95,8 +95,9 @@ def test_what_is_not_known_is_undecided(text: str, reason: str) -> None:
     (np.int8, 128, "max(b[i], 0)", True), (np.int8, 101, "if(b[i] >= 0 and b[i] < 100, b[i], 100)", True),
     (np.int8, 100, "if(b[i] >= 0 and b[i] < 100, b[i], 100)", False),
     (np.int16, 9, "if(b[i] < 0 or b[i+1] > 8, 0, b[i])", False), (np.int16, 9, "if(not 0 <= b[i] <= 8, 0, b[i])", True),
-    # b[i] + 1 is a uint8 again, and 200 no int8
-    (np.uint8, 257, "b[i] + 1", False), (np.int8, 201, "max(b[i], 200)", False), (np.int8, 128, "abs(b[i])", False)])
+    (np.uint8, 257, "b[i] + 1", True), (np.uint8, 256, "b[i] + 1", False), (np.int8, 201, "max(b[i], 200)", True),
+    (np.uint8, 1021, "b[i]*4", True), (np.uint16, 9, "(b[i] + 7*i) % 9", True), (np.uint16, 8, "(b[i] + i) % 9", False),
+    (np.int8, 128, "abs(b[i])", False), (np.uint8, 256, "cast(uint8, b[i]*4)", False)])
 def test_a_dtype_says_what_may_be_read(dtype: type, bins: int, subscript: str, proven: bool) -> None:
     knl = make("{[i]: 0<=i<n}", f"h[{subscript}] = 1", [lk.GlobalArg("h", F32, shape=(bins,)), "..."], b=dtype)
     found = {f.text for f in bounds(knl).findings}

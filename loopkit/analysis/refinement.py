@@ -1,0 +1,77 @@
+"""Dependences of accesses that are known better than they were when the dependences were computed.
+
+A size that becomes a number, or an assumption, may make a subscript affine and decide a condition. Instances that do
+not touch one element then bind each other no more, and a write that certainly happens hides those before it.
+"""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import replace
+
+from loopkit.analysis.accesses import Access, accesses_of, commute
+from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.dependences import Dependence
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.relations import same_element
+
+
+def refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, ...]:
+    """*found*, which bind *knl*, without the pairs that its accesses show not to meet."""
+    every = tuple(found)
+    vague = [d for d in every if _is_vague(d)]
+    if not vague:
+        return every
+    # references of one kind are looked at together: which one a relation is of is not noted
+    joined: dict[tuple[object, ...], Dependence] = {}
+    for d in vague:
+        key = (d.kind, d.array, d.source, d.sink)
+        joined[key] = replace(d, relation=joined[key].relation.union(d.relation)) if key in joined else d
+    result = [d for d in every if not _is_vague(d)]
+    for d in joined.values():
+        result += _narrowed(knl, d)
+    return tuple(_without_hidden(knl, result, {d.array for d in vague if d.of_value}))
+
+
+def _is_vague(d: Dependence) -> bool:
+    return not d.exact and not d.waived and d.kind != "explicit"
+
+
+def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
+    """A dependence for each pair of references that may meet."""
+    sources, sinks = (_references(knl, s, d.array, is_write=is_write)
+                      for s, is_write in ((d.source, d.kind != "anti"), (d.sink, d.kind != "flow")))
+    pairs = [(a, b) for a in sources for b in sinks if not commute(a, b)]
+    if not pairs:                           # it stands for references that are gone
+        yield d
+    for a, b in pairs:
+        own = d.relation.intersect(same_element(a.relation, b.relation))
+        if not own.is_empty():
+            yield replace(d, relation=own, exact=a.affine and b.affine and a.certain and b.certain)
+
+
+def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
+    return [a for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array and a.is_write == is_write]
+
+
+def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection[str]) -> Iterator[Dependence]:
+    """*found* without the flow of values of *arrays* that a certain write hides.
+
+    The order of two writes of which either was the last one tells which of them hides the other.
+    """
+    def is_certain(array: str, statement: str) -> bool:
+        return any(map(certain_write, _references(knl, statement, array, is_write=True)))
+    orders = [d for d in found if d.kind == "output" and d.array in arrays and is_certain(d.array, d.sink)]
+    for d in found:
+        if d.array not in arrays or d.kind not in ("flow", "output"):
+            yield d
+        elif d.kind == "flow":
+            relation = d.relation
+            for order in orders:
+                for last in found:
+                    if (order.array, order.source, last.kind, last.array, last.source, last.sink) == (
+                            d.array, d.source, "flow", d.array, order.sink, d.sink):
+                        relation = relation.subtract(order.relation.apply_range(last.relation))
+            if not relation.is_empty():
+                yield replace(d, relation=relation)
+        elif not (is_certain(d.array, d.source) and is_certain(d.array, d.sink)):
+            yield d                         # of certain writes one alone is the last

@@ -1,0 +1,112 @@
+"""Intervals of integer expressions, from their form and the dtypes of their leaves."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.expr.mappers import children, variables
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The integers from *low* to *high*."""
+
+    low: int
+    high: int
+
+    def inside(self, dtype: np.dtype) -> bool:
+        """Has *dtype* all of them?"""
+        info = np.iinfo(dtype)
+        return bool(info.min <= self.low and self.high <= info.max)
+
+    def holds(self, value: int) -> bool:
+        return self.low <= value <= self.high
+
+    @property
+    def largest(self) -> int:
+        """The largest absolute value."""
+        return max(abs(self.low), abs(self.high))
+
+
+#: More than any integer of 64 bits: nothing is known.
+_ANY = Interval(-2**64, 2**64)
+
+
+def of_dtype(dtype: np.dtype) -> Interval:
+    """What an integer *dtype* holds.
+
+    >>> of_dtype(np.dtype("uint8"))
+    Interval(low=0, high=255)
+    """
+    info = np.iinfo(dtype)
+    return Interval(int(info.min), int(info.max))
+
+
+def is_linear(expr: Expression) -> bool:
+    """Is nothing but literals multiplied with a part of *expr*, on its way to whole numbers?
+
+    >>> i, j = p.Variable("i"), p.Variable("j")
+    >>> is_linear(3*i + j // 2), is_linear((i*j) // 2)
+    (True, False)
+    """
+    match expr:
+        case p.Product(children=factors):
+            return sum(bool(variables(f)) for f in factors) <= 1 and all(map(is_linear, factors))
+        case p.Power():
+            return not variables(expr)
+        case p.Subscript():
+            return True
+        case _:
+            return all(map(is_linear, children(expr)))
+
+
+def interval(expr: Expression, leaf: Callable[[Expression], Interval]) -> Interval:
+    """Which values an integer expression may have, each operation computed without an end.
+
+    :arg leaf: the interval of a name, an element or a cast.
+
+    >>> interval(p.Variable("s")*4 + 1, lambda e: Interval(0, 255))
+    Interval(low=1, high=1021)
+    """
+    def of(e: Expression) -> Interval:
+        return interval(e, leaf)
+    match expr:
+        case int() | np.integer():
+            return Interval(int(expr), int(expr))
+        case p.Sum(children=terms):
+            parts = list(map(of, terms))
+            return Interval(sum(x.low for x in parts), sum(x.high for x in parts))
+        case p.Product(children=factors):
+            result = Interval(1, 1)
+            for x in map(of, factors):
+                ends = [a*b for a in (result.low, result.high) for b in (x.low, x.high)]
+                result = Interval(min(ends), max(ends))
+            return result
+        case p.FloorDiv(numerator=numerator, denominator=denominator):
+            a, b = of(numerator), of(denominator)
+            if b.low > 0:
+                ends = [x // y for x in (a.low, a.high) for y in (b.low, b.high)]
+                return Interval(min(ends), max(ends))
+            return Interval(-a.largest - 1, a.largest + 1)
+        case p.Remainder(denominator=denominator):
+            b = of(denominator)
+            return Interval(min(b.low + 1, 0), max(b.high - 1, 0))
+        case p.Min(children=parts):
+            each = list(map(of, parts))
+            return Interval(min(x.low for x in each), min(x.high for x in each))
+        case p.Max(children=parts):
+            each = list(map(of, parts))
+            return Interval(max(x.low for x in each), max(x.high for x in each))
+        case p.If(then=then, else_=else_):
+            a, b = of(then), of(else_)
+            return Interval(min(a.low, b.low), max(a.high, b.high))
+        case p.Comparison() | p.LogicalAnd() | p.LogicalOr() | p.LogicalNot():
+            return Interval(0, 1)
+        case p.Call() | p.Power() | p.Quotient():
+            return _ANY
+        case _:
+            return leaf(expr)

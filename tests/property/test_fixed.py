@@ -1,0 +1,106 @@
+"""A kernel of which a size is fixed behaves like the one that is written with the number: after any steps before."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+import loopkit as lk
+from tests.property.test_programs import EXAMPLES, examples
+
+LENGTH = 400
+
+#: Subscripts and conditions in which the size *p* stands, most of which are affine for a number alone.
+SUBSCRIPTS = ("p*g + h", "2*p*g + h", "p*h + g", "p*p*g + h", "g", "h", "g + 1", "p*g + h + p", "40 - p*g", "p*g*g + h",
+              "(p*g + h) % (2*p)", "i[g]")
+CONDITIONS = ("", "", "", " {if=p*g < n}", " {if=p*h + g < 9}", " {if=p*p*g + h > 3}", " {if=i[g] > 1}")
+FORMS = ("b[{0}] = a[{1}]", "b[{0}] = b[{1}] + 1", "c[{0}] = b[{1}]", "t[{0}] = a[{1}]", "c[{0}] = t[{1}]",
+         "t[{0}] = t[{1}] + 2", "c[{0}] = c[{0}] + t[{1}]")
+Step = Callable[[lk.LoopKernel], lk.LoopKernel]
+
+STEPS: Mapping[str, Step] = {
+    "blocks of g": lambda k: lk.tag_inames(k, {"g": "g.0"}), "threads of h": lambda k: lk.tag_inames(k, {"h": "l.0"}),
+    "unrolled h": lambda k: lk.tag_inames(k, {"h": "unr"}), "g inside": lambda k: lk.prioritize_loops(k, "h, g"),
+    "h inside": lambda k: lk.prioritize_loops(k, "g, h"), "split g": lambda k: lk.split_iname(k, "g", 2),
+    "split h": lambda k: lk.split_iname(k, "h", 2), "reverse g": lambda k: lk.reverse(k, "g"),
+    "reverse h": lambda k: lk.reverse(k, "h"), "shift g": lambda k: lk.shift(k, "g", 3),
+    "prefetch a": lambda k: lk.add_prefetch(k, "a", "h"), "prefetch b": lambda k: lk.add_prefetch(k, "b", "g"),
+    "part g": lambda k: lk.distribute_loop(k, "g", k.statements[-1].id),
+    "part h": lambda k: lk.distribute_loop(k, "h", k.statements[-1].id),
+    "peel g": lambda k: lk.peel(k, "g", first=1), "outer blocks": lambda k: lk.tag_inames(k, {"g_outer": "g.0"}),
+    "inner threads": lambda k: lk.tag_inames(k, {"g_inner": "l.0"}), "skew h": lambda k: lk.skew(k, "h", by={"g": 1}),
+    "copies of t": lambda k: lk.privatize(k, "g", "t")}
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    picked = st.sampled_from(SUBSCRIPTS)
+    lines = [draw(st.sampled_from(FORMS)).format(draw(picked), draw(picked)) + draw(st.sampled_from(CONDITIONS))
+             for _ in range(draw(st.integers(1, 3)))]
+    if any("t[" in line for line in lines):
+        lines.insert(0, f"t[{draw(picked)}] = a[{draw(picked)}]")
+    return "\n".join(lines)
+
+
+def made(text: str, p: str, assumptions: str) -> lk.LoopKernel:
+    def numbered(part: str) -> str:
+        return part.replace("p", p)
+    data: list[Any] = [lk.GlobalArg(x, np.int32 if x == "i" else np.float64, shape=LENGTH)
+                       for x in "abci" if f"{x}[" in text]
+    data += [lk.TemporaryVariable("t", np.float64, shape=(LENGTH,))] if "t[" in text else []
+    return lk.make_kernel(f"{{[g, h]: 0<=g<n and 0<=h<{p}}}", numbered(text), [*data, "..."],
+                          assumptions=numbered(assumptions))
+
+
+@dataclass
+class Course:
+    """A kernel on its way, and what became of each step."""
+
+    knl: lk.LoopKernel
+    outcomes: list[str] = field(default_factory=list)
+
+    def take(self, names: Sequence[str]) -> None:
+        for name in names:
+            try:
+                self.knl = STEPS[name](self.knl)
+                self.outcomes.append(f"{name}: accepted")
+            except lk.LoopkitError as refusal:
+                self.outcomes.append(f"{name}: {type(refusal).__name__}")
+
+    def result(self) -> Any:
+        arrays = {x: np.arange(LENGTH) % 7 + k for k, x in enumerate("abci")}
+        given = {x: v.astype(np.int32 if x == "i" else np.float64) for x, v in arrays.items()
+                 if x in self.knl.argument_by_name}
+        try:
+            return [np.array(v) for v in self.knl(**given, n=5)]
+        except lk.LoopkitError as refusal:
+            return type(refusal).__name__
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_fixed_size_is_a_number(part: int) -> None:
+    @examples(part, EXAMPLES)
+    @given(texts(), st.integers(1, 4), st.lists(st.sampled_from(list(STEPS)), max_size=2),
+           st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3), st.integers(0, 5))
+    def run(text: str, p: int, before: list[str], behind: list[str], lot: int) -> None:
+        fixed, written = Course(made(text, "p", "n>=1 and p>=1")), Course(made(text, str(p), "n>=1"))
+        fixed.take(before)
+        # with a number more may be accepted before
+        accepted = [name for name, outcome in zip(before, fixed.outcomes, strict=True) if outcome.endswith("accepted")]
+        written.take(accepted)
+        assert all(o.endswith("accepted") for o in written.outcomes), (text, before, written.outcomes)
+        fixed.knl = lk.fix_parameters(fixed.knl, p=p)
+        fixed.outcomes.clear()
+        written.outcomes.clear()
+        fixed.take(behind)
+        written.take(behind)
+        shown = f"{text}\np = {p}, {accepted}"
+        assert fixed.outcomes == written.outcomes, shown
+        if lot == 0:
+            np.testing.assert_equal(fixed.result(), written.result(), shown)
+    run()
