@@ -1,7 +1,7 @@
 """From the tree of the text to statements, their instance sets and the order tree."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -77,6 +77,7 @@ class StatementMaker:
     :ivar affine_names: names that may stand in the conditions of an instance set.
     :ivar rules_written_out: rules that are replaced by their bodies; in conditions and subscripts that are written,
         *rules*: all of them are.
+    :ivar inherited: the inames that come through temporaries, by the place of the assignment or the condition.
     :ivar taken: every variable name in use.
     """
 
@@ -87,6 +88,7 @@ class StatementMaker:
     affine_names: frozenset[str]
     rules: dict[str, Rule]
     rules_written_out: dict[str, Rule]
+    inherited: Mapping[int, frozenset[str]]
     taken: set[str]
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
@@ -157,7 +159,8 @@ class StatementMaker:
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = write_out(self.source, node.condition, self.rules, node.start)
         affine, others = split(condition, self.affine_names)
-        context = replace(context, mentions=context.mentions | self.mentions.free(condition))
+        mentioned = self.mentions.free(condition) | self.inherited.get(node.start, frozenset())
+        context = replace(context, mentions=context.mentions | mentioned)
         if not others:
             then = replace(context, conditions=context.conditions + affine)
             otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
@@ -199,7 +202,7 @@ class StatementMaker:
 
     def _mentioned(self, node: Assignment) -> frozenset[str]:
         options = node.options
-        listed = frozenset(pattern.text for pattern in options.inames)
+        listed = self.inherited.get(node.start, frozenset()).union(pattern.text for pattern in options.inames or ())
         if not node.reductions and not (self.rules_written_out and any(
                 u.name in self.rules_written_out for u in node.uses)):
             return self.mentions.in_uses(node.uses) | listed
@@ -210,7 +213,7 @@ class StatementMaker:
         return write_out(self.source, expr, self.rules_written_out, node.start)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
-        self._require_inames(node.options.inames)
+        self._require_inames(node.options.inames or ())
         inames = self._nest(self._mentioned(node), context)
         conditions, predicates = context.conditions, context.predicates
         if node.options.condition is not None:
