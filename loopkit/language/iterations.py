@@ -1,12 +1,12 @@
 """A temporary's value is that of the same iteration, also where another loop over the iname reads it."""
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
 from loopkit.analysis.axes import with_axes
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import Dependence, flow_of_values, shared_loops
 from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
@@ -65,7 +65,70 @@ def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]
 
 
 def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
-    return [d for d in dependences(kernel) if d.array == name and d.kind == "flow"]
+    return list(flow_of_values(kernel, name))
+
+
+# {{{ several values under one name
+
+def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
+    """Refuse that one name stands for values in loops over an iname, and for others that are in none.
+
+    All writers of a temporary say together which inames its values have. Where not all of their values reach a read,
+    those that do may have further ones, and a reader would mean the value of the same iteration, or the last one.
+
+    :arg opened: the inames of the ``for`` blocks around each statement.
+    :arg final: the statements that have given all their inames.
+    :raises PreconditionError: a temporary should be two.
+    """
+    accumulators = {node.accumulator for node in kernel.reductions.values()}
+    for name, accesses in accesses_by_array(kernel).items():
+        if name not in kernel.temporaries or name in accumulators:
+            continue
+        readers = {a.statement for a in accesses if not a.is_write}
+        begun = {_inames_of_values(kernel, [a]) for a in accesses if a.is_write and a.statement not in readers}
+        if len(begun) > 1:
+            _require_values_alike(kernel, name, accesses, opened, final)
+
+
+def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Access],
+                          opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
+    writers = {a.statement: a for a in accesses if a.is_write}
+    common = _inames_of_values(kernel, accesses)
+    flows = _flows(kernel, name)
+    for d in flows:
+        together = _reaching(flows, d.sink) & writers.keys()
+        more = _inames_of_values(kernel, [writers[w] for w in together]) - common
+        reader = kernel.statement_by_id[d.sink]
+        owner = _owner(kernel, d.sink)
+        for x in sorted(more):
+            apart = x in _apart(kernel, d.source, d.sink, [x])
+            lacks = x not in reader.inames and owner not in final and x not in opened[_owner(kernel, d.source)]
+            if apart or lacks:
+                other = next(w for w in writers if x not in kernel.statement_by_id[w].inames
+                             or x in variables(kernel.statement_by_id[w].assignee))
+                raise PreconditionError(
+                    f"'{owner}' reads '{name}' of '{d.source}', which has a value for each '{x}', in no loop over "
+                    f"'{x}' that both share, and '{other}' writes '{name}' without '{x}': '{name}' may mean each of "
+                    "these values, or the last one.", subject=name,
+                    hint=f"call the value that '{other}' writes otherwise; or put '{d.source}' and '{owner}' into one "
+                         f"'for {x}' block, or '{d.source}' alone and {{inames=}} behind '{owner}'")
+
+
+def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
+    """The statements whose values *reader* may use, through those that update what they read, and their readers."""
+    found, before = {reader}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {d.source for d in flows if d.sink in found}
+    return found
+
+
+def _owner(kernel: LoopKernel, statement: str) -> str:
+    """The statement of the text that *statement*, which may be a part of its reductions, belongs to."""
+    node = kernel.statement_by_id[statement].reduction
+    return statement if node is None else _owner(kernel, kernel.reductions[node].final)
+
+# }}}
 
 
 # {{{ what cannot have a value for each iteration

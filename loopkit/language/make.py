@@ -21,7 +21,7 @@ from loopkit.language.domains import Domains, read_domains
 from loopkit.language.ids import number_statements
 from loopkit.language.inames import Mentions
 from loopkit.language.inherited import inherited
-from loopkit.language.iterations import with_values_of_iterations
+from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import Program
 from loopkit.language.rules import in_calling_order, split_rules
@@ -141,6 +141,7 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
         assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)
     shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
+    require_one_meaning(kernel, maker.opened, maker.final)
     return with_sizes_nonnegative(with_shapes_like_inputs(with_values_of_iterations(kernel, shaped)))
 
 

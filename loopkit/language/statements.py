@@ -79,6 +79,8 @@ class StatementMaker:
         *rules*: all of them are.
     :ivar inherited: the inames that come through temporaries, by the place of the assignment or the condition.
     :ivar taken: every variable name in use.
+    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
+    :ivar final: the statements of which ``inames=`` names all inames that they do not mention.
     """
 
     source: Source
@@ -93,6 +95,8 @@ class StatementMaker:
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
     reductions: dict[str, ReductionNode] = field(default_factory=dict)
+    opened: dict[str, frozenset[str]] = field(default_factory=dict)
+    final: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.reductions, self.temporaries)
@@ -229,6 +233,9 @@ class StatementMaker:
     def _add(self, place: Place, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              start: int, uses: Sequence[Use], node: Assignment | None = None) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
+        self.opened[place.owner] = frozenset(context.order[:context.opened])
+        if node is not None and node.options.inames is not None:
+            self.final.add(place.owner)
         domain = self.domains.instances(place.inames, place.conditions)
         statement = Statement(place.owner, assignee, expression, domain, place.predicates)
         if node is not None:
