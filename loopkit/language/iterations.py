@@ -75,6 +75,7 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]]
 
     All writers of a temporary say together which inames its values have. Where not all of their values reach a read,
     those that do may have further ones, and a reader would mean the value of the same iteration, or the last one.
+    Of an array that is written outside of the loops too, elements are cells, as those of arguments.
 
     :arg opened: the inames of the ``for`` blocks around each statement.
     :arg final: the statements that have given all their inames.
@@ -82,7 +83,7 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]]
     """
     accumulators = {node.accumulator for node in kernel.reductions.values()}
     for name, accesses in accesses_by_array(kernel).items():
-        if name not in kernel.temporaries or name in accumulators:
+        if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
             continue
         readers = {a.statement for a in accesses if not a.is_write}
         begun = {_inames_of_values(kernel, [a]) for a in accesses if a.is_write and a.statement not in readers}
