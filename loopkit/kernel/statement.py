@@ -1,7 +1,8 @@
 """Statements of a kernel and the reductions that some of them make up."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -58,6 +59,14 @@ class Statement:
         target = self.assignee.aggregate if isinstance(self.assignee, p.Subscript) else self.assignee
         assert isinstance(target, p.Variable)
         return target.name
+
+
+def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:
+    """*statement* with *f* applied to all of its expressions."""
+    assignee = f(statement.assignee)
+    assert isinstance(assignee, p.Variable | p.Subscript)
+    return replace(statement, assignee=assignee, expression=f(statement.expression),
+                   predicates=tuple(map(f, statement.predicates)))
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,11 @@ from loopkit.language.assumptions import read_assumptions
 from loopkit.language.domains import Domains, domain_texts, read_domains
 from loopkit.language.ids import number_statements
 from loopkit.language.inames import Mentions
+from loopkit.language.inherited import inherited
+from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
 from loopkit.language.program import Program
-from loopkit.language.rules import split_rules
+from loopkit.language.rules import in_calling_order, split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
 from loopkit.poly.domains import set_text
@@ -121,23 +123,27 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
     rules, written_out = split_rules(program.source, program.rules, domains)
     data = resolve(program, declared, temporaries, domains.order.keys(), domains.inline_inames, domains.params)
     mentions = Mentions(domains)
-    mentions.add_rules({r.rule.name: r for r in (*rules.values(), *written_out.values())})
+    every_rule = {**rules, **written_out}
+    mentions.add_rules({r.rule.name: r for r in in_calling_order(program.source, [*every_rule.values()])})
     maker = StatementMaker(
         program.source, domains, mentions, number_statements(program),
-        affine_names=_affine_names(domains, data.arguments, temporaries), rules={**rules, **written_out},
-        rules_written_out=written_out,
+        affine_names=_affine_names(domains, data.arguments, temporaries), rules=every_rule,
+        rules_written_out=written_out, inherited=inherited(program, mentions, temporaries, every_rule),
         taken={*(a.name for a in data.arguments), *temporaries, *domains.order, *domains.inline_inames, *rules,
                *written_out, *operations, name})
     for operation in operations:
         require_free(operation, {a.name for a in data.arguments} | {*temporaries, *rules, name}, "The reduction")
     tree = maker.make(program.body)
-    return with_sizes_nonnegative(with_shapes_like_inputs(LoopKernel(
+    kernel = LoopKernel(
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
         statements=tuple(maker.statements), tree=tree, reductions=maker.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
-        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)))
+        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)
+    shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
+    require_one_meaning(kernel, maker.opened, maker.final)
+    return with_sizes_nonnegative(with_shapes_like_inputs(with_values_of_iterations(kernel, shaped)))
 
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],

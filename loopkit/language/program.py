@@ -21,12 +21,15 @@ class Pattern:
 
 @dataclass(frozen=True)
 class InstructionOptions:
-    """What stands in the braces behind an assignment."""
+    """What stands in the braces behind an assignment.
+
+    :ivar inames: further inames; where the option is given, if only empty, none come through temporaries.
+    """
 
     id: str | None = None
     dep: tuple[Pattern, ...] = ()
     nosync: tuple[Pattern, ...] = ()
-    inames: tuple[Pattern, ...] = ()
+    inames: tuple[Pattern, ...] | None = None
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
     atomic: bool = False

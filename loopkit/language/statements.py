@@ -1,7 +1,7 @@
 """From the tree of the text to statements, their instance sets and the order tree."""
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,7 +78,10 @@ class StatementMaker:
     :ivar affine_names: names that may stand in the conditions of an instance set.
     :ivar rules_written_out: rules that are replaced by their bodies; in conditions and subscripts that are written,
         *rules*: all of them are.
+    :ivar inherited: the inames that come through temporaries, by the place of the assignment or the condition.
     :ivar taken: every variable name in use.
+    :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
+    :ivar final: the statements of which ``inames=`` names all inames that they do not mention.
     """
 
     source: Source
@@ -88,10 +91,13 @@ class StatementMaker:
     affine_names: frozenset[str]
     rules: dict[str, Rule]
     rules_written_out: dict[str, Rule]
+    inherited: Mapping[int, frozenset[str]]
     taken: set[str]
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
     reductions: dict[str, ReductionNode] = field(default_factory=dict)
+    opened: dict[str, frozenset[str]] = field(default_factory=dict)
+    final: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.ids.new, self.reductions,
@@ -159,7 +165,8 @@ class StatementMaker:
     def _if(self, node: IfBlock, context: Context) -> list[Item]:
         condition = write_out(self.source, node.condition, self.rules, node.start)
         affine, others = split(condition, self.affine_names)
-        context = replace(context, mentions=context.mentions | self.mentions.free(condition))
+        mentioned = self.mentions.free(condition) | self.inherited.get(node.start, frozenset())
+        context = replace(context, mentions=context.mentions | mentioned)
         if not others:
             then = replace(context, conditions=context.conditions + affine)
             otherwise = replace(context, conditions=(*context.conditions, opposite(condition, self.affine_names)))
@@ -201,7 +208,7 @@ class StatementMaker:
 
     def _mentioned(self, node: Assignment) -> frozenset[str]:
         options = node.options
-        listed = frozenset(pattern.text for pattern in options.inames)
+        listed = self.inherited.get(node.start, frozenset()).union(pattern.text for pattern in options.inames or ())
         if not node.reductions and not (self.rules_written_out and any(
                 u.name in self.rules_written_out for u in node.uses)):
             return self.mentions.in_uses(node.uses) | listed
@@ -212,7 +219,7 @@ class StatementMaker:
         return write_out(self.source, expr, self.rules_written_out, node.start)
 
     def _assignment(self, node: Assignment, context: Context) -> Item:
-        self._require_inames(node.options.inames)
+        self._require_inames(node.options.inames or ())
         inames = self._nest(self._mentioned(node), context)
         conditions, predicates = context.conditions, context.predicates
         if node.options.condition is not None:
@@ -228,6 +235,9 @@ class StatementMaker:
     def _add(self, place: Place, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
              start: int, uses: Sequence[Use], node: Assignment | None = None) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
+        self.opened[place.owner] = frozenset(context.order[:context.opened])
+        if node is not None and node.options.inames is not None:
+            self.final.add(place.owner)
         domain = self.domains.instances(place.inames, place.conditions)
         statement = Statement(place.owner, assignee, expression, domain, place.predicates)
         if node is not None:

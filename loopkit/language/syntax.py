@@ -11,7 +11,7 @@ The grammar; a line ends at its newline, but for one within brackets or behind a
     assignment = [ "<" [ dtype ] ">" ] place ( "=" | "+=" | "-=" | "*=" | "/=" ) expression [ options ]
     place      = name [ "[" expression { "," expression } "]" ]
     options    = "{" option { "," option } "}"
-    option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" names | "tags" "=" names
+    option     = "id" "=" name | "dep" "=" globs | "nosync" "=" globs | "inames" "=" [ names ] | "tags" "=" names
                | "if" "=" condition | "atomic" | "async"
     globs, names = one or several, with ":" between them
 """
@@ -297,7 +297,7 @@ class _Reader:
         parser.at += 1
         return InstructionOptions(
             id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
-            inames=found.get("inames", ()),                                                   # type: ignore[arg-type]
+            inames=found.get("inames"),                                                       # type: ignore[arg-type]
             tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
             atomic="atomic" in found, asynchronous="async" in found)
 
@@ -330,6 +330,10 @@ class _Reader:
             found.append(self._pattern("a name"))
         return tuple(found)
 
+    def read_inames(self) -> tuple[Pattern, ...]:
+        """``i:j:k``, or nothing: no iname but those that the statement mentions."""
+        return () if self.parser.text in (",", "}") else self.read_names()
+
     def read_tags(self) -> frozenset[str]:
         return frozenset(pattern.text for pattern in self.read_names())
 
@@ -340,7 +344,7 @@ class _Reader:
 
 
 _OPTION_READERS: dict[str, Callable[[_Reader], object]] = {
-    "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_names,
+    "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_inames,
     "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns,
     "atomic": _Reader.read_flag, "async": _Reader.read_flag}
 

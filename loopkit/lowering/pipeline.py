@@ -110,6 +110,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     if stop == "reductions":
         return knl
     ordered, storages, launches = _placed(knl)
+    knl = ordered.kernel
     if stop == "schedule":
         return ordered
     if stop == "storage":
@@ -132,7 +133,7 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
         if not scattered <= apart:
             apart |= scattered
             continue
-        storages = settle_storage(ordered)
+        ordered, storages = settle_storage(ordered)
         launches = bind(ordered, storages)
         crossing = crossing_pairs(launches, storages)
         if not crossing:

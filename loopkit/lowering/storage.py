@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf, prod
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.axes import without_axes
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
@@ -127,8 +130,8 @@ def awaited_in(target: p.Variable | p.Subscript, value: Expression, storages: Ma
                         if x in storages and storages[x].awaited))
 
 
-def settle_storage(schedule: Schedule) -> dict[str, Storage]:
-    """The storage of every temporary that is used.
+def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
+    """The storage of every temporary that is used, and *schedule* without the axes that need no cells.
 
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.
     """
@@ -140,13 +143,56 @@ def settle_storage(schedule: Schedule) -> dict[str, Storage]:
             flows.setdefault(d.array, []).append(d)
     shapes = array_shapes(knl)
     result = {}
+    contracted = knl
     for name, accesses in accesses_by_array(knl).items():
         temporary = knl.temporaries.get(name)
         if temporary is not None:
             own = [*flows.get(name, ()), *met(knl, name)]
             _require_written(temporary, accesses)
-            result[name] = _settled(knl, temporary, accesses, own, places, shapes[name])
-    return result
+            axes = _needless_axes(temporary, accesses)
+            storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None
+            if storage is not None:
+                contracted = without_axes(contracted, name, axes)
+            result[name] = storage or _settled(knl, temporary, accesses, own, places, shapes[name])
+    return schedule if contracted is knl else replace(schedule, kernel=contracted), result
+
+
+def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:
+    """The axes that every access subscripts by the same iname, or the same form of inames, and nobody asked for."""
+    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.awaited \
+            or t.address_space not in (None, AddressSpace.PRIVATE) or not all(a.affine for a in accesses):
+        return frozenset()
+    first = accesses[0].subscripts
+    return frozenset(k for k, e in enumerate(first) if variables(e) & set(accesses[0].domain.inames)
+                     and all(a.subscripts[k] == e for a in accesses))
+
+
+def _subscripting(accesses: Sequence[Access]) -> frozenset[str]:
+    """The inames that subscript one axis, alone, in the same way in every access."""
+    if not all(a.affine for a in accesses):
+        return frozenset()
+    forms = (e for k, e in enumerate(accesses[0].subscripts) if all(a.subscripts[k] == e for a in accesses))
+    own = set(accesses[0].domain.inames)
+    return frozenset(x for e in forms if len(names := variables(e) & own) == 1 for x in names)
+
+
+def _registers(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
+               places: Mapping[str, Place], shape: tuple[Expression | None, ...], axes: frozenset[int]
+               ) -> Storage | None:
+    """Private storage without *axes*, where it holds all values in fewer cells; else ``None``."""
+    def rest(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(e for k, e in enumerate(values) if k not in axes)
+    fewer = [replace(a, subscripts=rest(a.subscripts), known=()) for a in accesses]
+    try:
+        found = _settled(knl, t, fewer, flows, places, rest(shape))
+    except StorageError:
+        return None
+    return found if found.space is AddressSpace.PRIVATE and _cells(found.shape) < _cells(shape) else None
+
+
+def _cells(shape: tuple[Expression | None, ...]) -> float:
+    """How many cells; as good as infinitely many where sizes say it."""
+    return prod(e if isinstance(e, int) else inf for e in shape)
 
 
 def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
@@ -155,7 +201,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
     needed = _address_space(knl, t, flows, places)
     own = _own_shape(t, shape)
     refused: StorageError | None = None
-    for space, lead in _candidates(knl, t, flows, places, needed, own):
+    for space, lead in _candidates(knl, t, flows, places, needed, own, _subscripting(accesses)):
         extents = [iname_extent(knl, x) for x in lead]
         if space is not AddressSpace.GLOBAL and not all(isinstance(e, int) for e in (*extents, *own)):
             continue                        # a number of cells that depends on the sizes
@@ -175,12 +221,14 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
 
 
 def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                places: Mapping[str, Place], space: AddressSpace, own: tuple[Expression, ...]
-                ) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
+                places: Mapping[str, Place], space: AddressSpace, own: tuple[Expression, ...],
+                subscripting: frozenset[str]) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
     Only inames in which every value's writer and reader agree can tell cells apart. A space and a shape that the
     user declared together are kept as they are.
+
+    :arg subscripting: inames that an axis of its own tells apart already.
     """
     if t.fixed or t.awaited:
         yield space, ()
@@ -192,6 +240,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     tried: dict[tuple[AddressSpace, tuple[str, ...]], None] = {}
     if own or not separating:
         tried[space, ()] = None
+    tried[space, tuple(x for x in separating if x not in subscripting)] = None
     tried[space, separating] = None
     tried[space, sequential] = None
     if space is AddressSpace.LOCAL and not t.lanes:
@@ -200,7 +249,9 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
         if own:
             tried[AddressSpace.GLOBAL, ()] = None
         # loops around both, the host's among them, need no cells of their own where each value is read before the next
-        tried[AddressSpace.GLOBAL, tuple(x for x in common if x in separating or is_parallel(knl.tags.get(x)))] = None
+        apart = tuple(x for x in common if x in separating or is_parallel(knl.tags.get(x)))
+        tried[AddressSpace.GLOBAL, tuple(x for x in apart if x not in subscripting)] = None
+        tried[AddressSpace.GLOBAL, apart] = None
         tried[AddressSpace.GLOBAL, common] = None
     yield from tried
 

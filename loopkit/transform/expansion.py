@@ -2,15 +2,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
-from loopkit.analysis.dependences import dependences, unchanged_from
-from loopkit.analysis.legality import Violation, accepted, iname_extent, iname_range, require_reason
+from loopkit.analysis.axes import with_axes, without_axes
+from loopkit.analysis.dependences import dependences
+from loopkit.analysis.legality import Violation, accepted, iname_range, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.errors import (
     ENTRY_POINTS,
@@ -21,7 +21,7 @@ from loopkit.errors import (
     Witness,
     instance_text,
 )
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
@@ -29,7 +29,6 @@ from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.flow import earlier_touches
 from loopkit.poly.relations import SmallestPair, at_sink, differing, element_at, smallest_pair
 from loopkit.poly.sets import lexmin_point
-from loopkit.transform.reindex import with_expressions
 from loopkit.transform.step import name_list, require_iname, transform
 
 
@@ -64,7 +63,7 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
         if not iname_range(kernel, x)[1]:
             raise PreconditionError(f"'{x}' has no constant range, so a temporary cannot be privatized over it.",
                                     subject=x, hint="split the iname and privatize over the inner one, or expand")
-    return _expanded(kernel, inames, names)
+    return with_axes(kernel, names, inames)
 
 
 @transform
@@ -105,7 +104,7 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
         raise refusal
     step = f"expand({temporary!r}, {list(own)})"
     kernel = require_not_carried(kernel, own, names, step, assume, unsafe)
-    return _expanded(kernel, own, names, behind=bool(behind))
+    return with_axes(kernel, names, own, behind=bool(behind))
 
 
 @transform
@@ -139,18 +138,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
 
 def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str) -> LoopKernel:
     """:func:`contract` without the precondition of names."""
-    axes = _axes_of(kernel, temporary, own)
-
-    def without_axes(expr: Expression) -> Expression:
-        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(temporary):
-            rest = tuple(without_axes(e) for k, e in enumerate(expr.index_tuple) if k not in axes)
-            return p.Subscript(expr.aggregate, rest) if rest else expr.aggregate
-        return map_children(expr, without_axes)
-    t = kernel.temporaries[temporary]
-    shape = None if t.shape is None else tuple(e for k, e in enumerate(t.shape) if k not in axes)
-    result = kernel.copy(
-        statements=tuple(with_expressions(s, without_axes) for s in kernel.statements),
-        temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
+    result = without_axes(kernel, temporary, _axes_of(kernel, temporary, own))
     _require_one_value_a_cell(kernel, result, temporary, step)
     return result
 
@@ -209,34 +197,6 @@ def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: froz
         kernel, step, lost,
         lambda _, v: f"{step} would lose a value of '{v.dependence.array}' that one iteration leaves for another.",
         lambda *_: [f"{step.split('(')[0]} over the inames that the value does not cross"], assume, unsafe)
-
-# }}}
-
-
-# {{{ more cells
-
-def _expanded(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], *, behind: bool = False
-              ) -> LoopKernel:
-    """*kernel* with axes over *inames* for the temporaries *names*, before their own or *behind* them."""
-    places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
-    extents = tuple(iname_extent(kernel, x) for x in inames)
-
-    def joined(new: tuple[Expression, ...], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        return (*own, *new) if behind else (*new, *own)
-
-    def indexed(expr: Expression) -> Expression:
-        match expr:
-            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
-                return p.Subscript(expr.aggregate, joined(places, tuple(map(indexed, expr.index_tuple))))
-            case p.Variable(name=name) if name in names:
-                return p.Subscript(expr, places)
-            case _:
-                return map_children(expr, indexed)
-    return kernel.copy(
-        statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-        temporaries={t.name: replace(t, shape=None if t.shape is None else joined(extents, t.shape))
-                     if t.name in names else t for t in kernel.temporaries.values()},
-        carried=unchanged_from(kernel))
 
 # }}}
 

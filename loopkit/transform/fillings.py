@@ -22,7 +22,7 @@ from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
 from loopkit.poly.affine import NotAffineError, add, to_aff
@@ -31,7 +31,6 @@ from loopkit.poly.relations import cells, in_time_order, restrict, same_element,
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
 from loopkit.transform.box import Box
 from loopkit.transform.placement import around_users, placed
-from loopkit.transform.reindex import with_expressions
 
 
 @dataclass(frozen=True)

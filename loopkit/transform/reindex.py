@@ -13,7 +13,7 @@ from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import called, map_children, substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.affine import add
 from loopkit.poly.relations import reindexing
@@ -181,14 +181,6 @@ def _collected(expr: Expression) -> Expression:
         return expr
     index = tuple(add(e) if isinstance(e, p.Sum | p.Product) else e for e in expr.index_tuple)
     return expr if index == expr.index_tuple else p.Subscript(expr.aggregate, index)
-
-
-def with_expressions(statement: Statement, f: Callable[[Expression], Expression]) -> Statement:
-    """*statement* with *f* applied to all of its expressions."""
-    assignee = f(statement.assignee)
-    assert isinstance(assignee, p.Variable | p.Subscript)
-    return replace(statement, assignee=assignee, expression=f(statement.expression),
-                   predicates=tuple(map(f, statement.predicates)))
 
 
 def rewrite_loops(kernel: LoopKernel, inames: tuple[str, ...], within: frozenset[str] | None,

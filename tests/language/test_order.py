@@ -71,9 +71,15 @@ BOX = "{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}"
     pytest.param(BOX, "<> t = x[i]\ny[j] = t", """
         for i
           insn: t = x[i]
+          for j
+            insn_0: y[j] = t
+        """, id="inames come through a temporary"),
+    pytest.param(BOX, "<> t = x[i]\ny[j] = t {inames=}", """
+        for i
+          insn: t = x[i]
         for j
           insn_0: y[j] = t
-        """, id="no iname comes through a temporary"),
+        """, id="none do where the option says so"),
     pytest.param(BOX, "f(x) := x*w[i]\nz[j] = f(2)", """
         for i
           for j

@@ -148,6 +148,40 @@ def test_subscripts_that_separate_values_need_no_expansion() -> None:
     assert_same(plain, lk.tag_inames(plain, "i:l.0"))
 
 
+@pytest.mark.parametrize("subscript", ["i", "i + 3", "2*i + 1"])
+def test_an_axis_that_all_subscript_alike_needs_no_cells(subscript: str) -> None:
+    """In one loop, and in one thread, the value of an iteration is a register; from loop to loop the axis stays."""
+    def stored(rest: str) -> tuple[str, str]:
+        knl = make("{[i,j]: 0<=i<n and 0<=j<4}", f"""
+            for i
+                <> t[{subscript}] = 2*x[i]
+                {rest}
+                y[i] = t[{subscript}]
+            end
+            """, x=F32)
+        assert_same(knl, lk.split_iname(knl, "i", 2, outer_tag="g.0", inner_tag="l.0"), n=5)
+        mapped = lk.split_iname(knl, "i", 16, outer_tag="g.0", inner_tag="l.0")
+        return storages(knl)["t"].partition("[")[0], storages(mapped)["t"].partition("[")[0]
+    register = "private float32 t"
+    assert stored("") == (register, register)
+    assert stored("end\nfor i") == ("global float32 t", register)
+    assert stored("for j\n z[i,j] = t[" + subscript + "]\nend") == (register, register)
+
+
+def test_an_axis_of_its_own_is_not_led_by_its_iname_again() -> None:
+    plain = make("{[i,j]: 0<=i<n and 0<=j<m}", """
+        for i
+            for j
+                <> t[j] = x[i,j]
+            end
+            y[i] = sum(j, t[j])
+        end
+        """, x=F32)
+    knl = lk.split_iname(plain, "i", 16, outer_tag="g.0", inner_tag="l.0")
+    assert storages(knl)["t"] == "global float32 t[(n + 15) // 16][16][m] expanded over i_outer, i_inner"
+    assert_same(plain, knl, n=5, m=3)
+
+
 @pytest.mark.parametrize("subscript", ["i + p", "i*(m // 2) + p"])
 def test_iterations_of_one_block_are_no_iterations_of_another(subscript: str) -> None:
     """In one iteration no two blocks share a cell; in different ones they do, and no block waits for another."""
@@ -156,7 +190,7 @@ def test_iterations_of_one_block_are_no_iterations_of_another(subscript: str) ->
             <> t[{subscript}] = x[i,p]
             y[i,p] = 2*t[{subscript}]
         end
-        """, x=F32)
+        """, [lk.TemporaryVariable("t", shape="3*m"), "..."], x=F32)
     knl = lk.tag_inames(plain, "p:g.0")
     assert "expanded over p" in storages(knl)["t"]
     assert lk.verify(knl).proven

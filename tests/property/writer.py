@@ -381,6 +381,9 @@ def programs(draw: Draw, name: str = "knl", kind: type[Writer] = Writer) -> Prog
     parameters = [q for q in PARAMETERS if re.search(rf"\b{q}\b", " ".join([*text, *domains]))]
     sizes = tuple({"n": draw(st.integers(0, 7)), "m": draw(st.integers(1, 4))} for _ in range(2))
     temporaries = tuple(t for t in writer.temporaries if f"{t}[" in "".join(text))
+    # written outside of all loops, too, they hold one value for all iterations, as the oracle's do
+    begun = [f"{t}[{', '.join(['0']*TEMPORARIES[t])}] = 0" for t in temporaries]
+    text, python = [*begun, *text], [*begun, *python]
     assumed = [f"{q}>={draw(st.integers(0, 1))}" for q in parameters if draw(st.booleans())]
     return Program(name, domains, "\n".join(text), "\n".join(python), "int64" if writer.integers else "float64",
                    temporaries, " and ".join(assumed) or None,

@@ -18,7 +18,7 @@ def early() -> lk.LoopKernel:
         for i
             <> t = x[i]
         end
-        y[0] = t
+        y[0] = t {inames=}
         """, x=F32)
 
 

@@ -55,7 +55,7 @@ EARLY = {
         for i
             <> t = x[i]
         end
-        y[0] = t {id=read}
+        y[0] = t {id=read, inames=}
         """, "with n = 0: read reads t"),
 }
 

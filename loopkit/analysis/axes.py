@@ -1,0 +1,61 @@
+"""Temporaries with more axes, one cell for each iteration of an iname, and with fewer."""
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.legality import iname_extent, iname_range
+from loopkit.expr.mappers import map_children
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import with_expressions
+from loopkit.poly.affine import subtract
+
+
+def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...], *, behind: bool = False
+              ) -> LoopKernel:
+    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their own or *behind* them.
+
+    Every statement that uses them has the inames. The dependences stay: whose values do not follow them is to be
+    asked before.
+    """
+    places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
+
+    def joined(new: tuple[Expression, ...], own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        return (*own, *new) if behind else (*new, *own)
+
+    def indexed(expr: Expression, hidden: tuple[str, ...] = ()) -> Expression:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in names:
+                return p.Subscript(expr.aggregate, joined(places, tuple(indexed(e, hidden) for e in expr.index_tuple)))
+            case p.Variable(name=name) if name in names and name not in hidden:
+                return p.Subscript(expr, places)
+            case _:
+                return map_children(expr, lambda e: indexed(e, hidden))
+
+    def grown(shape: tuple[Expression, ...] | None) -> tuple[Expression, ...] | None:
+        return None if shape is None else joined(tuple(iname_extent(kernel, x) for x in inames), shape)
+    return kernel.copy(
+        statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
+        substitutions={name: replace(rule, expr=indexed(rule.expr, rule.arguments))
+                       for name, rule in kernel.substitutions.items()},
+        temporaries={t.name: replace(t, shape=grown(t.shape)) if t.name in names else t
+                     for t in kernel.temporaries.values()},
+        carried=unchanged_from(kernel))
+
+
+def without_axes(kernel: LoopKernel, temporary: str, axes: Collection[int]) -> LoopKernel:
+    """*kernel* with the *axes* of *temporary* gone. The dependences stay: values are what they were."""
+    def rest(expr: Expression) -> Expression:
+        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(temporary):
+            kept = tuple(rest(e) for k, e in enumerate(expr.index_tuple) if k not in axes)
+            return p.Subscript(expr.aggregate, kept) if kept else expr.aggregate
+        return map_children(expr, rest)
+    t = kernel.temporaries[temporary]
+    shape = None if t.shape is None else tuple(e for k, e in enumerate(t.shape) if k not in axes)
+    return kernel.copy(
+        statements=tuple(with_expressions(s, rest) for s in kernel.statements),
+        temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))

@@ -1,0 +1,271 @@
+"""Inames that come through temporaries: a statement that reads a value runs in the loops in which the value is made."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import InternalError, ParseError
+from loopkit.expr.mappers import children, has_reduction
+from loopkit.expr.nodes import Reduction
+from loopkit.expr.parsing import RULE, InlineReduction, Use
+from loopkit.language.inames import Mentions
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Program, Rule
+from loopkit.language.rules import bound_inames, write_out
+
+#: A temporary that is read, and the reduction inames around the read.
+Read = tuple[str, frozenset[str]]
+
+_NONE: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """An assignment, or the condition of a block.
+
+    :ivar own: its inames but for those that come through temporaries.
+    :ivar opened: those of them that have their loop from a ``for`` block.
+    :ivar reducing: the inames of its reductions.
+    :ivar written: the temporary that it writes; ``None`` for conditions, and where it writes an argument.
+    :ivar subscripts: the inames in the subscripts of what it writes.
+    :ivar above: the conditions around it, in whose loops it stands too.
+    :ivar final: ``inames=`` says that it has no others.
+    """
+
+    start: int
+    own: frozenset[str]
+    opened: frozenset[str]
+    reads: frozenset[Read]
+    reducing: frozenset[str] = _NONE
+    written: str | None = None
+    subscripts: frozenset[str] = _NONE
+    above: tuple[Part, ...] = ()
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class Around:
+    """What the blocks around a statement say."""
+
+    inames: frozenset[str] = _NONE
+    opened: frozenset[str] = _NONE
+    above: tuple[Part, ...] = ()
+
+
+def inherited(program: Program, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
+              ) -> dict[int, frozenset[str]]:
+    """The inames that come through temporaries, by the place of the assignment or the block that gets them.
+
+    A temporary hands on the inames that all of its writers have and none of them subscripts it with. A statement that
+    needs its own value to be made takes part as far as the others allow: the solution is the largest one.
+
+    :arg rules: all substitution rules.
+    :raises ParseError: the reader stands in a ``for`` block that leaves two readings, or reduces over the iname.
+    """
+    if not temporaries:
+        return {}
+    finder = _Finder(program, mentions, temporaries, rules)
+    parts = list(finder.parts(program.body, Around()))
+    writers: dict[str, list[Part]] = {}
+    for part in parts:
+        if part.written is not None:
+            writers.setdefault(part.written, []).append(part)
+    gained = _largest(parts, writers)
+    for part in parts:
+        if part.opened and gained[part]:
+            raise _two_readings(program, part, writers, gained)
+        if clash := gained[part] & part.reducing:
+            raise _reduced(program, part, min(clash), writers, gained)
+    return {part.start: found for part, found in gained.items() if found}
+
+
+# {{{ the largest solution
+
+#: ``None`` stands for every iname: nothing bounds it yet.
+_Gains = dict[Part, frozenset[str] | None]
+
+
+def _largest(parts: Sequence[Part], writers: Mapping[str, Sequence[Part]]) -> dict[Part, frozenset[str]]:
+    """What each part gains, from everything downwards until all agree."""
+    readers = [part for part in parts if part.reads and not part.final]
+    gained: _Gains = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers)
+    while True:
+        changed = False
+        for part in readers:
+            found = _gain(part, writers, gained)
+            if found != gained[part]:
+                gained[part], changed = found, True
+        if not changed:
+            open_ended = [part for part in readers if gained[part] is None]
+            if not open_ended:
+                return {part: found or _NONE for part, found in gained.items()}
+            # it computes its value from nothing but itself
+            gained[open_ended[0]] = _NONE
+            readers.remove(open_ended[0])
+
+
+def _gain(part: Part, writers: Mapping[str, Sequence[Part]], gained: _Gains) -> frozenset[str] | None:
+    result = _NONE
+    for name, reducing in part.reads:
+        found = _handed_on(writers.get(name, ()), gained)
+        if found is None:
+            return None
+        if part.opened:
+            # behind the end of a block the last value is meant; only loops that no block shows leave it open
+            found = frozenset(x for x in found if any(x not in w.opened for w in writers[name]))
+        result |= found - reducing - part.own
+    return result
+
+
+def _inames(part: Part, gained: _Gains) -> frozenset[str] | None:
+    result = part.own
+    for one in (part, *part.above):
+        found = gained[one]
+        if found is None:
+            return None
+        result |= found
+    return result
+
+
+def _handed_on(writers: Sequence[Part], gained: _Gains) -> frozenset[str] | None:
+    """The inames of a temporary's values: those that all of its writers have beside its subscripts."""
+    result: frozenset[str] | None = None if writers else _NONE
+    for w in writers:
+        own = _inames(w, gained)
+        if own is not None:
+            result = own - w.subscripts if result is None else result & (own - w.subscripts)
+    return result
+
+# }}}
+
+
+# {{{ what the text says
+
+class _Finder:
+    """Reads the parts off the tree of the text."""
+
+    def __init__(self, program: Program, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
+                 ) -> None:
+        self.source = program.source
+        self.mentions = mentions
+        self.temporaries = frozenset(temporaries)
+        self.rules = rules
+        bounds = {x: self.temporaries & set(d.points.params) for d in mentions.domains.domains for x in d.inames}
+        self.bounds = {x: found for x, found in bounds.items() if found}
+        self._in_rules: dict[str, frozenset[str]] = {}
+
+    def parts(self, nodes: Iterable[Node], around: Around) -> Iterator[Part]:
+        for node in nodes:
+            match node:
+                case Assignment():
+                    yield self._assignment(node, around)
+                case ForBlock():
+                    opened = frozenset(pattern.text for pattern in node.inames)
+                    yield from self.parts(node.body, replace(around, inames=around.inames | opened,
+                                                             opened=around.opened | opened))
+                case IfBlock():
+                    condition = write_out(self.source, node.condition, self.rules, node.start)
+                    inames = around.inames | self.mentions.free(condition)
+                    part = self._part(node.start, inames, around, [condition])
+                    yield part
+                    inside = replace(around, inames=inames, above=(*around.above, part))
+                    yield from self.parts((*node.then, *node.otherwise), inside)
+
+    def _assignment(self, node: Assignment, around: Around) -> Part:
+        options = node.options
+        inames = around.inames.union(pattern.text for pattern in options.inames or ())
+        plain = not node.reductions and not any(
+            u.rank == RULE and has_reduction(self.rules[u.name].rule.expr) for u in node.uses)
+        if plain:
+            part = self._part(node.start, inames | self.mentions.in_uses(node.uses), around, [], node.uses[1:])
+        else:
+            conditions = () if options.condition is None else (options.condition,)
+            index = node.assignee.index_tuple if isinstance(node.assignee, p.Subscript) else ()
+            every = [write_out(self.source, e, self.rules, node.start) for e in (*index, node.expression, *conditions)]
+            part = self._part(node.start, inames.union(*map(self.mentions.free, every)), around, every)
+        return replace(part, written=node.written if node.written in self.temporaries else None,
+                       subscripts=self.mentions.free(node.assignee), final=options.inames is not None)
+
+    def _part(self, start: int, inames: frozenset[str], around: Around, expressions: Iterable[Expression],
+              uses: Iterable[Use] = ()) -> Part:
+        own = self.mentions.domains.ancestors(inames)
+        reads = {(name, _NONE) for name in self._in_uses(uses)}
+        reads |= {(name, _NONE) for x in own for name in self.bounds.get(x, ())}
+        reducing: set[str] = set()
+        for e in expressions:
+            reads.update(self._reads(e, _NONE))
+            reducing |= bound_inames(e)
+        return Part(start, own, around.opened, frozenset(reads), frozenset(reducing), above=around.above)
+
+    def _in_uses(self, uses: Iterable[Use]) -> frozenset[str]:
+        """The temporaries among *uses*, in text without reductions, through the rules that it calls."""
+        result: set[str] = set()
+        for use in uses:
+            if use.name in self.temporaries:
+                result.add(use.name)
+            elif use.rank == RULE:
+                if use.name not in self._in_rules:
+                    self._in_rules[use.name] = self._in_uses(self.rules[use.name].uses)
+                result |= self._in_rules[use.name]
+        return frozenset(result)
+
+    def _reads(self, expr: Expression, around: frozenset[str]) -> Iterator[Read]:
+        """The temporaries in *expr*, in which rules are written out, with the reduction inames around each."""
+        match expr:
+            case p.Variable(name=name):
+                if name in self.temporaries:
+                    yield name, around
+            case Reduction(inames=inames):
+                if isinstance(expr, InlineReduction):
+                    bounding: Collection[str] = self.mentions.domains.inline(expr.domain_text).points.params
+                else:
+                    bounding = [name for x in inames for name in self.bounds.get(x, ())]
+                yield from ((name, around) for name in bounding if name in self.temporaries)
+                yield from self._reads(expr.expr, around.union(inames))
+            case _:
+                for child in children(expr):
+                    yield from self._reads(child, around)
+
+# }}}
+
+
+# {{{ errors
+
+def _source_of(part: Part, iname: str, writers: Mapping[str, Sequence[Part]], gained: Mapping[Part, frozenset[str]],
+               *, inside: bool = False) -> tuple[str, Part]:
+    """A temporary through which *iname* comes to *part*, and its last writer above that has the iname."""
+    for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
+        found = _handed_on(writers.get(name, ()), dict(gained))
+        if found and iname in found and iname not in reducing:
+            hidden = [w for w in writers[name] if not inside or iname not in w.opened]
+            above = [w for w in hidden if w.start < part.start]
+            return name, max(above or hidden, key=lambda w: w.start)
+    raise InternalError(f"'{iname}' comes through no temporary.")
+
+
+def _two_readings(program: Program, part: Part, writers: Mapping[str, Sequence[Part]],
+                  gained: Mapping[Part, frozenset[str]]) -> ParseError:
+    iname = min(gained[part])
+    name, writer = _source_of(part, iname, writers, gained, inside=True)
+    line = program.source.line_of(writer.start)
+    first, last = sorted((line, program.source.line_of(part.start)))
+    return program.source.error(
+        part.start, f"'{name}' has a value for each '{iname}' (line {line}), and no loop over '{iname}' stands in this "
+        f"block: '{name}' may mean each of these values here, or the last one.",
+        f"a loop over '{iname}' that shows which",
+        hint=f"for each value: 'for {iname} ... end' around lines {first} to {last}; "
+             f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
+
+
+def _reduced(program: Program, part: Part, iname: str, writers: Mapping[str, Sequence[Part]],
+             gained: Mapping[Part, frozenset[str]]) -> ParseError:
+    name, writer = _source_of(part, iname, writers, gained)
+    return program.source.error(
+        part.start, f"'{name}' has a value for each '{iname}' (line {program.source.line_of(writer.start)}), and this "
+        f"statement reads it outside of its reduction over '{iname}'.",
+        f"'{name}' inside of the reduction, or a reduction over another iname",
+        hint="for the last value: {inames=} behind the statement")
+
+# }}}

@@ -1,0 +1,190 @@
+"""A temporary's value is that of the same iteration, also where another loop over the iname reads it."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from loopkit.analysis.accesses import Access, accesses_by_array, data_params
+from loopkit.analysis.axes import with_axes
+from loopkit.analysis.dependences import Dependence, flow_of_values, shared_loops
+from loopkit.analysis.order import meeting_of, reference_paths
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.domains import unbounded_iname
+from loopkit.poly.relations import differing
+
+
+def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> LoopKernel:
+    """*kernel*, just made, with an axis for each iname over which a value is read in another loop than it is written.
+
+    Such inames are those of all writers of the temporary that do not subscript it. In one loop the order of the text
+    says which value a read finds; from one loop to another over the same iname, and to a reduction over it, the value
+    of the same iteration goes.
+
+    :arg declared: the temporaries whose shape is declared.
+    :raises PreconditionError: a temporary cannot have such an axis, or is read as if it had none.
+    """
+    while True:
+        found = next(((name, inames) for name, accesses in accesses_by_array(kernel).items()
+                      if (inames := _crossed(kernel, name, accesses))), None)
+        if found is None:
+            return kernel
+        name, inames = found
+        _require_cells(kernel, name, inames, declared)
+        t = kernel.temporaries[name]
+        open_shape = {**kernel.temporaries, name: replace(t, shape=None)}
+        kernel = with_axes(kernel.copy(temporaries=open_shape), [name], inames).copy(carried=None)
+
+
+def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple[str, ...]:
+    """The inames of the values of *name* that stand in two loops between a value's writer and its reader."""
+    if name not in kernel.temporaries:
+        return ()
+    common = _inames_of_values(kernel, accesses)
+    if not common or not any(_apart(kernel, w.statement, r.statement, common)
+                             for w in accesses if w.is_write for r in accesses if not r.is_write):
+        return ()
+    found = {x for d in _flows(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
+    return tuple(x for x in kernel.inames if x in found)
+
+
+def _inames_of_values(kernel: LoopKernel, accesses: Sequence[Access]) -> frozenset[str]:
+    """The inames that all writers have and do not subscript the temporary with."""
+    writers = {a.statement: a for a in accesses if a.is_write}
+    own = [frozenset(kernel.statement_by_id[s].inames).difference(*map(variables, a.subscripts))
+           for s, a in writers.items()]
+    return frozenset.intersection(*own) if own else frozenset()
+
+
+def _apart(kernel: LoopKernel, writer: str, reader: str, inames: Collection[str]) -> frozenset[str]:
+    """Those of *inames* that both have in loops of their own."""
+    shared = meeting_of(reference_paths(kernel), writer, reader).loops
+    return frozenset(x for x in kernel.statement_by_id[reader].inames if x in inames and x not in shared) \
+        if writer != reader else frozenset()
+
+
+def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
+    return list(flow_of_values(kernel, name))
+
+
+# {{{ several values under one name
+
+def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
+    """Refuse that one name stands for values in loops over an iname, and for others that are in none.
+
+    All writers of a temporary say together which inames its values have. Where not all of their values reach a read,
+    those that do may have further ones, and a reader would mean the value of the same iteration, or the last one.
+    Of an array that is written outside of the loops too, elements are cells, as those of arguments.
+
+    :arg opened: the inames of the ``for`` blocks around each statement.
+    :arg final: the statements that have given all their inames.
+    :raises PreconditionError: a temporary should be two.
+    """
+    accumulators = {node.accumulator for node in kernel.reductions.values()}
+    for name, accesses in accesses_by_array(kernel).items():
+        if name not in kernel.temporaries or name in accumulators or accesses[0].subscripts:
+            continue
+        readers = {a.statement for a in accesses if not a.is_write}
+        begun = {_inames_of_values(kernel, [a]) for a in accesses if a.is_write and a.statement not in readers}
+        if len(begun) > 1:
+            _require_values_alike(kernel, name, accesses, opened, final)
+
+
+def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Access],
+                          opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
+    writers = {a.statement: a for a in accesses if a.is_write}
+    common = _inames_of_values(kernel, accesses)
+    flows = _flows(kernel, name)
+    for d in flows:
+        together = _reaching(flows, d.sink) & writers.keys()
+        more = _inames_of_values(kernel, [writers[w] for w in together]) - common
+        reader = kernel.statement_by_id[d.sink]
+        owner = _owner(kernel, d.sink)
+        for x in sorted(more):
+            apart = x in _apart(kernel, d.source, d.sink, [x])
+            lacks = x not in reader.inames and owner not in final and x not in opened[_owner(kernel, d.source)]
+            if apart or lacks:
+                other = next(w for w in writers if x not in kernel.statement_by_id[w].inames
+                             or x in variables(kernel.statement_by_id[w].assignee))
+                raise PreconditionError(
+                    f"'{owner}' reads '{name}' of '{d.source}', which has a value for each '{x}', in no loop over "
+                    f"'{x}' that both share, and '{other}' writes '{name}' without '{x}': '{name}' may mean each of "
+                    "these values, or the last one.", subject=name,
+                    hint=f"call the value that '{other}' writes otherwise; or put '{d.source}' and '{owner}' into one "
+                         f"'for {x}' block, or '{d.source}' alone and {{inames=}} behind '{owner}'")
+
+
+def _reaching(flows: Sequence[Dependence], reader: str) -> set[str]:
+    """The statements whose values *reader* may use, through those that update what they read, and their readers."""
+    found, before = {reader}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {d.source for d in flows if d.sink in found}
+    return found
+
+
+def _owner(kernel: LoopKernel, statement: str) -> str:
+    """The statement of the text that *statement*, which may be a part of its reductions, belongs to."""
+    node = kernel.statement_by_id[statement].reduction
+    return statement if node is None else _owner(kernel, kernel.reductions[node].final)
+
+# }}}
+
+
+# {{{ what cannot have a value for each iteration
+
+def _require_cells(kernel: LoopKernel, name: str, inames: tuple[str, ...], declared: Collection[str]) -> None:
+    for x in inames:
+        writer, reader = next((d.source, d.sink) for d in _flows(kernel, name)
+                              if _apart(kernel, d.source, d.sink, [x]))
+        meaning = (f"'{reader}' reads '{name}' in another loop over '{x}' than '{writer}', which writes it, and so "
+                   f"needs its value of each '{x}'")
+        together = f"for each value: put '{writer}' and '{reader}' into one loop over '{x}'"
+        last = f"for the last value: copy it to another temporary behind the loop over '{x}', and read that"
+        if name in declared:
+            raise PreconditionError(f"{meaning}; '{name}' is declared with another shape.", subject=name,
+                                    hint=f"{together}, or leave the shape open; {last}")
+        bounded = next((s for s in kernel.statements if name in data_params(kernel, s.domain)), None)
+        if bounded is not None:
+            raise PreconditionError(f"{meaning}; '{name}' bounds a loop of '{bounded.id}', and a bound has no "
+                                    "subscripts.", subject=name, hint=f"{together}; {last}")
+        _require_no_rule_hides(kernel, name, x, meaning)
+        _require_range(kernel, name, x, meaning, together)
+        _require_inside(kernel, name, x, meaning, last)
+        _require_not_carried(kernel, name, x, meaning)
+
+
+def _require_no_rule_hides(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
+    for rule in kernel.substitutions.values():
+        if iname in rule.arguments and name in variables(rule.expr) and name not in rule.arguments:
+            raise PreconditionError(f"{meaning}; the rule '{rule.name}' reads it and calls an argument '{iname}'.",
+                                    subject=name, hint=f"give the argument of '{rule.name}' another name")
+
+
+def _require_range(kernel: LoopKernel, name: str, iname: str, meaning: str, together: str) -> None:
+    for s in kernel.statements:
+        if s.written == name and (data := data_params(kernel, s.domain)) and unbounded_iname(
+                s.domain.without_params(data).onto((iname,))):
+            raise PreconditionError(f"{meaning}; how many these are '{data[0]}' says, which is read from memory.",
+                                    subject=name, hint=f"{together}, or write the value where it is read")
+
+
+def _require_inside(kernel: LoopKernel, name: str, iname: str, meaning: str, last: str) -> None:
+    for a in accesses_by_array(kernel)[name]:
+        if iname not in a.domain.inames:
+            raise PreconditionError(
+                f"{meaning}; '{a.statement}' reads '{name}' outside of the loops over '{iname}'.", subject=name,
+                hint=f"{last}; for each value: let '{a.statement}' have '{iname}' too")
+
+
+def _require_not_carried(kernel: LoopKernel, name: str, iname: str, meaning: str) -> None:
+    for d in _flows(kernel, name):
+        if not _apart(kernel, d.source, d.sink, [iname]) and differing(
+                d.relation, shared_loops(kernel, d.source, d.sink, [iname])) is not None:
+            raise PreconditionError(
+                f"{meaning}; '{d.sink}' reads the value that '{d.source}' left in an earlier iteration of '{iname}'.",
+                subject=name, hint="write a temporary of its own for the reader in the other loop, "
+                                   f"behind '{d.source}'")
+
+# }}}
