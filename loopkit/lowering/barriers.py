@@ -77,7 +77,8 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         wants.setdefault(where, []).append(want)
     if not wants:
         return launch
-    return replace(launch, tree=with_groups(knl, launch, storages, _with_barriers(launch.tree, (), wants)))
+    tree, _ = _with_barriers(launch.tree, (), wants)
+    return replace(launch, tree=with_groups(knl, launch, storages, tree))
 
 
 # {{{ hazards
@@ -243,9 +244,12 @@ def _axis_names(knl: LoopKernel, x: Sequence[str], y: Sequence[str]) -> list[str
 class _Want:
     """A barrier wanted in one of the gaps *first*..*last* of a body (gap g is after child g).
 
+    :ivar source: the way to the statement that runs before it; *sink* to the one behind it.
     :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
     """
 
+    source: Path
+    sink: Path
     first: int
     last: int
     cyclic: bool
@@ -278,12 +282,12 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     for loop in range(len(where.loops)):
         level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
         if carried[loop]:
-            yield a[:level + 1], _Want(_position(a, level + 1), _position(b, level + 1) - 1, True, kind, h.reason,
-                                       h.in_warp, h.of_copy)
+            yield a[:level + 1], _Want(a, b, _position(a, level + 1), _position(b, level + 1) - 1, True, kind,
+                                       h.reason, h.in_warp, h.of_copy)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
             raise _at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
-        yield a[:common], _Want(a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp,
+        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp,
                                 h.of_copy)
 
 
@@ -295,7 +299,7 @@ def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Ite
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
             common = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-            yield a[:common], _Want(a[common].position, b[common].position - 1, False, "asked",
+            yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, "asked",
                                     f"asked for between {barrier.first} and {barrier.second}", False)
 
 
@@ -311,22 +315,54 @@ def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
         witness_at(knl, h.array, h.kind, params, (h.source, first), (h.sink, second)), ["drop nosync="])
 
 
-def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) -> Tree:
-    """*tree* with barriers in the gaps of each body; *here* is the path to *tree*."""
-    def below(child: Tree, i: int) -> Tree:
-        if isinstance(tree, Seq):
-            return _with_barriers(child, (*here, Step(i, None)), wants)
-        if isinstance(child, Loop):
-            return Loop(child.iname, _with_barriers(child.body, (*here, Step(0, child.iname)), wants))
-        return child
+@dataclass(frozen=True)
+class _Placed:
+    """A barrier that stands in *gap* of a body, to which *body* is the way.
+
+    :ivar waits: each thread waits for its copies there.
+    """
+
+    body: Path
+    gap: int
+    warp: bool
+    waits: bool
+
+    def serves(self, w: _Want) -> bool:
+        """Does it separate what *w*, of a body around this one, wants separated?
+
+        It does if it runs behind the source, or before the sink, in the same iteration of its own loops, as both ends
+        are then on its two sides. That it runs is sure: the body does.
+        """
+        n = len(self.body)
+        behind = w.source[:n] == self.body and _position(w.source, n) <= self.gap
+        ahead = w.sink[:n] == self.body and self.gap < _position(w.sink, n)
+        return (behind or ahead) and w.kind != "asked" and w.in_warp >= self.warp and self.waits >= w.of_copy
+
+
+def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) -> tuple[Tree, list[_Placed]]:
+    """*tree* with barriers in the gaps of each body, and where they stand; *here* is the path to *tree*.
+
+    The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
+    """
     children = tree.children if isinstance(tree, Seq) else (tree,)
-    gaps = _chosen_gaps(wants.get(here, []), len(children))
-    result: list[Tree] = []
+    below: list[Tree] = []
+    placed: list[_Placed] = []
     for i, child in enumerate(children):
-        result.append(below(child, i))
+        way = (*here, Step(i, None)) if isinstance(tree, Seq) else here
+        inside, found = child, list[_Placed]()
+        if isinstance(child, Loop):
+            body, found = _with_barriers(child.body, (*way, Step(0, child.iname)), wants)
+            inside = Loop(child.iname, body)
+        below.append(inside)
+        placed += found
+    gaps = _chosen_gaps([w for w in wants.get(here, []) if not any(b.serves(w) for b in placed)], len(children))
+    result: list[Tree] = []
+    for i, child in enumerate(below):
+        result.append(child)
         if i in gaps:
             result.append(replace(gaps[i], between_iterations=i == len(children) - 1))
-    return seq(*result)
+            placed.append(_Placed(here, i, gaps[i].warp, gaps[i].pending is not None))
+    return seq(*result), placed
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:

@@ -25,7 +25,7 @@ from loopkit.poly.relations import (
     same_element,
 )
 from loopkit.poly.sets import Map
-from loopkit.verify.order import PlacedBarrier, Ways, ways_of
+from loopkit.verify.order import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verify.threads import Threads
 
 
@@ -119,7 +119,16 @@ class Conflicts:
         way = self.relative_way(a.statement, b.statement)
         pattern = self._pattern(array, a, b)
         for level, (block, warp) in way.between.items():
-            yield Candidate(array, a, b, way.loops, level, block, warp, pattern)
+            yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
+
+    def _no_barriers_for(self, array: str) -> frozenset[int]:
+        """The places that put accesses to *array* in no order: shuffles, but for what lanes hold in registers."""
+        storage = self.storages.get(array)
+        return frozenset() if storage is not None and storage.lanes else self._shuffles
+
+    @cached_property
+    def _shuffles(self) -> frozenset[int]:
+        return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
     def relative_way(self, first: str, second: str) -> Relative:
         """The levels at which the first may run before the second, or at once, and what barriers run between."""
@@ -241,8 +250,9 @@ class Conflicts:
 
     def _others(self, c: Candidate, gone: frozenset[int]) -> list[PlacedBarrier]:
         """The barriers that may run between some of the pairs of *c*, and are not sure to run between all."""
-        return [b for i, b in enumerate(self.ways.barriers) if i not in gone and i not in c.block
-                and i not in c.warp and b.may_separate(c.source.statement, c.sink.statement, c.level)]
+        left_out = gone | c.block | c.warp | self._no_barriers_for(c.array)
+        return [b for i, b in enumerate(self.ways.barriers)
+                if i not in left_out and b.may_separate(c.source.statement, c.sink.statement, c.level)]
 
     def _iterations_between(self, c: Candidate, b: PlacedBarrier) -> Iterator[Map]:
         """Pairs between which *b* runs, in an iteration that need be neither the source's nor the sink's."""

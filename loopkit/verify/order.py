@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from loopkit.analysis.order import loops_of
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
 
-#: What a shuffle is for the order: the threads of each warp wait for each other.
+#: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other. Accesses to
+#: memory before and behind it are in no order.
 TOGETHER = Barrier(warp=True)
 
 

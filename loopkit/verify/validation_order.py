@@ -34,7 +34,7 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_walk import Execution, Grid, thread_number
+from loopkit.verify.validation_walk import TOGETHER, Execution, Grid, thread_number
 
 #: Two statements, and the array on which they meet.
 Meet = tuple[str, str, str]
@@ -149,7 +149,7 @@ class OrderCheck:
         if not self._keeps_the_order(first, second, where, loops, before):
             asked.append("order")
         if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
-            asked.append("barrier")
+            asked.append("lanes" if storage is not None and storage.lanes else "barrier")
         assert isinstance(first.node, Assign)
         if first.node.asynchronous:
             asked.append("copy")
@@ -210,7 +210,7 @@ class OrderCheck:
         if kind == "copy":
             return self._early(first, second, run)
         for apart in self._on_two_threads(first, second, run):
-            bare = self._bare(first, second, apart)
+            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_shuffles)
             if bare is not None:
                 return bare
         return None
@@ -241,10 +241,11 @@ class OrderCheck:
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",
+                "lanes": "runs on another lane with neither a barrier nor a shuffle between",
                 "copy": "copies asynchronously, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        return Finding(kind, self.launch.name, second.node.statement,
+        return Finding("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
                        f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
                        + (f", at {at}" if at else ""), parameters, sink)
 
@@ -252,8 +253,8 @@ class OrderCheck:
 
     # {{{ barriers
 
-    def _bare(self, first: Execution, second: Execution, pairs: Map) -> Map | None:
-        """Some of the *pairs*, all on two threads of one block, between which no barrier stands."""
+    def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
+        """Some of the *pairs*, all on two threads of one block, between which none of *barriers* stands."""
         if pairs.is_empty():
             return None
         x, y = self._uniform(first), self._uniform(second)
@@ -263,8 +264,8 @@ class OrderCheck:
         if left is None:
             return None
         bare = pairs.intersect(self._spread(left, first, x.names, second, y.names))
-        if len(self._block_barriers) < len(self.barriers):
-            left = self._bare_of(left, x, y, self.barriers)
+        if len(self._block_barriers) < len(barriers):
+            left = self._bare_of(left, x, y, barriers)
             apart = self._other_warp(first, second, bare)
             if left is not None:
                 apart = apart.union(bare.intersect(self._spread(left, first, x.names, second, y.names)))
@@ -273,6 +274,11 @@ class OrderCheck:
 
     @cached_property
     def barriers(self) -> Sequence[Execution]:
+        return [b for b in self._or_shuffles if b.node is not TOGETHER]
+
+    @cached_property
+    def _or_shuffles(self) -> Sequence[Execution]:
+        """The barriers, and the shuffles, which order what lanes hold in registers, and no accesses to memory."""
         return [b for b in self.places if not _sync(b).alone]
 
     @cached_property

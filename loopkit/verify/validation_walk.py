@@ -37,7 +37,7 @@ from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtra
 from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
 
-#: What a shuffle is for the order: the threads of each warp wait for each other.
+#: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other.
 TOGETHER = Sync((), warp=True)
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
