@@ -78,6 +78,7 @@ class StatementMaker:
     :ivar rules_written_out: rules that are replaced by their bodies; in conditions and subscripts that are written,
         *rules*: all of them are.
     :ivar taken: every variable name in use.
+    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
     """
 
     source: Source
@@ -91,6 +92,7 @@ class StatementMaker:
     statements: list[Statement] = field(default_factory=list)
     temporaries: dict[str, TemporaryVariable] = field(default_factory=dict)
     reductions: dict[str, ReductionNode] = field(default_factory=dict)
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.reductions, self.temporaries)
@@ -146,6 +148,7 @@ class StatementMaker:
                     pattern.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
+        self.blocks.append(order)
         inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)

@@ -7,7 +7,7 @@ users call asks isl within one; its context is not limited in between, as it is 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -35,6 +35,7 @@ def gave_up(error: isl.Error) -> bool:
     return "maximal number of operations" in str(error)
 
 
+R = TypeVar("R")
 T = TypeVar("T", isl.Set, isl.Map, isl.PwAff, isl.PwMultiAff)
 
 
@@ -80,3 +81,23 @@ def bounded(what: str) -> Iterator[None]:
         before = _limits.pop()
         if not _limits:
             context.set_max_operations(before)
+
+
+def affordable(question: Callable[[], R], operations: int) -> R | None:
+    """The answer to a *question* that may stay open, within so many *operations*; ``None``: isl gave up.
+
+    A bounded step around it has its whole budget afterwards.
+    """
+    context = isl.DEFAULT_CONTEXT
+    around = context.get_max_operations()
+    context.reset_operations()
+    context.set_max_operations(operations)
+    try:
+        return question()
+    except isl.Error as err:
+        if gave_up(err):
+            return None
+        raise
+    finally:
+        context.set_max_operations(around)
+        context.reset_operations()
