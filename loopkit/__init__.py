@@ -34,6 +34,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.kernel.printing import kernel_text, statements_text
 from loopkit.language.make import make_kernel
+from loopkit.lowering.cost import cost_of
 from loopkit.lowering.pipeline import lower
 from loopkit.notebook.html import code_html, kernel_html, report_html
 from loopkit.runtime.compiled import (
@@ -108,5 +109,5 @@ __all__ = [
 __version__ = "0.1.0"
 
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "hints": tried_hints, "storage_hint": storage_hint,
+                     "code_html": code_html, "cost": cost_of, "hints": tried_hints, "storage_hint": storage_hint,
                      "replay": replay_refusal, "report_html": report_html})

@@ -186,9 +186,9 @@ def matmul_register_blocked(inner_tag: str = "unr") -> lk.LoopKernel:
     knl = lk.split_iname(knl, "j_inner", 4, outer_iname="j_thread", inner_iname="j_reg")
     knl = lk.split_iname(knl, "k", 8)
     knl = lk.tag_inames(knl, {"i_thread": "l.1", "j_thread": "l.0"})
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_reg, j_reg")
     knl = lk.add_prefetch(knl, "a", ["i_thread", "i_reg", "k_inner"])
     knl = lk.add_prefetch(knl, "b", ["k_inner", "j_thread", "j_reg"])
-    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_reg, j_reg")
     knl = lk.tag_inames(knl, {"i_reg": inner_tag, "j_reg": inner_tag})
     knl = lk.add_prefetch(knl, "a_fetch", ["i_reg"], temporary_name="a_reg", default_tag="unr")
     return lk.add_prefetch(knl, "b_fetch", ["j_reg"], temporary_name="b_reg", default_tag="unr")
@@ -240,9 +240,9 @@ def matmul_large_tiles() -> lk.LoopKernel:
     knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.1", inner_tag="unr")
     knl = lk.split_iname(knl, "j_inner", 4, outer_tag="l.0", inner_tag="unr")
     knl = lk.split_iname(knl, "k", 128)
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
     knl = lk.add_prefetch(knl, "a", ["i_inner_outer", "i_inner_inner", "k_inner"])
-    knl = lk.add_prefetch(knl, "b", ["k_inner", "j_inner_outer", "j_inner_inner"])
-    return lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
+    return lk.add_prefetch(knl, "b", ["k_inner", "j_inner_outer", "j_inner_inner"])
 
 
 def matmul_half() -> lk.LoopKernel:

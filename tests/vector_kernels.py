@@ -39,11 +39,11 @@ def matmul_vec() -> lk.LoopKernel:
     knl = lk.split_iname(knl, "i_inner", 4, outer_tag="l.1", inner_tag="unr")
     knl = lk.split_iname(knl, "j_inner", 4, outer_tag="l.0")
     knl = lk.split_iname(knl, "k", 8)
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
     knl = lk.add_prefetch(knl, "a", ["i_inner_outer", "i_inner_inner", "k_inner"])
     knl = lk.add_prefetch(knl, "b", ["k_inner", "j_inner_outer", "j_inner_inner"], default_tag=None)
     knl = lk.split_iname(knl, "b_dim_1", 4, outer_tag="l.auto", inner_tag="vec")
     knl = lk.tag_inames(knl, {"b_dim_0": "l.auto"})
-    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_inner_inner, j_inner_inner")
     return lk.tag_inames(knl, {"j_inner_inner": "vec"})
 
 

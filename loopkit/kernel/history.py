@@ -18,11 +18,22 @@ K = TypeVar("K")
 
 
 @dataclass(frozen=True)
+class Known:
+    """The effects of a step, found already."""
+
+    effects: tuple[str, ...]
+
+    def __call__(self) -> tuple[str, ...]:
+        return self.effects
+
+
+@dataclass(frozen=True)
 class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
     :ivar verdict: ``"structural"`` where nothing was reordered, ``"proven"``, ``"assumed"`` or ``"unsafe"``.
     :ivar seconds: how long it took; outside equality and hash.
+    :ivar found_effects: gives :attr:`effects`; outside equality and hash.
     """
 
     name: str
@@ -30,6 +41,19 @@ class HistoryStep:
     kwargs: tuple[tuple[str, object], ...]
     verdict: str = "structural"
     seconds: float = field(default=0.0, compare=False)
+    found_effects: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """What else the step changed, a line each: loops that were moved or distributed in an order that nobody gave,
+        cells of temporaries, launches, and loops of the host. They are looked for when somebody asks.
+        """
+        return () if self.found_effects is None else self.found_effects()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For pickling: the effects found, and not the kernels that they are found from."""
+        known = self.effects
+        return {**self.__dict__, "found_effects": Known(known) if known else None}
 
     def __hash__(self) -> int:
         # arguments may be mappings and lists
@@ -109,7 +133,7 @@ class History(Sequence[HistoryStep]):
     def __str__(self) -> str:
         """One line for each step, with its verdict and its time."""
         start = [str(self.made)] if self.made is not None else []
-        steps = [f"{step}  # {number}: {step.verdict}, {1000*step.seconds:.1f} ms"
+        steps = [f"{step}  # {number}: {'; '.join((f'{step.verdict}, {1000*step.seconds:.1f} ms', *step.effects))}"
                  for number, step in enumerate(self.steps, 1)]
         return "\n".join([*start, *steps])
 
@@ -119,7 +143,8 @@ class History(Sequence[HistoryStep]):
     def script(self) -> str:
         """A Python script that makes the kernel again, as ``knl``.
 
-        It holds the arguments as they were given, so that each step is checked again when it runs.
+        It holds the arguments as they were given, so that each step is checked again when it runs, and as comments what
+        else a step changed (:attr:`HistoryStep.effects`).
 
         :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument of a step is no value
             that text can make again; the message names the step.
@@ -162,7 +187,7 @@ class History(Sequence[HistoryStep]):
 
 def _checked_line(number: int, step: HistoryStep) -> str:
     try:
-        return step.line()
+        return "\n".join([step.line(), *(f"#   {effect}" for effect in step.effects)])
     except PreconditionError as err:
         raise PreconditionError(f"Step {number} ({step.name}) cannot be written into a script. {err.message}",
                                 subject=err.subject, hint=err.hint) from None

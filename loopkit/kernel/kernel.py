@@ -13,6 +13,7 @@ from loopkit.errors import ENTRY_POINTS, PreconditionError, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.options import Options
@@ -42,6 +43,7 @@ class LoopKernel:
     :ivar temporaries: by name.
     :ivar statements: in textual order, reductions as their init, update and final statements.
     :ivar tree: the reference order, as transformed so far.
+    :ivar given_order: the orders of loops that the user gave, which steps keep unless their name says an order.
     :ivar reductions: the reduction nodes by name.
     :ivar tags: iname tags by iname.
     :ivar operations: the reduction operations of the user's own, by name.
@@ -61,6 +63,7 @@ class LoopKernel:
     temporaries: Mapping[str, TemporaryVariable]
     statements: tuple[Statement, ...]
     tree: Tree
+    given_order: tuple[Chain, ...] = ()
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
     operations: Mapping[str, ReductionOperation] = field(default_factory=dict)
@@ -142,6 +145,12 @@ class LoopKernel:
     def copy(self, **changes: Any) -> LoopKernel:
         """This kernel with some fields changed."""
         return replace(self, **changes)
+
+    def with_history(self, history: History) -> LoopKernel:
+        """The same kernel but for its history: analyses of either are those of both."""
+        result = replace(self, history=history)
+        object.__setattr__(result, "memo", self.memo)
+        return result
 
     def __getstate__(self) -> dict[str, Any]:
         """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""

@@ -17,6 +17,7 @@ from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.given_order import given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
@@ -51,6 +52,7 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
                  *_section("DOMAINS", (d.text for d in domains.printed)),
                  *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
+                 *_section("GIVEN ORDER", map(", ".join, given(knl.tree, knl.given_order))),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", map(_rule, knl.substitutions.values())),
                  *_section("STATEMENTS", statement_lines(knl, folded, domains)),

@@ -11,6 +11,7 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
+from loopkit.kernel.given_order import given
 from loopkit.kernel.history import History, HistoryStep
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
@@ -136,7 +137,8 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
-        statements=tuple(maker.statements), tree=tree, reductions=maker.reductions, operations=operations,
+        statements=tuple(maker.statements), tree=tree, given_order=given(tree, maker.blocks),
+        reductions=maker.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},

@@ -82,6 +82,7 @@ class StatementMaker:
     :ivar taken: every variable name in use.
     :ivar opened: for each statement of the text, the inames of the ``for`` blocks around it.
     :ivar final: the statements of which ``inames=`` names all inames that they do not mention.
+    :ivar blocks: the inames of the ``for`` blocks around one another, outermost first.
     """
 
     source: Source
@@ -98,6 +99,7 @@ class StatementMaker:
     reductions: dict[str, ReductionNode] = field(default_factory=dict)
     opened: dict[str, frozenset[str]] = field(default_factory=dict)
     final: set[str] = field(default_factory=set)
+    blocks: list[tuple[str, ...]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._hoister = Hoister(self.domains, self.affine_names, self.fresh, self.ids.new, self.reductions,
@@ -154,6 +156,7 @@ class StatementMaker:
                     pattern.start, f"The bounds of '{iname}' depend on '{missing[0]}', which has no loop here.",
                     f"'{missing[0]}'", hint=f"for {', '.join(missing)}, {iname}")
             order += (iname,)
+        self.blocks.append(order)
         inner = replace(context, order=order, opened=len(order), mentions=context.mentions.union(order))
         body = nest(order[len(context.order):], group(self._items(node.body, inner)))
         return Item(context.order[context.opened:], body)

@@ -2,10 +2,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+import numpy as np
+
 from loopkit.analysis.copies import require_copies
+from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
@@ -68,6 +71,10 @@ class Lowered:
         return program_text(self.program)
 
 
+#: A kernel ready for its schedule, that, its storage and its launches.
+Placed = tuple[LoopKernel, Schedule, dict[str, Storage], tuple[Launch, ...]]
+
+
 def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
     """Lower *knl*, as far as the stage *stop*; every stage's result prints.
 
@@ -102,15 +109,13 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
 def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
     require_barriers_in_place(knl)
     shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
-    knl = infer_types(knl)
-    require_copies(knl)
+    typed = infer_types(knl)
+    require_copies(typed)
     if stop == "types":
-        return knl
-    knl = write_out_reductions(without_idle_auto(without_dead_statements(knl)))
+        return typed
     if stop == "reductions":
-        return knl
-    ordered, storages, launches = _placed(knl)
-    knl = ordered.kernel
+        return _without_reductions(typed)
+    knl, ordered, storages, launches = placed_once(knl)
     if stop == "schedule":
         return ordered
     if stop == "storage":
@@ -124,7 +129,28 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     return Lowered(knl, storages, launches, program, shapes)
 
 
-def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch, ...]]:
+def placed_once(knl: LoopKernel) -> Placed:
+    """*knl* with its types, and without what lowering writes out; its schedule, its storage and its binding."""
+    found: Placed | None = knl.memo.get("placed")
+    if found is None:
+        ready = _without_reductions(infer_types(knl))
+        found = knl.memo["placed"] = _placed(ready)
+    return found
+
+
+def placed_without_types(knl: LoopKernel) -> Placed:
+    """:func:`placed_once` of a kernel whose dtypes are not known yet: they are ``int32``."""
+    temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
+                   for name, t in knl.temporaries.items()}
+    ready = _without_reductions(knl.copy(temporaries=temporaries, carried=unchanged_from(knl)))
+    return _placed(ready)
+
+
+def _without_reductions(typed: LoopKernel) -> LoopKernel:
+    return write_out_reductions(without_idle_auto(without_dead_statements(typed)))
+
+
+def _placed(knl: LoopKernel) -> Placed:
     """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
     apart = asked_apart(knl)
     while True:
@@ -137,7 +163,7 @@ def _placed(knl: LoopKernel) -> tuple[Schedule, dict[str, Storage], tuple[Launch
         launches = bind(ordered, storages)
         crossing = crossing_pairs(launches, storages)
         if not crossing:
-            return ordered, storages, launches
+            return ordered.kernel, ordered, storages, launches
         if crossing <= apart:
             raise InternalError(f"'{knl.name}' has {sorted(crossing)} in one launch, where they must not be.")
         apart |= crossing

@@ -36,6 +36,7 @@ from loopkit.transform.step import (
     require_untagged,
     require_whole_reductions,
     transform,
+    with_given_order,
 )
 
 #: ``"i = j + 2*k"``, or its two sides.
@@ -83,7 +84,7 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
             _require_around(kernel, s, x, iname)
     step = Reindexing((iname,), (iname,), {iname: subtract(p.Variable(iname), start)})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)
-    result = reindex(kernel, step, tree, chosen)
+    result = with_given_order(reindex(kernel, step, tree, chosen), *((x, iname) for x in outer))
     return require_legal(result, f"skew({iname}, by={by})", assume=assume, unsafe=unsafe)
 
 
@@ -201,7 +202,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
     left = [substitute(zero, values) for zero in zeros]
     conditions = tuple(("==", zero) for e in left if (zero := add(e)) != 0)
     tree = _with_loops(kernel, old, new, chosen)
-    result = reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen)
+    result = with_given_order(reindex(kernel, Reindexing(old, new, values, conditions), tree, chosen), new)
     return require_legal(result, f"affine_map_inames({', '.join(old)} -> {', '.join(new)})", assume=assume,
                          unsafe=unsafe)
 

@@ -1,7 +1,8 @@
 """Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 
 from pymbolic.typing import Expression
 
@@ -25,6 +26,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
+from loopkit.transform.placement import with_loops_kept
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -34,6 +36,7 @@ from loopkit.transform.step import (
     require_fresh_id,
     transform,
 )
+from loopkit.transform.surprise import Allowed, with_least_surprise
 
 
 @transform
@@ -42,6 +45,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                  within: str | Collection[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  temporary_name: str | None = None, temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, init_insn_id: str | None = None, store_insn_id: str | None = None,
+                 allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let statements work on a temporary in the place of an array, over what *buffer_inames* touch of it.
 
@@ -61,17 +65,17 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     :arg store_expression: what is stored, in terms of ``base`` and ``buffer``, the value in the buffer; default: that.
         Whether other expressions give the same values is the caller's to say, by *assume* or *unsafe*.
     :arg within: the statements that use the buffer; default: all that touch the array.
-    :arg fetch_bounding_box: load all of the box around what is used, as far as it lies inside the array, so that the
-        loops of loading are as plain as can be. What nobody writes is not stored all the same.
+    :arg fetch_bounding_box: load all of the box around what is used, as far as the array has it, in plain loops.
     :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over a block's threads.
     :raises UnknownNameError: no such array or temporary, or an iname that no statement has.
     :raises NameConflictError: a name that is taken.
     :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, the box has no
         constant size, or it is not known where the array ends that a whole box is fetched from; of a temporary: it
         belongs to a reduction, a write of it depends on data, or nothing else uses it; of updates: others use it too.
-    :raises ScheduleError: the statements do not share a place for the buffer.
-    :raises IllegalTransformError: the buffer would miss a write of others, or hide its own from them; or a block would
-        fetch what another one writes meanwhile.
+    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
+    :raises ScheduleError: the statements do not share a place for the buffer, or one of these is needed.
+    :raises StorageError, IllegalTransformError: it would enlarge another temporary; miss a write of others, or hide its
+        own from them; or a block would fetch what another one writes meanwhile.
     :raises UndecidedError: an expression was given, and nobody answers for it.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
@@ -96,26 +100,26 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     _require_swept(var_name, users, sweep)
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
-    outer, box = _box(kernel, Sweep(step, var_name, sweep, None), users, partial)
     ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
-    buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box,
+    outer, box = _place(kernel, Sweep(step, var_name, sweep, None), users, partial)
+    buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box(outer),
                     None if default_tag is None else as_tag(default_tag),
                     None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
-                    _template(kernel, "init_expression", init_expression, "base"),
-                    _template(kernel, "store_expression", store_expression, "base", "buffer"), fetch_bounding_box,
-                    partial)
+                    *_templates(kernel, init_expression, store_expression), fetch_bounding_box, partial)
     put_in = _of_updates if partial is not None else _of_values if buffer.of_value else _of_elements
-    return put_in(buffer, step, assume, unsafe)
+    return with_least_surprise(kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches), outer,
+                               with_loops_kept(kernel, buffer.users, outer, sweep),
+                               lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
 
 
-def _box(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None
-         ) -> tuple[tuple[str, ...], Box]:
-    """The loops around the buffer, and what it holds."""
+def _place(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None
+           ) -> tuple[tuple[str, ...], Callable[[tuple[str, ...]], Box]]:
+    """The loops around the buffer, and its box inside of given loops."""
     uses = [(s, _subscripts_of(kernel, sweep.name, s)) for s in users]
     outer = _outer_inames(kernel, sweep.name, uses, sweep.inames, every=partial is not None)
     if partial is not None:
         uses = [(s, _ends_of_axes(kernel, sweep.step, sweep.name, s)) for s in users]
-    return outer, box_of(kernel, sweep, uses, outer)
+    return outer, lambda place: box_of(kernel, sweep, uses, place)
 
 
 def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
@@ -197,6 +201,11 @@ def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
 def _without_dtype(step: str, name: str) -> PreconditionError:
     return PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
                              hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
+
+
+def _templates(kernel: LoopKernel, init: str | None, store: str | None) -> tuple[Expression | None, Expression | None]:
+    return (_template(kernel, "init_expression", init, "base"),
+            _template(kernel, "store_expression", store, "base", "buffer"))
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:

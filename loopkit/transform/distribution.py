@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import UnrollTag
@@ -12,7 +13,7 @@ from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite,
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
 from loopkit.transform.order import distributed
-from loopkit.transform.step import require_iname, require_positive, transform
+from loopkit.transform.step import require_iname, require_positive, transform, with_given_order
 
 
 @transform
@@ -131,6 +132,8 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
     tree = rewrite(split.tree, lambda node: _innermost(node) if isinstance(node, Loop) and node.iname == inner
                    else node)
     result = split.copy(tree=tree, tags={**split.tags, inner: UnrollTag()}, carried=unchanged_from(split))
+    nests = map(loops_of, result.paths.values())
+    result = with_given_order(result, *(loops[loops.index(outer):] for loops in nests if inner in loops))
     return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)
 
 

@@ -9,7 +9,7 @@ from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite, seq
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import name_list, require_iname, transform
+from loopkit.transform.step import name_list, require_iname, transform, with_given_order
 
 
 @transform
@@ -43,7 +43,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
         raise ScheduleError(f"No statement has two of the inames {', '.join(order)}: their loops never nest.",
                             subject=", ".join(order))
-    result = kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel))
+    result = with_given_order(kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel)), order)
     return require_legal(result, f"prioritize_loops({', '.join(order)})", assume=assume, unsafe=unsafe)
 
 
@@ -76,7 +76,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
     if swapped is kernel.tree:
         raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
                             subject=outer)
-    result = kernel.copy(tree=swapped, carried=unchanged_from(kernel))
+    result = with_given_order(kernel.copy(tree=swapped, carried=unchanged_from(kernel)), (inner, outer))
     return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
 
 
@@ -103,12 +103,14 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
         kernel = split_iname(kernel, iname, size, outer_iname=outer, inner_iname=inner)
         outers.append(outer)
         inners.append(inner)
-    result = kernel.copy(tree=ordered(kernel.tree, (*outers, *inners)), carried=unchanged_from(kernel))
+    order = (*outers, *inners)
+    result = with_given_order(kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel)), order)
     step = f"tile({', '.join(f'{x}: {s}' for x, s in tile_sizes.items())})"
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 # {{{ trees
+
 
 def ordered(tree: Tree, order: tuple[str, ...]) -> Tree:
     """*tree* with the loops of *order* nested in that order wherever one stands inside another."""

@@ -26,12 +26,13 @@ from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.step import name_list, require_iname, require_positive, require_untagged, transform
+from loopkit.transform.surprise import Allowed, without_surprise
 
 
 @transform
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
-             registers: bool = True, asynchronous: bool = False, assume: str | None = None, unsafe: bool = False
-             ) -> LoopKernel:
+             registers: bool = True, asynchronous: bool = False, allow_global_storage: bool = False,
+             allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Let the copies for the next iterations of the loop over *iname* be made while this one computes.
 
     A copy is a statement of the loop that fills a temporary which is read in the same iteration, as ``add_prefetch``,
@@ -49,12 +50,13 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     :arg stages: how many tiles there are at once.
     :arg temporaries: default: all filled from arrays alone, by a copy that shares no inner loop with other statements.
-    :arg registers: hold a tile in registers between its load and its store; not with *asynchronous*.
-    :arg asynchronous: of elements as they are, of 4, 8 or 16 bytes; they may be transposed, but not converted.
-    :raises UnknownNameError: there is no such iname or temporary.
-    :raises PreconditionError: *iname* has a tag, nothing can be pipelined, or not like that.
+    :arg registers: hold a tile in registers from its load to its store; not with *asynchronous*.
+    :arg asynchronous: elements of 4, 8 or 16 bytes as they are; they may be transposed, but not converted.
+    :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
+    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag, or nothing can be
+        pipelined, or not like that.
     :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
-    :raises StorageError: a temporary's shape and address space were declared and are kept.
+    :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
     :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
         value is read in another iteration; with its witness.
 
@@ -84,11 +86,9 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     end
     """
     count = _require_stages(kernel, iname, stages, registers=registers, asynchronous=asynchronous)
-    step = f"pipeline({iname}, stages={count})"
-    found = _found(kernel, iname, None if temporaries is None else name_list(temporaries))
-    names = frozenset(found.copies.values())
-    _require_open_storage(kernel, names, count)
-    kernel = require_not_carried(kernel, (iname,), names, step, assume, unsafe)
+    step, found = f"pipeline({iname}, stages={count})", _found(kernel, iname, temporaries)
+    _require_open_storage(kernel, names := frozenset(found.copies.values()), count)
+    before, kernel = kernel, require_not_carried(kernel, (iname,), names, step, assume, unsafe)
     loads: dict[str, str] = {}
     if asynchronous:
         kernel = _asynchronous(kernel, found.copies)
@@ -98,7 +98,8 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
         kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
         kernel = _through_registers(kernel, found, loads)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
-    return _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
+    result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
+    return without_surprise(before, result, step, Allowed(False, allow_global_storage, allow_launches), names)
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
@@ -139,8 +140,9 @@ class _Found:
     copies: Mapping[str, str]
 
 
-def _found(kernel: LoopKernel, iname: str, names: Sequence[str] | None) -> _Found:
-    """The loop over *iname* and its copies, those into *names* or all."""
+def _found(kernel: LoopKernel, iname: str, temporaries: str | Iterable[str] | None) -> _Found:
+    """The loop over *iname* and its copies, those into *temporaries* or all."""
+    names = None if temporaries is None else name_list(temporaries)
     for t in names or ():
         if t not in kernel.temporaries:
             raise unknown("temporary", t, kernel.temporaries)

@@ -1,11 +1,12 @@
 """Where the statements go that fill a copy before its users, or empty it after them."""
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import is_innermost, is_parallel
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, seq
 from loopkit.transform.order import with_loop_sunk
 
@@ -28,6 +29,22 @@ def placed(kernel: LoopKernel, step: str, name: str, users: frozenset[str], oute
                             f"{', '.join(outer) or 'nothing'}.", subject=name,
                             hint="name the statements of one loop with within=, or give the outer inames")
     return found
+
+
+def with_loops_kept(kernel: LoopKernel, users: Sequence[str], outer: tuple[str, ...], sweep: Collection[str]
+                    ) -> tuple[str, ...]:
+    """*outer* with the other sequential loops outside of the innermost of them, but for those of *sweep*.
+
+    At the top of these no loop must be moved to make room, but one that sweeps. *outer* itself where the *users* do not
+    agree on them.
+    """
+    found: set[tuple[str, ...]] = set()
+    for s in users:
+        loops = loops_of(kernel.paths[s])
+        end = max((loops.index(x) for x in outer), default=-1)
+        moved = {x for x in loops[:max(end, 0)] if not (is_parallel(tag := kernel.tags.get(x)) or is_innermost(tag))}
+        found.add(tuple(x for x in loops if x in outer or (x in moved and x not in sweep)))
+    return found.pop() if len(found) == 1 else outer
 
 
 def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], users: frozenset[str],

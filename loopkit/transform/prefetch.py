@@ -19,6 +19,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
 from loopkit.transform.staging import Request, staged, uses_in
 from loopkit.transform.step import as_address_space, as_tag, matching_statements, name_list, transform
+from loopkit.transform.surprise import Allowed
 
 
 @transform
@@ -28,7 +29,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
                  prefetch_insn_id: str | None = None,
-                 within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+                 within: str | Collection[str] | None = None, allow_reordering: bool = False,
+                 allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
+                 unsafe: bool = False
                  ) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
 
@@ -43,16 +46,21 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     :arg default_tag: tag for them; ``"l.auto"`` spreads them over the threads of the block.
     :arg fetch_outer_inames: the loops around the copy; default: the reader's inames but those that sweep and those
         on which what is read does not depend (parallel inames of the grid, and loops in which the array is
-        written, stay).
+        written, stay; so do all where moving them would break an order that was given or enlarge storage).
     :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, so that the loops of the copy are
         as plain as can be.
     :arg box_multiples: of which the lengths of a whole box become multiples, a number for each axis of more than one
         element, or one for all: split by as many, the loops of the copy have no remainder, and no condition.
+    :arg allow_reordering: loops may change places, or be distributed, whose order was given: by ``for`` blocks,
+        ``prioritize_loops``, ``interchange``, ``tile``, ...
+    :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space.
+    :arg allow_launches: there may be more launches, or loops of the host.
     :raises UnknownNameError: no such array, or an iname that no reader has.
     :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),
         or the box has no constant size; or a whole box is asked for, of an array that the kernel writes, or whose
         ends are not known; or multiples are no positive integers, one for each axis, or of no whole box.
-    :raises ScheduleError: the readers do not share a place for the copy.
+    :raises ScheduleError: the readers do not share a place for the copy, or it needs one of these changes.
+    :raises StorageError: it needs more storage for an existing temporary.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<16}", "y[i] = sum(j, a[j]*x[i, j])")
@@ -83,7 +91,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
         prefetch_insn_id, within, source, moves_only=var_name, whole_box=fetch_bounding_box, multiples=box_multiples,
-        assume=assume, unsafe=unsafe))
+        allowed=Allowed(allow_reordering, allow_global_storage, allow_launches), assume=assume, unsafe=unsafe))
 
 
 @transform
@@ -93,7 +101,9 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
                box_multiples: int | Sequence[int] = 1, compute_insn_id: str | None = None,
-               within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
+               within: str | Collection[str] | None = None, allow_reordering: bool = False,
+               allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
+               unsafe: bool = False
                ) -> LoopKernel:
     """Compute the values of a substitution rule over *sweep_inames* into a temporary first, and read that instead.
 
@@ -104,6 +114,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg fetch_bounding_box: compute all of the box around what is read, as far as that reads inside of its arrays: of
         a stencil's cross the corners too. The loops of the computation are as plain as can be.
     :arg box_multiples: of which the lengths of a whole box become multiples, as for :func:`add_prefetch`.
+    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
         rule's values have no dtype of their own; or a whole box is asked for, of values made of what the kernel
@@ -144,8 +155,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
-        compute_insn_id, within, None, whole_box=fetch_bounding_box, multiples=box_multiples, assume=assume,
-        unsafe=unsafe))
+        compute_insn_id, within, None, whole_box=fetch_bounding_box, multiples=box_multiples,
+        allowed=Allowed(allow_reordering, allow_global_storage, allow_launches), assume=assume, unsafe=unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
     return result.copy(carried=result.carried,

@@ -12,6 +12,7 @@ from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import called, map_children, substitute, variables
+from loopkit.kernel.given_order import Chain, given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -144,7 +145,15 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
     nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))
              for name, node in kernel.reductions.items()}
     return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
-                       carried=carried_from(kernel, relation_of))
+                       given_order=_order_after(kernel, steps, tree), carried=carried_from(kernel, relation_of))
+
+
+def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
+    """The given orders with the new inames in the place of old ones, and the old where loops over them stay."""
+    chains = dict.fromkeys(kernel.given_order)
+    for step in {id(s): s for s in steps.values()}.values() if chains else ():
+        chains.update((step.inames(c), None) for c in kernel.given_order if any(x in step.old for x in c))
+    return given(tree, chains)
 
 
 def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:

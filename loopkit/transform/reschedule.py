@@ -9,6 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.order import loops_of
 from loopkit.errors import InternalError, PreconditionError, ScheduleError, instance_text
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
@@ -20,7 +21,7 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.transform.match import owner
 from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
 from loopkit.transform.schedules import Given, Vector, read_schedules
-from loopkit.transform.step import transform
+from loopkit.transform.step import transform, with_given_order
 
 
 @transform
@@ -68,6 +69,7 @@ def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = Non
     order = _Order(kernel)
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
+    result = with_given_order(result, *map(loops_of, result.paths.values()))
     require_whole_reductions(result, "reschedule")
     return require_legal(result, "reschedule", assume=assume, unsafe=unsafe)
 

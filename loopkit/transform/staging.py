@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -27,8 +27,9 @@ from loopkit.poly.footprint import box_hull
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
-from loopkit.transform.placement import before_readers, placed
+from loopkit.transform.placement import before_readers, placed, with_loops_kept
 from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
+from loopkit.transform.surprise import Allowed, with_least_surprise
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Request:
     :ivar moves_only: the array whose dependences move to the copy wholly; ``None``: the readers keep theirs too.
     :ivar whole_box: all of the box is copied, as far as what the copy reads lies inside its arrays.
     :ivar multiples: what the lengths of the box's axes become multiples of.
+    :ivar allowed: what the step may change beside.
     """
 
     step: str
@@ -58,6 +60,7 @@ class Request:
     moves_only: str | None = None
     whole_box: bool = False
     multiples: int | Sequence[int] = 1
+    allowed: Allowed = field(default_factory=Allowed)
     assume: str | None = None
     unsafe: bool = False
 
@@ -77,10 +80,14 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     uses = {s.id: uses_in(s, request.is_use) for s in readers}
     _require_affine(kernel, request, readers, uses)
     outer = _outer_inames(kernel, request, readers, uses)
-    box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
-                 [(s, uses[s.id]) for s in readers], outer)
-    box = box.lengthened(_multiples(request, len(box.dims)))
-    return _with_copy(kernel, request, readers, uses, outer, box)
+    wider = outer if request.outer is not None else with_loops_kept(
+        kernel, [s.id for s in readers], outer, request.sweep)
+
+    def made(place: tuple[str, ...]) -> LoopKernel:
+        box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
+                     [(s, uses[s.id]) for s in readers], place)
+        return _with_copy(kernel, request, readers, uses, place, box.lengthened(_multiples(request, len(box.dims))))
+    return with_least_surprise(kernel, request.step, request.allowed, outer, wider, made)
 
 
 def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec
 
 from loopkit.errors import (
@@ -14,12 +14,14 @@ from loopkit.errors import (
     ScheduleError,
 )
 from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
+from loopkit.kernel.given_order import given
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
 from loopkit.language.names import fault
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
+from loopkit.transform.effects import Effects
 from loopkit.transform.match import matching
 
 P = ParamSpec("P")
@@ -51,10 +53,9 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
         verdict = "proven" if "dependences" in result.memo else "structural"
         if owed := result.obligations[len(kernel.obligations):]:
             verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
-        record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start)
-        recorded = result.copy(history=kernel.history.then(record))
-        recorded.memo.update(result.memo)        # the same kernel but for its history
-        return recorded
+        record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start,
+                             Effects((kernel, result)))
+        return result.with_history(kernel.history.then(record))
     TRANSFORMATIONS[function.__name__] = step
     return step
 
@@ -159,6 +160,11 @@ def as_tag(tag: str | InameTag) -> InameTag:
     except KeyError:
         raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag),
                                 hint=f"the tags are {', '.join(NAMES)}") from None
+
+
+def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
+    """*kernel*, in which the user gave the order of the inames of each of *chains* as its tree has it."""
+    return kernel.copy(given_order=given(kernel.tree, (*kernel.given_order, *chains)))
 
 
 def name_list(names: str | Iterable[str]) -> tuple[str, ...]:

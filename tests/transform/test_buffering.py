@@ -240,7 +240,8 @@ def test_boxes_of_blocks_that_overlap() -> None:
     assert str(err.value.witness) == \
         "with n = 2: store_y[i=0, y_store_0=5] writes y[5], which init_y[i=1, y_init_0=1] reads"
     # of blocks that are there already, all load before any stores: two launches
-    apart = lk.buffer_array(lk.tag_inames(knl, "i:g.0"), "y", "j", fetch_bounding_box=True)
+    apart = lk.buffer_array(lk.tag_inames(knl, "i:g.0"), "y", "j", fetch_bounding_box=True,
+                            allow_launches=True)
     assert str(lk.lower(apart, stop="schedule")).count("launch") == 2
     for n in (1, 4, 9):
         for other in (exact, boxed, apart):

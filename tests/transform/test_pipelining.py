@@ -183,7 +183,7 @@ def test_threads_that_are_tagged_later() -> None:
     """Without threads the box of a copy remains a loop."""
     knl = lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<n}", "y[i] = sum(k, a[i, k])")
     knl = lk.split_iname(lk.add_dtypes(knl, {"a": np.float32}), "k", 4)
-    knl = lk.add_prefetch(knl, "a", ["i", "k_inner"])
+    knl = lk.add_prefetch(knl, "a", ["i", "k_inner"], allow_global_storage=True)
     later = lk.tag_inames(lk.pipeline(knl, "k_outer"), "i:l.0")
     assert lk.verify(later).verdict is lk.Verdict.PROVEN
     assert_same(knl, later, n=11)

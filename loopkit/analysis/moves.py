@@ -1,0 +1,76 @@
+"""How a step changed the order of sequential loops: loops that changed places, loops that were distributed."""
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from loopkit.analysis.order import execution_paths
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import is_innermost
+from loopkit.kernel.tree import Path
+
+
+@dataclass(frozen=True)
+class Moves:
+    """What became of the loops of two kernels around the statements of both.
+
+    :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* stood outside of that over *y*, and
+        now stands inside.
+    :ivar distributed: inames of which one loop became several, around parts of its statements.
+    """
+
+    sunk: tuple[tuple[str, str], ...] = ()
+    distributed: tuple[str, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.sunk or self.distributed)
+
+    def beside(self, given: Collection[tuple[str, str]]) -> Moves:
+        """These without the pairs that stand as was *given*: pairs of inames, the outer one first."""
+        return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
+
+    def __str__(self) -> str:
+        inside: dict[str, list[str]] = {}
+        for x, y in self.sunk:
+            inside.setdefault(x, []).append(y)
+        parts = [f"{x} moved inside {', '.join(around)}" for x, around in inside.items()]
+        return ", ".join([*parts, *([f"{' and '.join(self.distributed)} distributed"] if self.distributed else [])])
+
+
+def moves(before: LoopKernel, after: LoopKernel) -> Moves:
+    """What became of the sequential loops of *before* in *after*.
+
+    Parallel loops are no loops, and ``ilp`` and ``vec`` loops stand around single statements, wherever their nodes are.
+    """
+    if before.tree is after.tree and before.tags == after.tags:
+        return Moves()
+    old, new = execution_paths(before), execution_paths(after)
+    inner = {x for knl in (before, after) for x, tag in knl.tags.items() if is_innermost(tag)}
+    common = [s for s in old if s in new]
+    sunk: dict[tuple[str, str], None] = {}
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
+    for s in common:
+        first, second = ({x: i for i, step in enumerate(way) if (x := step.iname) is not None and x not in inner}
+                         for way in (old[s], new[s]))
+        loops = [x for x in first if x in second], [x for x in second if x in first]
+        key = tuple(loops[0]), tuple(loops[1])
+        if key not in seen:
+            seen.add(key)
+            sunk.update(((x, y), None) for i, x in enumerate(loops[0]) for y in loops[0][i + 1:]
+                        if second[x] > second[y])
+    return Moves(tuple(sunk), _distributed(old, new, common, inner))
+
+
+def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
+                 ) -> tuple[str, ...]:
+    """The inames of loops whose statements stand in several loops of that name now."""
+    became: dict[Path, Path] = {}
+    found: dict[str, None] = {}
+    for s in common:
+        places = {step.iname: new[s][:i + 1] for i, step in enumerate(new[s])}
+        for i, step in enumerate(old[s]):
+            x = step.iname
+            if x is not None and x in places and x not in inner and \
+                    became.setdefault(old[s][:i + 1], places[x]) != places[x]:
+                found[x] = None
+    return tuple(found)

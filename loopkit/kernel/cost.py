@@ -1,0 +1,133 @@
+"""The cost of a kernel before it is made into text: cells of its temporaries, launches, loops of the host."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pymbolic.typing import Expression
+
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
+from loopkit.expr.text import to_text
+from loopkit.kernel.data import AddressSpace
+
+#: How many threads share the cells, from the fewest up.
+SPACES = (AddressSpace.PRIVATE, AddressSpace.LOCAL, AddressSpace.GLOBAL)
+#: Who has cells of its own in each address space.
+OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.LOCAL: "block", AddressSpace.GLOBAL: "call"}
+#: Sizes at which numbers of cells that depend on sizes are compared.
+_SAMPLES = (1, 2, 5, 33, 100, 1000)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The cells of one temporary.
+
+    :ivar shape: all extents, those of its expansion first.
+    :ivar element_bytes: of one cell; ``None``: the dtype is not known yet.
+    """
+
+    space: AddressSpace
+    shape: tuple[Expression, ...]
+    element_bytes: int | None
+
+    def __str__(self) -> str:
+        """``64 bytes a thread``, ``4*n bytes a call``."""
+        unit = 1 if self.element_bytes is None else self.element_bytes
+        constant = unit
+        others = []
+        for e in self.shape:
+            if isinstance(e, int):
+                constant *= e
+            else:
+                others.append(f"({to_text(e)})" if "+" in to_text(e) or "-" in to_text(e) else to_text(e))
+        size = "*".join(others if others and constant == 1 else [str(constant), *others])
+        what = "element" if self.element_bytes is None else "byte"
+        return f"{size} {what}{'' if size == '1' else 's'} a {OWNERS[self.space]}"
+
+    def more_than(self, other: Cells) -> bool:
+        """Is the address space larger, or the same with more bytes for some of the sizes that are tried?"""
+        mine, theirs = SPACES.index(self.space), SPACES.index(other.space)
+        if mine != theirs:
+            return mine > theirs
+        names = frozenset().union(*map(variables, (*self.shape, *other.shape)))
+        return any(self._count(size, names) > other._count(size, names) for size in (_SAMPLES if names else (1,)))
+
+    def _count(self, size: int, names: frozenset[str]) -> int:
+        result = 1
+        for e in self.shape:
+            result *= max(int(evaluate(e, dict.fromkeys(names, size))), 0)
+        return result
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Storage and launches of a kernel, as its schedule and its storage allocation give them.
+
+    :ivar cells: of each temporary.
+    :ivar launches: how many there are, those in loops of the host counted once.
+    :ivar hosts: for each loop of the host its iname and the number of launches in one iteration.
+    """
+
+    cells: Mapping[str, Cells]
+    launches: int
+    hosts: tuple[tuple[str, int], ...] = ()
+
+    def launch_lines(self) -> Iterator[str]:
+        """The number of launches where there are several, and the loops that the host runs."""
+        if self.launches > 1:
+            yield f"{self.launches} launches"
+        for iname, count in self.hosts:
+            yield f"for {iname}: on the host, {launch_count(count)} per iteration"
+
+    def scratch_lines(self) -> Iterator[str]:
+        """The temporaries in global memory."""
+        for name, cells in self.cells.items():
+            if cells.space is AddressSpace.GLOBAL:
+                yield f"{name}: global, {cells}"
+
+
+def launch_count(number: int) -> str:
+    """``one launch``, ``2 launches``."""
+    return "one launch" if number == 1 else f"{number} launches"
+
+
+@dataclass(frozen=True)
+class CostChange:
+    """How two kernels differ in cost.
+
+    :ivar cells: for each temporary of both whose cells changed, what it had and has.
+    :ivar scratch: temporaries of the second alone that lie in global memory.
+    """
+
+    cells: Mapping[str, tuple[Cells, Cells]]
+    scratch: Mapping[str, Cells]
+    launches: tuple[int, int]
+    hosts: tuple[tuple[str, ...], tuple[str, ...]]
+
+    @classmethod
+    def between(cls, before: Cost, after: Cost) -> CostChange:
+        changed = {x: (old, after.cells[x]) for x, old in before.cells.items() if after.cells.get(x, old) != old}
+        new = {x: c for x, c in after.cells.items() if x not in before.cells and c.space is AddressSpace.GLOBAL}
+        hosts = tuple(tuple(x for x, _ in cost.hosts) for cost in (before, after))
+        return cls(changed, new, (before.launches, after.launches), (hosts[0], hosts[1]))
+
+    def grown(self) -> dict[str, tuple[Cells, Cells]]:
+        """The temporaries with more cells, or cells in a larger address space."""
+        return {x: (old, new) for x, (old, new) in self.cells.items() if new.more_than(old)}
+
+    def added_hosts(self) -> tuple[str, ...]:
+        """The inames whose loops the host runs in the second kernel alone."""
+        return tuple(x for x in dict.fromkeys(self.hosts[1]) if x not in self.hosts[0])
+
+    def lines(self) -> Iterator[str]:
+        """What changed, in words, a line each."""
+        for name, (old, new) in self.cells.items():
+            if str(old) != str(new):
+                yield f"{name}: {old} -> {new}"
+        for name, cells in self.scratch.items():
+            yield f"{name}: global, {cells}"
+        if self.launches[0] != self.launches[1]:
+            yield f"launches: {self.launches[0]} -> {self.launches[1]}"
+        if self.hosts[0] != self.hosts[1]:
+            yield f"loops on the host: {', '.join(self.hosts[0]) or 'none'} -> {', '.join(self.hosts[1]) or 'none'}"
