@@ -19,7 +19,7 @@ from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import Statement, with_expressions
+from loopkit.kernel.statement import Statement
 from loopkit.language.assumptions import read_assumptions
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
