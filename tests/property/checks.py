@@ -252,7 +252,7 @@ def other_target(lot: int) -> lk.CTarget:
 
 @lru_cache(maxsize=1)
 def host_targets() -> tuple[tuple[str, lk.CTarget], ...]:
-    """By name. Tests run with ``-O1`` where they do not say otherwise, so that the first has the flags that users get."""
+    """By name. Tests run with ``-O1`` where they do not say otherwise; the first has the flags that users get."""
     used = find_compiler()
     others = {c.version.partition(" ")[2]: c for c in available_compilers() if isinstance(c, HostCompiler)}
     others.pop(used.version.partition(" ")[2], None)   # "cc" and "gcc" are often one program
