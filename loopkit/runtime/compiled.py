@@ -235,15 +235,15 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
             debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
     """Make *knl* ready to be called.
 
-    :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``);
-        ``None`` takes a GPU if one can be used, else the host.
+    :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``,
+        ``lk.CTarget(fast=True)``); ``None`` takes a GPU if one can be used, else the host.
     :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
         lie on, and for arrays of the host the one that is current.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
     :arg verify: how much is checked before there is a text, as for :func:`loopkit.generate_code`; ``None`` does as the
         kernel's options say.
     :raises PreconditionError: there is no such target, or no such extent of checks.
-    :raises CompilerError: there is no compiler.
+    :raises CompilerError: there is no compiler, or the host's is wrong with the options of the target.
     :raises DeviceError: there is no such GPU.
     """
     require_kernel(knl, "compile")

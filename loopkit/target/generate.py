@@ -33,4 +33,4 @@ def resolve_target(target: object) -> CudaTarget | CTarget:
     if target == "c":
         return CTarget()
     raise PreconditionError(f"{target!r} is no target.", subject=str(target),
-                            hint='the targets are "cuda" and "c", or lk.CudaTarget(arch="sm_90")')
+                            hint='the targets are "cuda" and "c", lk.CudaTarget(arch="sm_90") or lk.CTarget(fast=True)')

@@ -3,10 +3,12 @@ from __future__ import annotations
 
 import random
 import re
+import shlex
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from unittest import mock
 
 import numpy as np
@@ -19,6 +21,8 @@ from loopkit.errors import InternalError
 from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import infer_types
+from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
+from loopkit.runtime.flags import SAFE, accepted
 from loopkit.verify.validation import validate
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
@@ -210,13 +214,14 @@ class Trial:
             if compiled:
                 COUNTS["run: compiled"] += 1
                 given = {k: v for k, v in values.items() if k in self.knl.argument_by_name}
-                arrays = {k: v.copy() for k, v in inputs.items() if k in self.knl.argument_by_name}
-                self.spoil(arrays, values)
-                try:
-                    lk.set_options(self.knl, verify="off")(**arrays, **given)
-                except Exception as error:                    # noqa: BLE001 (anything else is a fault)
-                    raise self.fail(f"with {values}: {crash(error)}") from None
-                self.compare("the host", values, arrays, wanted)
+                for target in (lk.CTarget(), other_target(self.program.seed)):
+                    arrays = {k: v.copy() for k, v in inputs.items() if k in self.knl.argument_by_name}
+                    self.spoil(arrays, values)
+                    try:
+                        lk.compile(self.knl, target=target, verify="off")(**arrays, **given)
+                    except Exception as error:                    # noqa: BLE001 (anything else is a fault)
+                        raise self.fail(f"with {values} for {target}: {crash(error)}") from None
+                    self.compare(f"the host, by {target},", values, arrays, wanted)
 
     def spoil(self, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int]) -> None:
         """Put rubbish where the kernel is said to write everything, which then does not show in the result."""
@@ -238,6 +243,24 @@ class Trial:
                                 f"with {dict(sizes)}")
 
     # }}}
+
+
+def other_target(lot: int) -> lk.CTarget:
+    """One of the other ways to compile for the host: other flags, and other compilers where there are any."""
+    name, target = host_targets()[lot % len(host_targets())]
+    COUNTS[f"run: compiled by {name}"] += 1
+    return target
+
+
+@lru_cache(maxsize=1)
+def host_targets() -> tuple[tuple[str, lk.CTarget], ...]:
+    """By name. Tests run with ``-O1`` where they do not say otherwise; the first has the flags that users get."""
+    used = find_compiler()
+    others = {c.version.partition(" ")[2]: c for c in available_compilers() if isinstance(c, HostCompiler)}
+    others.pop(used.version.partition(" ")[2], None)   # "cc" and "gcc" are often one program
+    return (("default flags", lk.CTarget(options=accepted(used.command, SAFE[0], strict=True))),
+            ("fast flags", lk.CTarget(fast=True)), ("-O0", lk.CTarget(options=("-O0",))),
+            *((c.version, lk.CTarget(compiler=shlex.join(c.command))) for c in others.values()))
 
 
 def crash(error: BaseException) -> str:
