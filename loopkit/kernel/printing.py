@@ -23,7 +23,7 @@ from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
-from loopkit.poly.limits import bounded, coalesced
+from loopkit.poly.limits import affordable, bounded, coalesced
 from loopkit.poly.sets import InstanceSet, params_text
 
 _WIDTH = 110
@@ -193,7 +193,8 @@ class _Domains:
 
 def _beyond(domain: InstanceSet, context: InstanceSet) -> str:
     """The constraints of *domain* that *context* does not imply, as text."""
-    text = domain.named(coalesced(domain.set.gist(context.set))).text
+    rest = affordable(lambda: domain.set.gist(context.set), otherwise=domain.set)
+    text = domain.named(coalesced(rest)).text
     point, _, condition = text[text.index("{") + 1:text.rindex("}")].partition(":")
     # isl writes an equality into the tuple: [i_outer = 0, i_inner]
     equal = [item.strip() for item in point.strip().strip("[]").split(",") if "=" in item]

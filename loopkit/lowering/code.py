@@ -25,12 +25,13 @@ from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.converted import as_block, converted, with_values, with_values_substituted
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
-from loopkit.lowering.full_tiles import whole_here
+from loopkit.lowering.full_tiles import VERSION, whole_here
 from loopkit.lowering.iterations import About, saying_where
 from loopkit.lowering.storage import Storage, awaited_in, in_storage, is_asynchronous, is_atomic, is_published
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
+from loopkit.poly.limits import affordable
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
 
 
@@ -236,11 +237,16 @@ class Coder:
 
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
         """What *build* makes of a part without loops but a tile's, with a version for whole tiles where it may."""
-        condition = whole_here(self.kernel, self.launch, statements, level.known) if self.in_place else None
-        if condition is None or condition.intersect(level.context).is_empty():
+        def in_whole_tiles() -> tuple[Expression | None, Node] | None:
+            condition = whole_here(self.kernel, self.launch, statements, level.known)
+            if condition is None or condition.intersect(level.context).is_empty():
+                return None
+            test = codegen.condition_expression(condition, level.context)
+            return test, build(replace(level, context=level.context.intersect(condition)))
+        found = affordable(in_whole_tiles, otherwise=None, budget=VERSION) if self.in_place else None
+        if found is None:
             return build(level)
-        test = codegen.condition_expression(condition, level.context)
-        whole = build(replace(level, context=level.context.intersect(condition)))
+        test, whole = found
         return whole if test is None else If(test, as_block(whole), as_block(build(level)), "a whole tile")
 
     def _unrolled_nest(self, tree: Tree) -> tuple[str, ...]:
@@ -341,7 +347,8 @@ class Coder:
             return expression
         everything = _on_side(InstanceSet((), params_of(bound.domain).intersect(context)), where)
         points = InstanceSet((), everything.set.from_params())
-        return decided(expression, points, integer_names(self.kernel, bound.statement), index_types(self.kernel))
+        names, types = integer_names(self.kernel, bound.statement), index_types(self.kernel)
+        return affordable(lambda: decided(expression, points, names, types), otherwise=expression)
 
     # }}}
 

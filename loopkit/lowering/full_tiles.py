@@ -23,6 +23,9 @@ from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.corners import worst_corner
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
+#: Operations of isl that a version for whole tiles may take.
+VERSION = 4_000_000
+
 
 @dataclass(frozen=True)
 class WholeBlock:

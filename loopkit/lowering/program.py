@@ -4,6 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
+from pymbolic.typing import Expression
+
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_waived
 from loopkit.analysis.legality import iname_points, iname_range
@@ -16,12 +18,13 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
-from loopkit.lowering.full_tiles import edges_are_small, full_block, full_iterations
+from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
 from loopkit.lowering.lanes import CutLanes
 from loopkit.lowering.matrix_products import mma_inames, with_matrix_products
 from loopkit.lowering.storage import Storage
 from loopkit.lowering.vectors import cut_statements, vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
 
@@ -53,8 +56,19 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
     generic = Coder(knl, launch, storages, {}, frozenset(cut))
     if not knl.options.full_tiles or launch.threads == 1:
         return generic.skeleton(level)
-    if edges_are_small(knl, launch):
+    if affordable(lambda: edges_are_small(knl, launch), otherwise=False):
         return replace(generic, in_place=True).skeleton(level)
+    whole = affordable(lambda: _whole_tiles(knl, launch, storages, level, cut), otherwise=None, budget=VERSION)
+    if whole is None:
+        return generic.skeleton(level)
+    test, body = whole
+    return body if test is None else Block((
+        If(test, body, generic.skeleton(level), "the whole tile lies inside"),))
+
+
+def _whole_tiles(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,
+                 cut: Mapping[str, CutLanes]) -> tuple[Expression | None, Block]:
+    """The version for whole tiles, and the condition under which it serves; without one it serves for all."""
     found = full_block(knl, launch)
     inside, test, present = level, None, launch
     if found is not None and not found.condition.intersect(level.context).is_empty():
@@ -63,10 +77,7 @@ def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], 
         if not has_barrier(launch.tree):
             present = replace(launch, tree=_without(launch.tree, found.absent))
     split = full_iterations(knl, present) if found is None or inside is not level else {}
-    whole = Coder(knl, present, storages, split, frozenset(cut)).skeleton(inside)
-    if test is None:
-        return whole
-    return Block((If(test, whole, generic.skeleton(level), "the whole tile lies inside"),))
+    return test, Coder(knl, present, storages, split, frozenset(cut)).skeleton(inside)
 
 
 def _without(tree: Tree, absent: frozenset[str]) -> Tree:

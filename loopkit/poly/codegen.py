@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
-from loopkit.poly.limits import coalesced
+from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
@@ -122,7 +122,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
 
 
 def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -> isl.AstNode:
-    plain = {name: domain.named(_plain_params(domain.set)) for name, domain in domains.items()}
+    plain = {name: domain.named(_plain_params(without_empty_pieces(domain.set))) for name, domain in domains.items()}
     schedule = isl.Schedule.read_from_str(isl.DEFAULT_CONTEXT, _schedule_text(tree, plain))
     loops = _loops_of_leaves(tree)
     build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
@@ -182,13 +182,19 @@ def _plain_params(points: isl.Set) -> isl.Set:
 
 def guarded(condition: isl.Set, context: isl.Set, body: Node) -> Node:
     """*body* under the part of *condition* that *context* does not imply."""
-    needed = coalesced(condition).gist(context)
+    needed = _beyond(condition, context)
     if needed.is_empty():
         return BlockNode(())
     if needed.plain_is_universe():
         return body
     build = isl.AstBuild.from_context(context)
     return _if(from_ast_expr(build.expr_from_set(needed)), body, None)
+
+
+def _beyond(condition: isl.Set, context: isl.Set) -> isl.Set:
+    """The part of *condition* that *context* does not imply; all of it where that costs too much."""
+    whole = coalesced(condition)
+    return affordable(lambda: whole.gist(context), otherwise=whole)
 
 
 def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
@@ -200,7 +206,7 @@ def _if(condition: Expression, then: Node, otherwise: Node | None) -> Node:
 
 def condition_expression(condition: isl.Set, context: isl.Set) -> Expression | None:
     """*condition* on parameters as an expression; ``None`` where *context* implies it."""
-    needed = coalesced(condition).gist(context)
+    needed = _beyond(condition, context)
     if needed.plain_is_universe():
         return None
     found = from_ast_expr(isl.AstBuild.from_context(context).expr_from_set(needed))

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
-from loopkit.poly.limits import coalesced
+from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise
 from loopkit.poly.sets import InstanceSet, constant_min, in_few_pieces
 
@@ -73,7 +73,7 @@ def _simplest(value: isl.PwAff, sizes: isl.Set, assumptions: isl.Set) -> isl.PwA
     For other sizes nothing is touched, and what has several pieces asks for no element.
     """
     if value.n_piece() == 1:
-        return value.gist(sizes)
+        return affordable(lambda: value.gist(sizes), otherwise=value)
     others = assumptions.subtract(sizes)
     none = isl.PwAff.from_aff(isl.Aff.zero_on_domain(isl.LocalSpace.from_space(sizes.get_space())))
     forms = [isl.PwAff.from_aff(form) for _, form in value.get_pieces()]

@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import islpy as isl
 
@@ -26,7 +26,7 @@ BUDGET = 20_000_000
 OPTIONAL = 200_000
 
 #: Operations that all optional questions of one step may take together, beside :data:`BUDGET`.
-ALL_OPTIONAL = 4_000_000
+ALL_OPTIONAL = 8_000_000
 
 
 class _Running(threading.local):
@@ -140,9 +140,8 @@ def empty_pieces_marked(points: S) -> S:
     """*points*, of which isl knows each piece that has no point for an empty one.
 
     isl finds out that a piece is empty when it is asked, and remembers it with the piece. A piece that is empty without
-    isl's knowledge is a fault of isl 0.27 waiting to happen: it takes its minimum for a 0, and when it joins pieces it
-    may come upon one of which no constraint is left, look for a facet of that, and end the process. To be called on
-    each union before isl joins its pieces, in :func:`coalesced` or on its own behalf (loops, transitive closures).
+    isl's knowledge is a fault of isl 0.27 waiting to happen: when isl joins pieces, it may come upon one of which no
+    constraint is left, look for a facet of that, and end the process.
     """
     if len(pieces := _pieces(points)) > 1:
         for piece in pieces:
@@ -150,7 +149,21 @@ def empty_pieces_marked(points: S) -> S:
     return points
 
 
-def _pieces(points: isl.Set | isl.Map) -> list[isl.BasicSet] | list[isl.BasicMap]:
+def without_empty_pieces(points: S) -> S:
+    """*points* for those functions of isl that trip over an empty piece that is not known as such.
+
+    Minima and maxima take it for a 0; loops and transitive closures join pieces on their way, and may end the process.
+    """
+    pieces = _pieces(empty_pieces_marked(points))
+    if len(pieces) < 2 or not any(piece.plain_is_empty() for piece in pieces):
+        return points
+    result: S = type(points).empty(points.get_space())
+    for piece in pieces:                      # isl leaves those out that it knows to be empty
+        result = result.union(piece)
+    return result
+
+
+def _pieces(points: isl.Set | isl.Map) -> list[Any]:
     return points.get_basic_sets() if isinstance(points, isl.Set) else points.get_basic_maps()
 
 

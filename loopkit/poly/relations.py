@@ -8,7 +8,7 @@ import islpy as isl
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space
-from loopkit.poly.limits import coalesced
+from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
 
@@ -259,7 +259,7 @@ def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> 
 def joined_by_chains(pairs: isl.Map) -> isl.Map:
     """*pairs* of instances of one statement, and the first and last of each chain of them, where isl finds just these.
     """
-    chains, exact = pairs.transitive_closure()
+    chains, exact = affordable(without_empty_pieces(pairs).transitive_closure, otherwise=(pairs, False))
     return chains if exact else pairs
 
 

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
-from loopkit.poly.limits import coalesced, gave_up
+from loopkit.poly.limits import coalesced, gave_up, without_empty_pieces
 
 Set = isl.Set
 Map = isl.Map
@@ -385,14 +385,6 @@ def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
     if not value.is_int():
         value = points.sample_point().get_coordinate_val(DIM.set, dim)
     return without_empty_pieces(points.fix_val(DIM.set, dim, value)), int(value.to_python())
-
-
-def without_empty_pieces(points: isl.Set) -> isl.Set:
-    """*points* for isl's minima and maxima, which take an empty piece that is not known as such for a 0."""
-    if points.n_basic_set() < 2:
-        return points
-    pieces = [piece for piece in points.get_basic_sets() if not piece.is_empty()]
-    return reduce(isl.Set.union, (piece.to_set() for piece in pieces), isl.Set.empty(points.get_space()))
 
 
 def in_few_pieces(points: isl.Set) -> isl.Set:

@@ -7,7 +7,7 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import NotAffineError, add, floor_div, from_pw_aff, multiply, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
-from loopkit.poly.limits import coalesced
+from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.relations import cells, same_element
 from loopkit.poly.sets import InstanceSet, Set, params_of
 
@@ -17,10 +17,13 @@ def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
     others = [x for x in domain.inames if x != iname]
     tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
     whole = domain.apply(same_element(tile, tile), domain.inames)
-    plain = _between_ends(domain, iname, length, others)
-    if plain is not None and plain.is_equal(whole):
-        return domain if plain.is_equal(domain) else plain
-    return whole
+
+    def plainest() -> InstanceSet:
+        plain = _between_ends(domain, iname, length, others)
+        if plain is not None and plain.is_equal(whole):
+            return domain if plain.is_equal(domain) else plain
+        return whole
+    return affordable(plainest, otherwise=whole)
 
 
 def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str]) -> InstanceSet | None:
@@ -46,4 +49,5 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
     Sizes for which there are no points at all are left out.
     """
     context = params_of(around).intersect(assumptions)
-    return condition_expression(params_of(points.named(points.set.gist_params(points.set.params()))), context)
+    told = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
+    return condition_expression(params_of(points.named(told)), context)

@@ -18,6 +18,7 @@ from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import is_at_least
+from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.sets import Set, at_least
 from loopkit.target.code import Launch, Layout, Parameter, ParameterKind, split_condition
@@ -127,7 +128,7 @@ class _Writer:
             has_blocks = at_least(extent, 1)
             some = some if has_blocks is None else some.intersect(has_blocks)
         unclear = [p.Comparison(extent, ">", 0) for extent in grid if not _positive(extent, some)]
-        if some.is_empty():
+        if affordable(some.is_empty, otherwise=False):
             return
         clear = condition_expression(some, known)
         printer = self._printer(some)

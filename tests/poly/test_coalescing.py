@@ -79,6 +79,14 @@ def test_isl_joins_no_piece_that_is_empty_unknown_to_it() -> None:
     assert [piece.plain_is_empty() for piece in pieces] == [piece.is_empty() for piece in pieces] != known
 
 
+def test_what_loops_are_made_of_has_no_empty_pieces() -> None:
+    domain = touched().domain()
+    kept = limits.without_empty_pieces(domain)
+    assert 1 < kept.n_basic_set() < domain.n_basic_set()
+    assert not any(piece.is_empty() for piece in kept.get_basic_sets())
+    assert kept.is_equal(domain)
+
+
 def test_a_function_is_marked_by_its_domain() -> None:
     function = isl.PwMultiAff("{ [t, i, j] -> [t, i] }").intersect_domain(touched().domain())
     limits.coalesced(function)
