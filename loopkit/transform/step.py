@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Concatenate, ParamSpec
 
 from loopkit.errors import (
@@ -159,13 +159,6 @@ def as_tag(tag: str | InameTag) -> InameTag:
     except KeyError:
         raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag),
                                 hint=f"the tags are {', '.join(NAMES)}") from None
-
-
-def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names, as a tuple."""
-    if isinstance(names, str):
-        return tuple(x.strip() for x in names.split(",") if x.strip())
-    return tuple(names)
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
