@@ -14,14 +14,21 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.elements import axis_extent, covered, leaves_a_margin, outside
+from loopkit.poly.elements import axis_extent, constant_extent, covered, leaves_a_margin, outside
 from loopkit.poly.sets import range_from
 
 Shape = tuple[Expression | None, ...]
 
+#: A temporary's axis of at most so many elements has them at all sizes, if its bounds say so: as many float32 as shared
+#: memory holds. Longer ones are as long as the sizes ask for.
+MOST_CONSTANT = 12288
+
 
 def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
+
+    A temporary's extent that depends on sizes is a constant where one bounds it, so that it may lie in registers or in
+    shared memory: ``0<=j<32 and 32*b + j < n`` makes ``s[j]`` 32 elements. An argument's is exact.
 
     An array that no statement touches and that declares none has no entry.
 
@@ -40,7 +47,7 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
             if declared is not None:
                 shapes[name] = declared
             elif accesses:
-                shapes[name] = _inferred(knl, accesses, cache)
+                shapes[name] = _inferred(knl, accesses, cache, name in knl.temporaries)
         for name, other in output_shape_like(knl).items():
             if other in shapes:
                 shapes[name] = shapes[other]
@@ -64,9 +71,19 @@ def _require_one_rank(name: str, declared: Shape | None, accesses: Sequence[Acce
                          subject=name, hint="an array has one number of axes, the same wherever it is used")
 
 
-def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None]) -> Shape:
+def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, Expression | None],
+              temporary: bool) -> Shape:
     rank = len(accesses[0].subscripts)
-    return tuple(_extent(knl, accesses, axis, cache) for axis in range(rank))
+    extents = (_extent(knl, accesses, axis, cache) for axis in range(rank))
+    return tuple(_constant(accesses, axis, e) if temporary else e for axis, e in enumerate(extents))
+
+
+def _constant(accesses: Sequence[Access], axis: int, extent: Expression | None) -> Expression | None:
+    """*extent*, or a constant that it never exceeds, where there is one that is not too large."""
+    if extent is None or isinstance(extent, int):
+        return extent
+    most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
+    return most if most is not None and most <= MOST_CONSTANT else extent
 
 
 def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,

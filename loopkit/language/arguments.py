@@ -25,7 +25,7 @@ from loopkit.kernel.data import (
     address_space,
 )
 from loopkit.language import names
-from loopkit.language.names import require_free
+from loopkit.language.names import name_list, require_free
 from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Program
 
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
@@ -67,7 +67,8 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
     :raises PreconditionError: an item is none of the kinds allowed, or its dtype is.
     :raises NameConflictError: a name is reserved or declared twice.
     """
-    given = ["..."] if kernel_data is None else [kernel_data] if isinstance(kernel_data, str) else list(kernel_data)
+    given = ["..."] if kernel_data is None else list(name_list(kernel_data)) if isinstance(kernel_data, str) \
+        else list(kernel_data)
     items: list[Datum] = []
     rest_at: int | None = None
     for datum in [*given, *temporaries]:

@@ -12,15 +12,24 @@ from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_min, in_few_pieces
+from loopkit.poly.sets import InstanceSet, constant_max, constant_min, in_few_pieces
+
+
+def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
+    """The smallest number that is an extent for every subscript at all sizes, or ``None`` where there is none."""
+    touched = _touched(accesses)
+    last = None if touched is None else constant_max(touched, 0)
+    return None if last is None else last + 1
+
+
+def _touched(accesses: Sequence[tuple[InstanceSet, Expression]]) -> isl.Set | None:
+    images = [domain.set.apply(subscripts_on(domain, (subscript,))) for domain, subscript in accesses]
+    return reduce(isl.Set.union, images) if images else None
 
 
 def axis_extent(accesses: Sequence[tuple[InstanceSet, Expression]], assumptions: isl.Set) -> Expression | None:
     """The smallest extent that holds every subscript, or ``None`` where there is no bound."""
-    touched: isl.Set | None = None
-    for domain, subscript in accesses:
-        image = domain.set.apply(subscripts_on(domain, (subscript,)))
-        touched = image if touched is None else touched.union(image)
+    touched = _touched(accesses)
     if touched is None:
         return None
     touched = touched.intersect_params(assumptions)

@@ -71,12 +71,13 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, as must the places
     of NaN and of the infinities.
 
-    :arg ref: a kernel with the same arguments, or a function that takes by keyword the arrays that *knl* reads, and
-        those of the other arguments that it names, and returns the outputs: an array, a tuple in *knl*'s order, or a
+    :arg ref: a kernel with the same arrays, or a function whose parameters are called like arguments of *knl*: it is
+        given those that it names (all, by ``**``), and returns the outputs: an array, a tuple in *knl*'s order, or a
         dict.
     :arg parameters: values for the sizes; for other scalars and for arrays, where random ones will not do.
     :arg rtol: allow ``rtol * max|ref|`` instead.
     :raises EquivalenceError: with the worst element.
+    :raises CallError: *ref* and *knl* differ in the names of arguments, or an argument cannot be random.
     """
     sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
@@ -86,18 +87,53 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
         length = accumulation_length(typed, sizes)
     given = _data(typed, shapes, parameters, np.random.default_rng(seed))
     written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
+    _require_known(ref, knl, parameters)
     if isinstance(ref, LoopKernel):
         # both start from the same contents everywhere, so that an element written by one only is found
-        expected: Mapping[str, Array] = compiled.compile(ref, target)(**_copied(given, written)).asdict()
-        passed = _copied(given, written)
+        passed = _arguments(ref, _copied(given, written))
+        expected: Mapping[str, Array] = compiled.compile(ref, target)(**passed).asdict()
     else:
-        expected = _call(ref, {k: v for k, v in given.items() if k in reads or k not in written}, reads, typed)
-        passed = _copied({k: v for k, v in given.items() if k in reads or k not in written}, written)
-    got = compiled.compile(typed, target)(**passed).asdict()
+        given = {k: v for k, v in given.items() if k in reads or k not in written}
+        expected = _call(ref, given, typed)
+    got = compiled.compile(typed, target)(**_arguments(typed, _copied(given, written))).asdict()
     epsilon = _epsilon(typed)
     compared = tuple(_compare(name, np.asarray(got[name]), np.asarray(expected[name]),
                               rtol if rtol is not None else epsilon * (8 + 2 * length)) for name in got)
     return EquivalenceReport(compared, length, seed)
+
+
+def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any]) -> None:
+    """:raises CallError: a kernel to compare with lacks an array of *knl*, or a parameter is an argument of neither."""
+    known = dict.fromkeys(knl.argument_by_name)
+    if isinstance(ref, LoopKernel):
+        missing = [x for x in knl.array_args if x not in ref.array_args]
+        missing += [x for x in knl.array_args if x in knl.written_names - ref.written_names and x not in missing]
+        if missing:
+            what = "no array" if missing[0] not in ref.array_args else "no output"
+            others = [x for x in ref.array_args if x not in knl.array_args]
+            raise CallError(f"the reference kernel has {what} '{missing[0]}', as kernel '{knl.name}' has.",
+                            argument=missing[0], hint=f"rename_argument(ref, '{others[0]}', '{missing[0]}')" if others
+                            else f"compare kernels with the same arrays: {', '.join(knl.array_args)}")
+        known |= dict.fromkeys(ref.argument_by_name)
+    else:
+        known |= dict.fromkeys(_signature(ref))
+    unknown = next((x for x in parameters if x not in known), None)
+    if unknown is not None:
+        raise CallError(f"'{unknown}' is an argument neither of kernel '{knl.name}' nor of the reference.",
+                        argument=unknown, hint=f"the arguments are {', '.join(known)}")
+
+
+def _signature(ref: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The parameters of *ref* by name; of a function that is written in C they may not be known."""
+    try:
+        return inspect.signature(ref).parameters
+    except ValueError:
+        return {"given": inspect.Parameter("given", inspect.Parameter.VAR_KEYWORD)}
+
+
+def _arguments(knl: LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What of *given* are arguments of *knl*: a size that one of the kernels has fixed is none."""
+    return {k: v for k, v in given.items() if k in knl.argument_by_name}
 
 
 def _typed(knl: LoopKernel) -> LoopKernel:
@@ -178,15 +214,12 @@ def _copied(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
     return {k: v.copy() if k in names else v for k, v in given.items()}
 
 
-def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[str], knl: LoopKernel
-          ) -> Mapping[str, Array]:
-    """*ref*'s outputs by name."""
-    signature = inspect.signature(ref).parameters
-    anything = any(p.kind is p.VAR_KEYWORD for p in signature.values())
-    # a copy, because the reference may work in place
-    passed = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()
-              if anything or k in signature or k in reads}
-    result = ref(**passed)
+def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, Array]:
+    """*ref*'s outputs by name; :raises CallError: it has a parameter that is called like no argument of *knl*."""
+    # copies, because the reference may work in place
+    copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
+    positional, named = _bound(ref, copied, knl)
+    result = ref(*positional, **named)
     names = [a.name for a in knl.array_args.values() if a.name in knl.written_names]
     if isinstance(result, Mapping):
         found = dict(result)
@@ -198,6 +231,29 @@ def _call(ref: Callable[..., Any], given: Mapping[str, Any], reads: frozenset[st
         raise CallError(f"the reference function gives no '{missing[0]}'.", argument=missing[0],
                         hint=f"return {', '.join(names)} as a tuple in this order, or a dict")
     return found
+
+
+def _bound(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> tuple[list[Any], dict[str, Any]]:
+    """The arguments of *ref* by position and by name."""
+    signature = _signature(ref)
+    positional: list[Any] = []
+    named: dict[str, Any] = {}
+    for name, parameter in signature.items():
+        if parameter.kind is parameter.VAR_KEYWORD:
+            named |= {k: v for k, v in given.items() if k not in signature}
+        elif name in given and parameter.kind is parameter.POSITIONAL_ONLY:
+            positional.append(given[name])
+        elif name in given:
+            named[name] = given[name]
+        elif parameter.default is parameter.empty and parameter.kind is not parameter.VAR_POSITIONAL:
+            of_kernel = name in knl.argument_by_name
+            raise CallError(f"the reference function takes '{name}', " + (
+                "which check_equivalent has no value for." if of_kernel else
+                f"and kernel '{knl.name}' has no argument of this name."), argument=name,
+                hint=f"add '{name}' to parameters" if of_kernel and name not in knl.written_names else
+                f"call its parameters like the kernel's arguments, which are {', '.join(given)}, or wrap it: "
+                f"lambda {', '.join(x for x in given if x in knl.array_args)}: ...")
+    return positional, named
 
 
 def _epsilon(knl: LoopKernel) -> float:

@@ -16,6 +16,7 @@ from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Loop, Tree, leaves, nest
+from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, add, multiply, subtract, to_aff
 from loopkit.poly.bijections import (
     affine_ends,
@@ -30,7 +31,6 @@ from loopkit.poly.sets import InstanceSet, lexmin_point
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
     matching_statements,
-    name_list,
     require_fresh,
     require_iname,
     require_untagged,

@@ -8,7 +8,8 @@ from loopkit.analysis.awaited import require_handed_on
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.transform.step import name_list, transform
+from loopkit.language.names import name_list
+from loopkit.transform.step import transform
 
 
 @transform

@@ -24,6 +24,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
+from loopkit.language.names import name_list
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
 from loopkit.transform.placement import with_loops_kept
@@ -31,7 +32,6 @@ from loopkit.transform.step import (
     as_address_space,
     as_tag,
     matching_statements,
-    name_list,
     require_fresh,
     require_fresh_id,
     transform,

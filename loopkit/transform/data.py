@@ -21,11 +21,12 @@ from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionR
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.language.assumptions import read_assumptions
+from loopkit.language.names import name_list
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, fix_params, rename_param
 from loopkit.transform.reindex import substituted
-from loopkit.transform.step import as_address_space, name_list, require_fresh, transform
+from loopkit.transform.step import as_address_space, require_fresh, transform
 
 
 @transform

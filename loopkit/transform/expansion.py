@@ -25,11 +25,12 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
+from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.flow import earlier_touches
 from loopkit.poly.relations import SmallestPair, at_sink, differing, element_at, smallest_pair
 from loopkit.poly.sets import lexmin_point
-from loopkit.transform.step import name_list, require_iname, transform
+from loopkit.transform.step import require_iname, transform
 
 
 @transform

@@ -12,9 +12,10 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.errors import NameConflictError, PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Loop, Seq, Tree, leaves, rewrite, seq
+from loopkit.language.names import name_list
 from loopkit.poly.relations import in_one_iteration
 from loopkit.transform.reindex import Reindexing, reindex_each, require_whole_reductions
-from loopkit.transform.step import matching_statements, name_list, require_fresh, require_iname, transform
+from loopkit.transform.step import matching_statements, require_fresh, require_iname, transform
 
 
 @transform

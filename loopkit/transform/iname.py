@@ -1,7 +1,7 @@
 """Transformations of single inames: split, join, rename, remove."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -13,6 +13,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Loop, Tree, nest
+from loopkit.language.names import name_list
 from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
@@ -116,7 +117,7 @@ def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int
 
 
 @transform
-def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None = None, *,
+def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
                 tag: str | InameTag | None = None, within: str | Collection[str] | None = None,
                 assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Join perfectly nested *inames* (outermost first) into one that runs through all their points.
@@ -129,7 +130,7 @@ def join_inames(kernel: LoopKernel, inames: Sequence[str], new_iname: str | None
     >>> print(lk.join_inames(knl, ["i", "j"]).domains_text)
     [n] -> { [i_j] : 0 <= i_j < 8n }
     """
-    inames = tuple(inames)
+    inames = name_list(inames)
     for x in inames:
         require_iname(kernel, x)
         require_untagged(kernel, x, "join")
@@ -188,7 +189,7 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 
 
 @transform
-def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None, *, assume: str | None = None,
+def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None = None, *, assume: str | None = None,
                          unsafe: bool = False) -> LoopKernel:
     """Drop inames of which a statement runs only one instance and which it does not mention.
 
@@ -199,7 +200,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: Sequence[str] | None = None
     >>> print(lk.remove_unused_inames(knl).domains_text)
     [n] -> { [i] : 0 <= i < n }
     """
-    for x in (inames if inames is not None else kernel.inames):
+    for x in (name_list(inames) if inames is not None else kernel.inames):
         require_iname(kernel, x)
         owners = [s for s in kernel.statements if x in s.inames]
         ranges = {s.domain.constant_range(x) for s in owners}

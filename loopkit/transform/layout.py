@@ -10,8 +10,9 @@ from loopkit.ast.nodes import Swizzle
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.language.names import name_list
 from loopkit.transform.padding import axes_in_memory, axis_number, constant_shape
-from loopkit.transform.step import name_list, require_positive, transform
+from loopkit.transform.step import require_positive, transform
 
 #: Of shared memory, before its banks come again.
 BANKS_BYTES = 128

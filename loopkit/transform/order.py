@@ -8,8 +8,9 @@ from loopkit.analysis.legality import require_legal
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite, seq
+from loopkit.language.names import name_list
 from loopkit.transform.iname import split_iname
-from loopkit.transform.step import name_list, require_iname, transform, with_given_order
+from loopkit.transform.step import require_iname, transform, with_given_order
 
 
 @transform

@@ -12,13 +12,13 @@ from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, nest, rewrite, seq
+from loopkit.language.names import name_list
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder, add, arithmetic, multiply, subtract
 from loopkit.poly.bijections import affine_ends
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.reindex import Case, Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
     matching_statements,
-    name_list,
     outer_and_inner,
     require_fresh,
     require_iname,
@@ -158,7 +158,8 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
 
 def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str | None] | None,
                suffix: str | None) -> tuple[str, ...]:
-    given: Sequence[str | None] = (None,)*len(old) if new is None else name_list(new) if isinstance(new, str) else new
+    given: Sequence[str | None] = (None,)*len(old) if new is None else new \
+        if isinstance(new, list | tuple) and None in new else name_list(new)
     if len(given) != len(old):
         raise PreconditionError(f"duplicate_inames needs as many new inames as old ones ({', '.join(old)}).",
                                 subject="new_inames")

@@ -17,14 +17,15 @@ from loopkit.expr.mappers import children, subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
+from loopkit.language.names import name_list
 from loopkit.transform.staging import Request, staged, uses_in
-from loopkit.transform.step import as_address_space, as_tag, matching_statements, name_list, transform
+from loopkit.transform.step import as_address_space, as_tag, matching_statements, transform
 from loopkit.transform.surprise import Allowed
 
 
 @transform
 def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable[str] = (), *,
-                 dim_arg_names: Sequence[str] | None = None, default_tag: str | InameTag | None = "l.auto",
+                 dim_arg_names: str | Iterable[str] | None = None, default_tag: str | InameTag | None = "l.auto",
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
@@ -86,7 +87,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return staged(kernel, Request(
         f"add_prefetch({var_name!r}, {list(name_list(sweep_inames))})", var_name, is_use,
         lambda args: p.Subscript(p.Variable(var_name), args) if args else p.Variable(var_name),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(f"{var_name}_fetch"), dim_arg_names,
+        name_list(sweep_inames), temporary_name or kernel.fresh_name(f"{var_name}_fetch"),
+        None if dim_arg_names is None else name_list(dim_arg_names),
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
@@ -96,7 +98,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
 
 @transform
 def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[str] = (), *,
-               precompute_inames: Sequence[str] | None = None,
+               precompute_inames: str | Iterable[str] | None = None,
                default_tag: str | InameTag | None = "l.auto",
                precompute_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                temporary_address_space: str | AddressSpace | None = None, fetch_bounding_box: bool = False,
@@ -151,7 +153,8 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     result = staged(kernel, Request(
         f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
         lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use), precompute_inames,
+        name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use),
+        None if precompute_inames is None else name_list(precompute_inames),
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),
         None if temporary_address_space is None else as_address_space(temporary_address_space),

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec
 
 from loopkit.errors import (
@@ -165,13 +165,6 @@ def as_tag(tag: str | InameTag) -> InameTag:
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel*, in which the user gave the order of the inames of each of *chains* as its tree has it."""
     return kernel.copy(given_order=given(kernel.tree, (*kernel.given_order, *chains)))
-
-
-def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
-    """``"i, j"`` or an iterable of names, as a tuple."""
-    if isinstance(names, str):
-        return tuple(x.strip() for x in names.split(",") if x.strip())
-    return tuple(names)
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:

@@ -14,7 +14,8 @@ from loopkit.expr.mappers import children, head_of, map_children, variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.transform.step import matching_statements, name_list, require_fresh, transform
+from loopkit.language.names import name_list
+from loopkit.transform.step import matching_statements, require_fresh, transform
 
 
 @transform

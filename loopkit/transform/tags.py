@@ -16,7 +16,8 @@ from loopkit.kernel.tags import (
     UnrollTag,
     VecTag,
 )
-from loopkit.transform.step import as_tag, name_list, require_iname, transform
+from loopkit.language.names import name_list
+from loopkit.transform.step import as_tag, require_iname, transform
 
 TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | str
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import loopkit as lk
 from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import equivalence, stages
@@ -134,3 +135,50 @@ def test_data(dtype: str) -> None:
     if dtype[0] == "f":
         assert data.min() >= 0.5
         assert data.max() <= 1.5
+
+
+@pytest.mark.parametrize(("ref", "name", "hint"), [
+    (lambda a: 2*a, "a", "n, x"), (lambda x, a: x*a, "a", "lambda x"), (lambda x, y: x + y, "y", "n, x"),
+    (lambda x, *, q: x, "q", "n, x"), (lambda q, /, x: x, "q", "n, x"), (lambda x, m: x[:m], "m", "n, x"),
+    (np.dot, "a", "n, x")])
+def test_a_reference_of_other_names(ref: Callable[..., Any], name: str, hint: str) -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
+    with pytest.raises(CallError, match=f"the reference function takes '{name}'") as refusal:
+        check_equivalent(ref, knl, {"n": 5})
+    assert hint in str(refusal.value.hint)
+    assert refusal.value.argument == name
+
+
+@pytest.mark.parametrize("ref", [
+    lambda x: 2*x, lambda x, /: 2*x, lambda n, x: 2*x[:n], lambda *, x: 2*x, lambda **given: 2*given["x"],
+    lambda x, **given: 2*x[:given["n"]], lambda x, scale=2: scale*x, lambda n: 2*np.ones(n),
+    lambda *a, x: 2*x])
+def test_references_that_fit(ref: Callable[..., Any]) -> None:
+    """A function gets what it names, and need not name all."""
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
+    check_equivalent(ref, knl, {"n": 5, "x": np.ones(5)})
+
+
+def test_a_size_that_is_missing() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a*x[i]", [lk.ValueArg("a", np.int32), "..."]),
+                        {"x": np.float64})
+    with pytest.raises(CallError, match="check_equivalent has no value") as refusal:
+        check_equivalent(lambda x, a: a*x, knl, {"n": 5})
+    assert "add 'a' to parameters" in str(refusal.value.hint)
+
+
+def test_kernels_of_other_names() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float64})
+    for old, new in (("x", "w"), ("y", "z")):
+        with pytest.raises(CallError, match=f"the reference kernel has no array '{old}'") as refusal:
+            check_equivalent(lk.rename_argument(knl, old, new), knl, {"n": 5})
+        assert refusal.value.hint == f"rename_argument(ref, '{new}', '{old}')"
+    other = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "x[i] = 2*y[i]"), {"y": np.float64})
+    with pytest.raises(CallError, match="the reference kernel has no output 'y'"):
+        check_equivalent(other, knl, {"n": 5})
+    check_equivalent(knl, lk.fix_parameters(knl, n=5), {"n": 5})
+    check_equivalent(lk.fix_parameters(knl, n=5), knl, {"n": 5})
+    check_equivalent(lambda x, n: 2*x, lk.fix_parameters(knl, n=5), {"n": 5})
+    for ref in (knl, lambda x: 2*x):
+        with pytest.raises(CallError, match="'m' is an argument neither of kernel 'kernel' nor of the reference"):
+            check_equivalent(ref, knl, {"n": 5, "m": 3})

@@ -1,0 +1,124 @@
+"""A list of names is a list or a text with commas, in every transformation that takes one; never letters of a text."""
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.history import TRANSFORMATIONS
+
+BOX = "{[ii,jj]: 0<=ii<8 and 0<=jj<4}"
+
+
+def plain() -> lk.LoopKernel:
+    return lk.make_kernel(BOX, "yy[ii,jj] = xx[ii,jj] + zz[jj,ii]")
+
+
+def scalars() -> lk.LoopKernel:
+    return lk.make_kernel(BOX, "for ii, jj\n <> ss = xx[ii,jj]\n <> tt = 2*ss\n yy[ii,jj] = ss + tt\nend")
+
+
+def rules() -> lk.LoopKernel:
+    return lk.make_kernel(BOX, "ff(aa, bb) := xx[aa,bb]\ngg(aa) := 2*aa\nyy[ii,jj] = ff(ii, jj) + gg(jj)")
+
+
+def nests() -> lk.LoopKernel:
+    return lk.make_kernel(["{[ii]: 0<=ii<8}", "{[jj]: 0<=jj<8}"], "uu[ii] = xx[ii]\nvv[jj] = xx[jj]")
+
+
+def scanned() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[ii,jj]: 0<=ii<8 and 0<=jj<4}", "for ii\n <> ss[jj] = xx[ii,jj] {id=put}\n"
+                         " yy[ii,jj] = ss[jj] {id=take}\nend")
+    return lk.split_iname(knl, "jj", 2)
+
+
+def tagged() -> lk.LoopKernel:
+    return lk.tag_inames(plain(), {"ii": "g.0", "jj": "l.0"})
+
+
+#: For each parameter: a kernel, the other arguments, and the names.
+CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any], list[str]]] = {
+    ("add_prefetch", "sweep_inames"): (plain, {"var_name": "xx"}, ["ii", "jj"]),
+    ("add_prefetch", "dim_arg_names"): (plain, {"var_name": "xx", "sweep_inames": ["ii", "jj"]}, ["pp", "qq"]),
+    ("add_prefetch", "fetch_outer_inames"): (plain, {"var_name": "xx", "sweep_inames": []}, ["ii", "jj"]),
+    ("affine_map_inames", "old_inames"): (plain, {"new_inames": ["pp", "qq"], "equations": "pp = ii + jj, qq = jj"},
+                                          ["ii", "jj"]),
+    ("affine_map_inames", "new_inames"): (plain, {"old_inames": ["ii", "jj"], "equations": "pp = ii + jj, qq = jj"},
+                                          ["pp", "qq"]),
+    ("await_values", "temporary_names"): (scalars, {}, ["ss", "tt"]),
+    ("buffer_array", "buffer_inames"): (plain, {"var_name": "yy"}, ["ii", "jj"]),
+    ("contract", "inames"): (scanned, {"temporary": "ss"}, ["jj_outer", "jj_inner"]),
+    ("duplicate_inames", "inames"): (plain, {"within": "insn"}, ["ii", "jj"]),
+    ("duplicate_inames", "new_inames"): (plain, {"inames": ["ii", "jj"], "within": "insn"}, ["pp", "qq"]),
+    ("expand", "inames"): (scalars, {"temporary": "ss"}, ["ii", "jj"]),
+    ("expand_subst", "subst_names"): (rules, {}, ["ff", "gg"]),
+    ("extract_subst", "parameters"): (plain, {"subst_name": "hh", "template": "xx[pp,qq]"}, ["pp", "qq"]),
+    ("fuse_loops", "inames"): (nests, {}, ["ii", "jj"]),
+    ("join_inames", "inames"): (plain, {}, ["ii", "jj"]),
+    ("keep_loads", "var_names"): (plain, {}, ["xx", "zz"]),
+    ("pipeline", "temporaries"): (scanned, {"iname": "ii"}, ["ss"]),
+    ("precompute", "sweep_inames"): (rules, {"subst_use": "ff"}, ["ii", "jj"]),
+    ("precompute", "precompute_inames"): (rules, {"subst_use": "ff", "sweep_inames": ["ii", "jj"]}, ["pp", "qq"]),
+    ("precompute", "precompute_outer_inames"): (rules, {"subst_use": "ff", "sweep_inames": []}, ["ii", "jj"]),
+    ("prioritize_loops", "loop_priority"): (plain, {}, ["jj", "ii"]),
+    ("privatize", "privatizing_inames"): (scalars, {}, ["ii", "jj"]),
+    ("privatize", "only_var_names"): (scalars, {"privatizing_inames": ["ii"]}, ["ss", "tt"]),
+    ("remove_unused_inames", "inames"): (plain, {}, ["ii", "jj"]),
+    ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
+    ("stream_stores", "var_names"): (nests, {}, ["uu", "vv"]),
+    ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
+    ("unroll", "inames"): (plain, {}, ["ii", "jj"]),
+    ("untag_inames", "inames"): (tagged, {}, ["ii", "jj"])}
+
+
+#: Of these the kernels are refused, by name.
+REFUSED = {("await_values", "temporary_names"), ("tag_array_axes", "ary_names"), ("pipeline", "temporaries"),
+           ("contract", "inames")}
+
+
+def _lists() -> list[tuple[str, str]]:
+    """The parameters that take names by their annotations; *within* takes match expressions, equations are no names."""
+    return [(name, p.name) for name, function in sorted(TRANSFORMATIONS.items())
+            for p in inspect.signature(function).parameters.values()
+            if re.search(r"(Sequence|Iterable|Collection)\[str\b", str(p.annotation)) and p.name != "within"]
+
+
+def test_every_list_is_tried() -> None:
+    assert sorted(CALLS) == sorted(_lists())
+
+
+def _outcome(name: str, parameter: str, names: object) -> str:
+    made, others, _ = CALLS[name, parameter]
+    knl = made()
+    try:
+        return str(getattr(lk, name)(knl, **{**others, parameter: names}))
+    except lk.LoopkitError as refusal:
+        return f"{type(refusal).__name__}: {refusal}"
+
+
+@pytest.mark.parametrize("key", CALLS, ids=".".join)
+def test_a_text_is_a_list(key: tuple[str, str]) -> None:
+    """With commas or without, and an iterator that is read once."""
+    names = CALLS[key][2]
+    listed = _outcome(*key, names)
+    assert ("Error" in listed.partition(":")[0]) == (key in REFUSED), listed
+    assert _outcome(*key, ", ".join(names)) == listed
+    assert _outcome(*key, ",".join(names)) == listed
+    assert _outcome(*key, iter(names)) == listed
+    assert _outcome(*key, names[0]) == _outcome(*key, names[:1])
+
+
+@pytest.mark.parametrize("names", [5, [5], [None, "ii"], [["ii"]], object(), 1.5, True])
+@pytest.mark.parametrize("key", CALLS, ids=".".join)
+def test_others_are_refused(key: tuple[str, str], names: object) -> None:
+    with pytest.raises(lk.LoopkitError):
+        getattr(lk, key[0])(CALLS[key][0](), **{**CALLS[key][1], key[1]: names})
+
+
+def test_arguments_of_make_kernel() -> None:
+    assert [a.name for a in lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", "x, n, y").arguments] == ["x", "n", "y"]
+    assert [a.name for a in lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]", "y, ...").arguments] == ["y", "n", "x"]
