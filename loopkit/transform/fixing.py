@@ -15,7 +15,7 @@ from loopkit.analysis.dependences import Dependence, with_waived
 from loopkit.errors import PreconditionError
 from loopkit.expr.build import sum_of
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
-from loopkit.expr.intervals import of_dtype
+from loopkit.expr.intervals import interval, of_dtype
 from loopkit.expr.kinds import kind_of
 from loopkit.expr.mappers import children, map_children, substitute
 from loopkit.expr.nodes import Neutral, TypeCast
@@ -172,16 +172,23 @@ class _Types:
         if isinstance(e, p.Subscript | p.Variable) or not isinstance(e, p.ExpressionNode):
             return
         old = self._type(e, {})
+        if isinstance(e, p.Comparison) and all(self._type(x, {}) in (WEAK_INT, weak(INT64)) for x in children(e)):
+            return                                          # sizes are compared as indices are
         if not isinstance(old, Weak) or old.rank > 1:
             if isinstance(e, p.Sum | p.Product):        # computed from the left
                 first = tuple(takewhile(lambda x: isinstance(self._type(x, {}), Weak), e.children))
                 self._require_width(s, type(e)(first) if 1 < len(first) < len(e.children) else 0)
             for child in children(e):
                 self._require_width(s, child)
-        elif old == weak(INT64) and self._cast(e, e) is not e:
+        elif old == weak(INT64) and self._cast(e, e) is not e and not self._fits(e):
             raise PreconditionError(
                 f"'{s.id}' computes {to_text(e)} with 64 bits, which it would not with literals.", subject=s.id,
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
+
+    def _fits(self, e: Expression) -> bool:
+        """Are 32 bits enough for *e* with literals in it?"""
+        return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
+                        lambda leaf: of_dtype(INT32)).inside(INT32)
 
     def _cast(self, e: Expression, whole: Expression) -> Expression:
         """*e* in the dtype that *whole* had, if it will have another one."""

@@ -80,7 +80,8 @@ def test_products_of_64_bits_are_not_cut_off(text: str) -> None:
         lk.fix_parameters(knl, a=100000)
 
 
-@pytest.mark.parametrize("text", ["y[i] = a*a", "y[i] = a*x[i]", "y[i] = x[a*i]", "<> t = a*i\n y[i] = t + a"])
+@pytest.mark.parametrize("text", ["y[i] = a*a", "y[i] = a*x[i]", "y[i] = x[a*i]", "<> t = a*i\n y[i] = t + a",
+                                  "y[i] = (a*2)*x[i]", "y[i] = x[i] {if=i + 2*a > 5}"])
 def test_what_64_bits_compute_stays(text: str) -> None:
     knl = made(text, a=np.int64, x=F32)
     given = {"x": np.arange(9, dtype=F32)} if "x[" in text else {}
