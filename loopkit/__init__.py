@@ -56,7 +56,6 @@ from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
-    fix_parameters,
     keep_loads,
     rename_argument,
     set_options,
@@ -65,6 +64,7 @@ from loopkit.transform.data import (
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.expansion import contract, expand, privatize
+from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay

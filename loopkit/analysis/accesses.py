@@ -301,10 +301,10 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 
 def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
     """The names in conditions of *statement* that are integers and no data."""
-    return knl.value_params.union(statement.inames) - _maybe_real(knl)
+    return knl.value_params.union(statement.inames) - maybe_real(knl)
 
 
-def _maybe_real(knl: LoopKernel) -> frozenset[str]:
+def maybe_real(knl: LoopKernel) -> frozenset[str]:
     """The value arguments without a dtype of which nothing says that they are integers: a call may pass 0.5."""
     found: frozenset[str] | None = knl.memo.get("maybe_real")
     if found is None:

@@ -11,8 +11,9 @@ from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
-from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads, set_options
+from loopkit.transform.data import add_dtypes, keep_loads, set_options
 from loopkit.transform.expansion import contract
+from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames

@@ -11,8 +11,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
 from loopkit.transform.barrier import add_barrier
-from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
+from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.step import require_positive

@@ -8,7 +8,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread, vector_of_rows
 from loopkit.transform.barrier import add_barrier
-from loopkit.transform.data import add_dtypes, fix_parameters
+from loopkit.transform.data import add_dtypes
+from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
 from loopkit.transform.tags import tag_inames
 

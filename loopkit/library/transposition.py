@@ -12,7 +12,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import SECTOR, WARP, checked
 from loopkit.transform.affine import skew
-from loopkit.transform.data import add_dtypes, fix_parameters, keep_loads
+from loopkit.transform.data import add_dtypes, keep_loads
+from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding

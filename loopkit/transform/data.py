@@ -24,7 +24,7 @@ from loopkit.language.assumptions import read_assumptions
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add
 from loopkit.poly.limits import coalesced
-from loopkit.poly.sets import InstanceSet, fix_params, rename_param
+from loopkit.poly.sets import InstanceSet, rename_param
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import as_address_space, require_fresh, transform
 
@@ -58,7 +58,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
         arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
         temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
                      for t in kernel.temporaries.values()})
-    result = _known_better(kernel, partial(with_waived, kernel), typed) if more else \
+    result = known_better(kernel, partial(with_waived, kernel), typed) if more else \
         typed.copy(carried=unchanged_from(kernel))
     unsigned = any(isinstance(a, ValueArg) and a.name in wanted and wanted[a.name].kind == "u"
                    for a in kernel.arguments)
@@ -105,9 +105,9 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
         return tuple(replace(d, array=new_name) if d.array == old_name else d for d in with_waived(source))
     return kernel.copy(
         arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
-        temporaries=_temporaries(kernel, values),
+        temporaries=reshaped_temporaries(kernel, values),
         statements=tuple(substituted(s, values) for s in kernel.statements),
-        substitutions=_rules(kernel.substitutions, values), carried=carried)
+        substitutions=substituted_rules(kernel.substitutions, values), carried=carried)
 
 
 @transform
@@ -220,51 +220,6 @@ def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[G
 
 
 @transform
-def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
-    """Replace size parameters by integers; they are no arguments any more.
-
-    :raises UnknownNameError: a name that is no value argument.
-    :raises PreconditionError: an argument that is no size (its dtype is not int32 or int64), or a value that is no
-        integer or that the assumptions exclude.
-
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
-    >>> print(lk.fix_parameters(knl, n=64).domains_text)
-    { [i] : 0 <= i <= 63 }
-    """
-    values: dict[str, int] = {}
-    for name, value in value_dict.items():
-        arg = kernel.argument_by_name.get(name)
-        if not isinstance(arg, ValueArg):
-            raise unknown("value argument", name,
-                          [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
-        if arg.dtype is not None and arg.dtype not in (np.dtype(np.int32), np.dtype(np.int64)):
-            raise PreconditionError(
-                f"'{name}' is {arg.dtype}: only sizes can be fixed, a literal would compute in another dtype.",
-                subject=name, hint="pass it to each call")
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise PreconditionError(f"'{name}' can be fixed to an integer, not to {value!r}.", subject=name)
-        values[name] = int(value)
-    assumptions = fix_params(kernel.assumptions, values)
-    if assumptions.is_empty():
-        raise PreconditionError(f"The kernel's assumptions exclude {values}.", subject=", ".join(values))
-    domains: dict[int, InstanceSet] = {}
-
-    def fixed(s: Statement) -> Statement:
-        if id(s.domain) not in domains:
-            domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, values))
-        return substituted(replace(s, domain=domains[id(s.domain)]), values)
-    source = kernel
-
-    def fixed_dependences() -> Iterator[Dependence]:
-        return (replace(d, relation=fix_params(d.relation, values)) for d in with_waived(source))
-    return _known_better(kernel, fixed_dependences, kernel.copy(
-        statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
-        arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
-        temporaries=_temporaries(kernel, values),
-        substitutions=_rules(kernel.substitutions, values)))
-
-
-@transform
 def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
     """Add *assumptions* about the size parameters, in isl's notation.
 
@@ -290,7 +245,7 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
 
     def assumed() -> Iterator[Dependence]:
         return (replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return _known_better(kernel, assumed, kernel.copy(assumptions=coalesced(both)))
+    return known_better(kernel, assumed, kernel.copy(assumptions=coalesced(both)))
 
 
 @transform
@@ -315,7 +270,7 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
 
 # {{{ parts
 
-def _known_better(before: LoopKernel, found: Callable[[], Iterable[Dependence]], after: LoopKernel) -> LoopKernel:
+def known_better(before: LoopKernel, found: Callable[[], Iterable[Dependence]], after: LoopKernel) -> LoopKernel:
     """*after*, of which more is known than of *before*, with the dependences *found* as far as they still bind."""
     return after if before.carried is None else after.copy(carried=lambda: refined(after, found()))
 
@@ -325,15 +280,16 @@ def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]
     renamed = replace(arg, name=new) if arg.name == old else arg
     if isinstance(renamed, GlobalArg) and renamed.shape_like == old:
         renamed = replace(renamed, shape_like=new)
-    return _reshaped(renamed, values)
+    return reshaped(renamed, values)
 
 
-def _reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
+def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
     """*arg* with *values* put into its shape."""
     return replace(arg, shape=_shape(arg.shape, values)) if isinstance(arg, GlobalArg) else arg
 
 
-def _temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
+def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
+    """The temporaries with *values* put into their shapes."""
     return {t.name: replace(t, shape=_shape(t.shape, values)) for t in kernel.temporaries.values()}
 
 
@@ -345,7 +301,9 @@ def _folded(extent: Expression) -> Expression:
     return add(extent) if isinstance(extent, p.Sum | p.Product) else extent
 
 
-def _rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]) -> dict[str, SubstitutionRule]:
+def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]
+                      ) -> dict[str, SubstitutionRule]:
+    """*rules* with *values* for what is no argument of theirs."""
     return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
             for r in rules.values()}
 

@@ -1,4 +1,4 @@
-"""A kernel of which a size is fixed behaves like the one that is written with the number: after any steps before."""
+"""A kernel of which a size becomes known behaves like the one in which it always was, whatever steps came before."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 
 import loopkit as lk
+from loopkit.analysis.dependences import dependences
 from tests.property.test_programs import EXAMPLES, examples
 
 LENGTH = 400
@@ -72,35 +73,61 @@ class Course:
             except lk.LoopkitError as refusal:
                 self.outcomes.append(f"{name}: {type(refusal).__name__}")
 
-    def result(self) -> Any:
+    def result(self, p: int) -> Any:
         arrays = {x: np.arange(LENGTH) % 7 + k for k, x in enumerate("abci")}
-        given = {x: v.astype(np.int32 if x == "i" else np.float64) for x, v in arrays.items()
+        given: dict[str, Any] = {x: v.astype(np.int32 if x == "i" else np.float64) for x, v in arrays.items()
                  if x in self.knl.argument_by_name}
+        given |= {"p": p} if "p" in self.knl.argument_by_name else {}
         try:
             return [np.array(v) for v in self.knl(**given, n=5)]
         except lk.LoopkitError as refusal:
             return type(refusal).__name__
 
 
+@pytest.mark.parametrize("way", ["a number", "an assumption"])
 @pytest.mark.parametrize("part", range(4))
-def test_a_fixed_size_is_a_number(part: int) -> None:
-    @examples(part, EXAMPLES)
+def test_what_is_known_later_is_known(part: int, way: str) -> None:
+    """Steps are accepted and refused as if it had been known from the start, and results agree."""
+    @examples(part, EXAMPLES // 2)
     @given(texts(), st.integers(1, 4), st.lists(st.sampled_from(list(STEPS)), max_size=2),
            st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3), st.integers(0, 5))
     def run(text: str, p: int, before: list[str], behind: list[str], lot: int) -> None:
-        fixed, written = Course(made(text, "p", "n>=1 and p>=1")), Course(made(text, str(p), "n>=1"))
-        fixed.take(before)
+        later = Course(made(text, "p", "n>=1 and p>=1"))
+        first = Course(made(text, str(p), "n>=1") if way == "a number" else made(text, "p", f"n>=1 and p={p}"))
+        later.take(before)
         # with a number more may be accepted before
-        accepted = [name for name, outcome in zip(before, fixed.outcomes, strict=True) if outcome.endswith("accepted")]
-        written.take(accepted)
-        assert all(o.endswith("accepted") for o in written.outcomes), (text, before, written.outcomes)
-        fixed.knl = lk.fix_parameters(fixed.knl, p=p)
-        fixed.outcomes.clear()
-        written.outcomes.clear()
-        fixed.take(behind)
-        written.take(behind)
+        accepted = [name for name, outcome in zip(before, later.outcomes, strict=True) if outcome.endswith("accepted")]
+        first.take(accepted)
+        assert all(o.endswith("accepted") for o in first.outcomes), (text, before, first.outcomes)
+        later.knl = lk.fix_parameters(later.knl, p=p) if way == "a number" else lk.assume(later.knl, f"p = {p}")
+        later.outcomes.clear()
+        first.outcomes.clear()
+        later.take(behind)
+        first.take(behind)
         shown = f"{text}\np = {p}, {accepted}"
-        assert fixed.outcomes == written.outcomes, shown
+        assert later.outcomes == first.outcomes, shown
         if lot == 0:
-            np.testing.assert_equal(fixed.result(), written.result(), shown)
+            np.testing.assert_equal(later.result(p), first.result(p), shown)
     run()
+
+
+@pytest.mark.parametrize("known", [
+    lambda k: lk.fix_parameters(k, hs=32), lambda k: lk.assume(k, "hs = 32"), lambda k: lk.fix_parameters(k, hs=1)])
+@pytest.mark.parametrize("text", ["b[2*hs*g + h] = a[2*hs*g + h]", "b[2*hs*g + h] = b[2*hs*g + h] + a[g]",
+                                  "<> t[h] = a[hs*g + h]\n b[hs*g + h] = t[h]"])
+def test_steps_before_hide_nothing(text: str, known: Step) -> None:
+    """Blocks write different elements, whatever happened to the loops before that was known."""
+    knl = lk.make_kernel("{[g,h]: 0<=g<n and 0<=h<hs}", text, assumptions="n>=1 and hs>=1")
+    steps: list[Step] = [lambda k: k, lambda k: lk.split_iname(k, "h", 4), lambda k: lk.shift(k, "h", 3)]
+    for step in steps:
+        assert "g" in lk.tag_inames(known(step(knl)), "g:g.0").tags
+
+
+def test_a_condition_that_is_decided_hides_what_was_written_before() -> None:
+    """The second write may be the last one, or not; once it is, the first one has no readers."""
+    text = "t[g] = a[g] {id=first}\n t[g] = 2*a[g] {id=second, if=p*p*g + 1 > q*g}\n b[g] = t[g]"
+    knl = lk.make_kernel("{[g]: 0<=g<n}", text, [lk.TemporaryVariable("t", np.float64, shape="n"), "..."])
+    knl = lk.split_iname(knl, "g", 4)
+    assert {d.source for d in dependences(knl) if d.kind == "flow"} == {"first", "second"}
+    known = lk.fix_parameters(knl, p=2, q=3)
+    assert [(d.source, d.kind, d.exact) for d in dependences(known)] == [("second", "flow", True)]

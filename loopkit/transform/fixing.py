@@ -1,0 +1,204 @@
+"""Numbers in the place of value arguments."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import takewhile
+from operator import index as as_integer
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import declared, expand_rules, maybe_real
+from loopkit.analysis.dependences import Dependence, with_waived
+from loopkit.errors import PreconditionError
+from loopkit.expr.build import sum_of
+from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
+from loopkit.expr.intervals import interval, of_dtype
+from loopkit.expr.kinds import kind_of
+from loopkit.expr.mappers import children, map_children, substitute
+from loopkit.expr.nodes import Neutral, TypeCast
+from loopkit.expr.text import to_text
+from loopkit.kernel.data import ValueArg
+from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
+from loopkit.poly.sets import InstanceSet, fix_params
+from loopkit.transform.data import known_better, reshaped, reshaped_temporaries, substituted_rules
+from loopkit.transform.reindex import substituted, with_expressions
+from loopkit.transform.step import transform
+
+Number = bool | int | float | complex
+
+
+@transform
+def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
+    """Replace value arguments by numbers; they are no arguments any more.
+
+    Sizes take integers. A real value is rounded to the dtype of its argument, as in a call. What is computed keeps its
+    dtype: of an ``alpha`` that is a float32, ``y[i] = 2*alpha`` becomes ``y[i] = cast(float32, 2*0.5)``.
+
+    :raises UnknownNameError: a name that is no value argument.
+    :raises PreconditionError: a value that is no number which the argument can have, or that the assumptions exclude;
+        or an argument with a dtype of integers that is neither int32 nor int64, or one of int64 whose products and sums
+        adapt to another dtype.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = alpha*x[i]")
+    >>> knl = lk.fix_parameters(knl, n=64, alpha=2.5)
+    >>> print(knl.domains_text, knl.statements_text, sep="\\n")
+    { [i] : 0 <= i <= 63 }
+    for i
+      y[i] = 2.5*x[i]  {id=insn}
+    end
+    """
+    given = {name: _fixed(kernel, name, value) for name, value in value_dict.items()}
+    values = {name: found.value for name, found in given.items()}
+    sizes = {name: v for name, v in values.items() if isinstance(v, int) and not isinstance(v, bool)}
+    assumptions = fix_params(kernel.assumptions, sizes)
+    if assumptions.is_empty():
+        raise PreconditionError(f"The kernel's assumptions exclude {values}.", subject=", ".join(values))
+    domains: dict[int, InstanceSet] = {}
+    types = _Types(kernel, values, {name: found.type for name, found in given.items()})
+
+    def fixed(s: Statement) -> Statement:
+        if id(s.domain) not in domains:
+            domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, sizes))
+        return substituted(replace(types.kept(s), domain=domains[id(s.domain)]), values)
+
+    def dependences() -> Iterator[Dependence]:
+        return (replace(d, relation=fix_params(d.relation, sizes)) for d in with_waived(kernel))
+    rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
+    return known_better(kernel, dependences, kernel.copy(
+        statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
+        arguments=tuple(reshaped(a, values) for a in kernel.arguments if a.name not in values),
+        temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values)))
+
+
+# {{{ the numbers
+
+@dataclass(frozen=True)
+class _Fixed:
+    """A number, and the type that the argument had."""
+
+    value: Number
+    type: Type
+
+
+_KINDS = ("a truth value", "an integer", "a real number", "a complex number")
+
+
+def _fixed(kernel: LoopKernel, name: str, value: object) -> _Fixed:
+    """:raises UnknownNameError, PreconditionError: as :func:`fix_parameters`."""
+    argument = kernel.argument_by_name.get(name)
+    if not isinstance(argument, ValueArg):
+        raise unknown("value argument", name, [a.name for a in kernel.arguments if isinstance(a, ValueArg)])
+    dtype, is_size = argument.dtype, argument.dtype is None and name not in maybe_real(kernel)
+    if dtype is not None and kind_of(dtype) in "iu" and dtype not in (INT32, INT64):
+        raise PreconditionError(
+            f"'{name}' is {dtype}: of integers only int32 and int64 can be fixed, a literal would compute in another "
+            "dtype.", subject=name, hint="pass it to each call")
+    number, own = _number(value)
+    rank = -1 if own is None else rank_of(weak(own))
+    wanted = 1 if is_size else rank if dtype is None else rank_of(weak(dtype))
+    if number is None or rank > wanted or (rank == 0) != (wanted == 0):
+        raise PreconditionError(
+            f"'{name}' {'is a size' if is_size else f'is {dtype}' if dtype is not None else 'is a number'}: it can be "
+            f"fixed to {_KINDS[max(wanted, 0)] if wanted >= 0 else 'a number'}, not to {value!r}.", subject=name,
+            hint=f"fix_parameters(knl, {name}={('True', '4', '0.5', '2j')[wanted] if wanted >= 0 else '0.5'})")
+    own = dtype or own
+    assert own is not None
+    if wanted > 1:
+        with np.errstate(over="ignore"):
+            number = own.type(number).item() if own.kind != "V" else float(own.type(number))
+    if not (np.isfinite(number) if wanted > 1 else wanted == 0 or of_dtype(own).holds(int(number.real))):
+        raise PreconditionError(f"'{name}' is {own}, which has no literal for {value!r}.", subject=name,
+                                hint="pass it to each call")
+    return _Fixed(number, WEAK_INT if is_size else weak(own))
+
+
+def _number(value: object) -> tuple[Number | None, np.dtype | None]:
+    """*value* as Python has it, and the dtype that a call would give the argument; ``None`` if it is no number."""
+    if isinstance(value, np.ndarray):
+        value = value[()] if not value.shape else None
+    if isinstance(value, np.generic) and kind_of(value.dtype) in "biufc":
+        return (float(value) if value.dtype.kind == "V" else value.item()), value.dtype
+    for kind, dtype in ((bool, BOOL), (float, np.dtype(np.float64)), (complex, np.dtype(np.complex128))):
+        if isinstance(value, kind):
+            return value, dtype
+    return (as_integer(value), INT64) if hasattr(value, "__index__") else (None, None)
+
+# }}}
+
+
+@dataclass(frozen=True)
+class _Types:
+    """The types that expressions have before *values* stand in them.
+
+    :ivar own: the types of the arguments that are fixed.
+    """
+
+    kernel: LoopKernel
+    values: Mapping[str, Expression]
+    own: Mapping[str, Type]
+
+    def kept(self, s: Statement) -> Statement:
+        """*s* with casts where literals would change a dtype: of a result that nothing declares, and of comparisons."""
+        s = with_expressions(s, self.compared)
+        if isinstance(s.expression, Neutral):
+            return s
+        for predicate in s.predicates:
+            self._require_width(s, predicate)
+        given = self._type(s.expression, {})
+        if given != weak(INT64):
+            self._require_width(s, s.expression)
+        if not isinstance(given, Weak):
+            return s
+        datum = self.kernel.array_args.get(s.written) or self.kernel.temporaries.get(s.written)
+        adapts = datum is not None and datum.dtype is not None and given != weak(INT64)
+        return s if adapts else replace(s, expression=self._cast(s.expression, s.expression))
+
+    def compared(self, e: Expression) -> Expression:
+        """*e* with its comparisons of numbers that adapt made in the dtype that they were made in."""
+        e = map_children(e, self.compared)
+        if not isinstance(e, p.Comparison):
+            return e
+        found = [self._type(x, {}) for x in (e.left, e.right)]
+        if None in found or rank_of(join(*(t for t in found if t is not None))) < 2:    # integers are compared exactly
+            return e
+        return p.Comparison(self._cast(e.left, sum_of(e.left, e.right)), e.operator, e.right)
+
+    def _require_width(self, s: Statement, e: Expression) -> None:
+        """:raises PreconditionError: *e*, a part of a value, has integers that adapt, of 64 bits that literals lack."""
+        if isinstance(e, p.Subscript | p.Variable) or not isinstance(e, p.ExpressionNode):
+            return
+        old = self._type(e, {})
+        if isinstance(e, p.Comparison) and all(self._type(x, {}) in (WEAK_INT, weak(INT64)) for x in children(e)):
+            return                                          # sizes are compared as indices are
+        if not isinstance(old, Weak) or old.rank > 1:
+            if isinstance(e, p.Sum | p.Product):        # computed from the left
+                first = tuple(takewhile(lambda x: isinstance(self._type(x, {}), Weak), e.children))
+                self._require_width(s, type(e)(first) if 1 < len(first) < len(e.children) else 0)
+            for child in children(e):
+                self._require_width(s, child)
+        elif old == weak(INT64) and self._cast(e, e) is not e and not self._fits(e):
+            raise PreconditionError(
+                f"'{s.id}' computes {to_text(e)} with 64 bits, which it would not with literals.", subject=s.id,
+                hint="write cast(int64, ...) in the kernel, or pass the values to each call")
+
+    def _fits(self, e: Expression) -> bool:
+        """Are 32 bits enough for *e* with literals in it?"""
+        return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
+                        lambda leaf: of_dtype(INT32)).inside(INT32)
+
+    def _cast(self, e: Expression, whole: Expression) -> Expression:
+        """*e* in the dtype that *whole* had, if it will have another one."""
+        old, new = self._type(whole, {}), self._type(whole, self.values)
+        if not isinstance(old, Weak) or new is None or resolve(old) == resolve(new):
+            return e
+        return TypeCast(resolve(old).name, e)
+
+    def _type(self, e: Expression, values: Mapping[str, Expression]) -> Type | None:
+        def lookup(name: str) -> Type | None:
+            # another argument without a dtype may be anything
+            return self.own.get(name) or (None if name in maybe_real(self.kernel) else declared(self.kernel, name))
+        return type_of(substitute(expand_rules(e, self.kernel.substitutions), values), lookup)
