@@ -6,18 +6,19 @@ their number; the order of all pairs of instances is never built.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, data_params, why_undecided
+from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, with_waived
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
+from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
@@ -25,29 +26,12 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import (
-    SmallestPair,
-    element_at,
     equal_coordinates,
     joined_by_chains,
     out_of_time_order,
     smaller_coordinates,
-    smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map
-
-
-@dataclass(frozen=True)
-class Violation:
-    """Pairs of a dependence that the order breaks.
-
-    :ivar pairs: the broken pairs, source inames to sink inames.
-    :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
-        no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
-    """
-
-    dependence: Dependence
-    pairs: Map
-    reason: str
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
@@ -274,7 +258,7 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
     """
     exact = [v for v in found if v.dependence.exact]
     if exact and not unsafe:
-        worst, witness = smallest_violation(knl, exact)
+        worst, witness = smallest_violation(knl, exact, [v for v in found if not v.dependence.exact])
         raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
     if not exact and assume is None and not unsafe:
         d = found[0].dependence
@@ -335,58 +319,6 @@ def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violatio
     for array in dict.fromkeys(d.array for d in turned):
         for d, pairs in overtaken(knl, array, [x for x in turned if x.array == array]):
             yield Violation(d, pairs, "lost")
-
-
-def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
-    """The violation with the smallest instances, and these.
-
-    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
-    source (its place in the text, then its inames), then by the sink.
-    """
-    places = {s.id: i for i, s in enumerate(knl.statements)}
-    known: dict[tuple[int, str, str], SmallestPair] = {}
-
-    def smallest(v: Violation) -> SmallestPair:
-        # statements of one instance set share their relations
-        a, b = knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
-        key = (id(v.pairs), a.id, b.id)
-        if key not in known:
-            known[key] = smallest_pair(v.pairs, a.inames, b.inames, _parameters(knl))
-        return known[key]
-
-    def size(v: Violation) -> tuple[object, ...]:
-        params, source, sink = smallest(v)
-        return ([params.get(x, 0) for x in _parameters(knl)], places[v.dependence.source], *source.values(),
-                places[v.dependence.sink], *sink.values())
-    least = min(found, key=size)
-    d = least.dependence
-    params, source, sink = smallest(least)
-    return least, witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
-
-
-def _parameters(knl: LoopKernel) -> tuple[str, ...]:
-    return tuple(a.name for a in knl.arguments)
-
-
-def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
-    """The smallest instances of a violation, and the element that both touch."""
-    return smallest_violation(knl, (violation,))[1]
-
-
-def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
-               sink: tuple[str, dict[str, int]]) -> Witness:
-    """The witness of two instances, with the element of *array* that both touch."""
-    first = _elements(knl, source, array, kind in ("flow", "output"), params)
-    second = _elements(knl, sink, array, kind in ("anti", "output"), params)
-    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
-
-
-def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
-              params: dict[str, int]) -> list[tuple[int, ...]]:
-    statement, point = instance
-    return [element_at(a.subscript_relation, params, tuple(point.values()))
-            for a in accesses_of(knl, knl.statement_by_id[statement])
-            if a.array == array and a.is_write == is_write and a.affine]
 
 
 def _sentence(step: str, v: Violation) -> str:

@@ -14,6 +14,7 @@ from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.values import misreads
 from loopkit.analysis.waived import not_waived, waived
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -90,7 +91,7 @@ def _outside_of(a: Access, iname: str) -> StorageError:
 def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,
             then: str = "reads") -> None:
     writer, reader = (knl.statement_by_id[s] for s in pair)
-    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
+    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames, parameters_of(knl))
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     hint = "keep the writer and the reader of each value in one loop"
     if waived(knl, t.name):
