@@ -33,6 +33,9 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map
 
+#: The inames on each axis of the grid or of the block, outermost first.
+OnAxes = dict[int, tuple[str, ...]]
+
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
     """The dependences that the kernel's order and its parallel inames break, with all the pairs they break."""
@@ -47,7 +50,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
         for pairs, reason in cache[key]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
-                yield Violation(d, broken, reason)
+                yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
         meeting = in_one_vector(knl, d)
         if meeting is not None:
             yield Violation(d, meeting, "order")
@@ -66,19 +69,29 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     """The pairs of *d* that run in different blocks; ``None`` if there are none."""
-    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
-    axes = sorted({*source, *sink})
-    if d.of_value:
-        # a value computed outside an axis is replicated in every block along it
-        axes = [x for x in axes if x in source]
+    source, sink, axes = _grid_axes(knl, d)
     if not axes:
         return None
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    places = [pair for x in axes for pair in places_on_axis(knl, source[x], sink[x])]
-    apart = not_handed_on(knl, d).subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
+    apart, places = not_handed_on(knl, d), _places(knl, d)
+    if places is not None:                  # else any two may be in different ones
+        apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
+
+
+def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int]]:
+    """The inames of both statements on the axes of the grid, and the axes that keep their instances apart."""
+    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
+    # a value computed outside an axis is replicated in every block along it
+    return source, sink, sorted(source if d.of_value else {*source, *sink})
+
+
+def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
+    """What tells the blocks of the two statements apart on the axes of both; ``None``: that is not known."""
+    source, sink, axes = _grid_axes(knl, d)
+    return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
 
 
 def is_awaited(knl: LoopKernel, d: Dependence) -> bool:
@@ -102,11 +115,19 @@ def to_blocks_behind(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
     if first.keys() != second.keys():
         return Map.empty(pairs.get_space())
-    places = [pair for axis in sorted(first, reverse=True) for pair in places_on_axis(knl, first[axis], second[axis])]
+    places = all_known([places_on_axis(knl, first[axis], second[axis]) for axis in sorted(first, reverse=True)])
+    if places is None:
+        return Map.empty(pairs.get_space())
     return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
 
 
-def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
+def all_known(places: Sequence[Sequence[tuple[Expression, ...]] | None]) -> list[tuple[Expression, ...]] | None:
+    """The coordinates of several axes together; ``None`` where those of one are not known."""
+    known = [x for x in places if x is not None]
+    return [pair for x in known for pair in x] if len(known) == len(places) else None
+
+
+def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
     """Which of *inames* lie on each axis of *kind*, outermost first, as their loops nest."""
     result: dict[int, tuple[str, ...]] = {}
     for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
@@ -136,11 +157,13 @@ def packing_order(knl: LoopKernel) -> dict[str, int]:
     return memo
 
 
-def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]]:
+def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
     """Coordinates that tell the places on one axis apart, for several statements: one of each in a tuple.
 
+    ``None`` where the statements pack different inames whose extents depend on sizes: the number of a place is then
+    the product of sizes and inames, and which instances of two such statements share a place is not known.
+
     :arg packings: the inames of each statement on the axis, outermost first.
-    :raises PreconditionError: the statements pack different inames, whose extents depend on sizes.
     """
     if all(tuple(inames) == tuple(packings[0]) for inames in packings[1:]):
         return [(p.Variable(x),)*len(packings) for x in packings[0]]
@@ -149,10 +172,7 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
         numbers = tuple(packed_coordinate(knl, inames) for inames in packings)
         if all(affine_difference(number, number) is not None for number in numbers):
             return [numbers]
-    first, other = packings[0], next(x for x in packings[1:] if tuple(x) != tuple(packings[0]))
-    raise PreconditionError(
-        f"{' and '.join(other)} share a hardware axis with {' and '.join(first)} of another statement, in bounds that "
-        "depend on sizes.", subject=other[0], hint="use another axis for one of them, or fix the parameters")
+    return None
 
 
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
@@ -256,7 +276,7 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
 
     :arg sentence: what the step would do to the pairs of a violation.
     """
-    exact = [v for v in found if v.dependence.exact]
+    exact = [v for v in found if v.exact]
     if exact and not unsafe:
         worst, witness = smallest_violation(knl, exact, [v for v in found if not v.dependence.exact])
         raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
@@ -264,13 +284,21 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and {why_undecided(knl, d.array, d.source, d.sink)}"
+            f"both touch '{d.array}', and {_why_undecided(knl, found[0])}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or answer for it: assume="..."')
     result = _given_up(knl, step, found, assume)
     followed = list(_overtaken(result, found))
     return result if not followed else _given_up(result, step, followed, assume)
+
+
+def _why_undecided(knl: LoopKernel, v: Violation) -> str:
+    d = v.dependence
+    if not d.exact:
+        return why_undecided(knl, d.array, d.source, d.sink)
+    return ("the inames of the two share an axis of the grid in bounds that depend on sizes, so that their blocks are "
+            "not known; put one of them on another axis")
 
 
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:

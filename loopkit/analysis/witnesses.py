@@ -105,11 +105,18 @@ class Violation:
     :ivar pairs: the broken pairs, source inames to sink inames.
     :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
         no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
+    :ivar placed: it is known in which blocks the two run.
     """
 
     dependence: Dependence
     pairs: Map
     reason: str
+    placed: bool = True
+
+    @property
+    def exact(self) -> bool:
+        """Is each of the pairs really broken?"""
+        return self.dependence.exact and self.placed
 
 
 #: Pairs of instances of which only evaluating them tells whether they meet, until none is looked for any more.

@@ -174,7 +174,8 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     a, b = launch.statements[source], launch.statements[sink]
     x, y = a.statement.inames, b.statement.inames
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    blocks = [pair for axis in first.keys() & second.keys() for pair in places_on_axis(knl, first[axis], second[axis])]
+    blocks = [pair for axis in first.keys() & second.keys()
+              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
     if blocks:
         pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
     if a.auto or b.auto:
