@@ -132,6 +132,7 @@ class Witness:
     :ivar element: the subscripts both touch, where they are affine.
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; of a copy that does not serve its reader:
         ``"missing"`` (nothing was copied into the cell) or ``"value"`` (another value was).
+    :ivar smallest: no smaller one is there; else it was too much to look at all that may be.
     """
 
     parameters: Mapping[str, int]
@@ -140,24 +141,28 @@ class Witness:
     array: str
     element: tuple[int, ...] | None
     kind: str
+    smallest: bool = True
 
     def __str__(self) -> str:
-        sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        start = self._start()
         if self.kind == "explicit":
-            return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} must run before "
-                    f"{instance_text(*self.sink)} (dep=)")
+            return f"{start}{instance_text(*self.source)} must run before {instance_text(*self.sink)} (dep=)"
         if self.kind in ("missing", "value"):
-            return self._of_copy()
+            return self._of_copy(start)
         first, second = {"flow": ("writes", "reads"), "anti": ("reads", "writes"),
                          "output": ("writes", "writes too")}[self.kind]
         subscripts = "" if not self.element else f"[{', '.join(map(str, self.element))}]"
-        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.source)} {first} "
-                f"{self.array}{subscripts}, which {instance_text(*self.sink)} {second}")
+        return (f"{start}{instance_text(*self.source)} {first} {self.array}{subscripts}, which "
+                f"{instance_text(*self.sink)} {second}")
 
-    def _of_copy(self) -> str:
+    def _start(self) -> str:
         sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
+        parts = [*([] if self.smallest else ["one of several"]), *([f"with {sizes}"] if sizes else [])]
+        return f"{', '.join(parts)}: " if parts else ""
+
+    def _of_copy(self, start: str) -> str:
         cell = self.array + (f"[{', '.join(map(str, self.element))}]" if self.element else "")
-        start, sink = f"with {sizes}: " if sizes else "", instance_text(*self.sink)
+        sink = instance_text(*self.sink)
         if self.kind == "missing":
             return f"{start}{sink} reads {cell}, which no instance of {self.source[0]} has written"
         return f"{start}{sink} reads {cell}, where {instance_text(*self.source)} has put another value"

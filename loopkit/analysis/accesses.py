@@ -179,16 +179,20 @@ def why_inexact(knl: LoopKernel, access: Access) -> str | None:
 def why_undecided(knl: LoopKernel, array: str, *statements: str) -> str:
     """Why it is not known which instances of *statements* meet on *array*."""
     accesses = (a for x in dict.fromkeys(statements) for a in accesses_of(knl, knl.statement_by_id[x]))
-    reasons = dict.fromkeys(_of(doubt, a.statement) for a in accesses
-                            if a.array == array and (doubt := why_inexact(knl, a)) is not None)
+    reasons = dict.fromkeys(doubt for a in accesses if a.array == array and (doubt := doubt_of(knl, a)) is not None)
     # a copy may stand for an access that is no longer there
     return ", and ".join(reasons) or "a subscript, condition or bound of theirs is read from memory"
 
 
-def _of(doubt: str, statement: str) -> str:
-    """``a bound is read from memory`` as ``a bound of 'S' is read from memory``."""
-    article, noun, rest = doubt.split(" ", 2)
-    return f"{article} {noun} of '{statement}' {rest}"
+def doubt_of(knl: LoopKernel, *accesses: Access) -> str | None:
+    """Why it is not known of some of *accesses* which elements they touch, or whether they do, with the statement."""
+    for a in accesses:
+        doubt = why_inexact(knl, a)
+        if doubt is not None:
+            # "a bound is read from memory" as "a bound of 'S' is read from memory"
+            article, noun, rest = doubt.split(" ", 2)
+            return f"{article} {noun} of '{a.statement}' {rest}"
+    return None
 
 
 def origin(knl: LoopKernel, names: Iterable[str]) -> str:

@@ -17,6 +17,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import across_blocks, is_awaited
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
@@ -61,7 +62,7 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
     for d in dependences(knl):
         if d.array == name and is_awaited(knl, d) and (apart := across_blocks(knl, d)) is not None:
             a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-            params, source, sink = smallest_pair(apart, a.inames, b.inames)
+            params, source, sink = smallest_pair(apart, a.inames, b.inames, parameters_of(knl))
             raise StorageError(
                 f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} "
                 f"runs in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
@@ -98,7 +99,7 @@ def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) ->
     left = _in_use(knl, read.relation)
     for a in writes:
         left = left.subtract_range(a.relation.range())
-    point = lexmin_point(left.domain(), read.domain.inames)
+    point = lexmin_point(left.domain(), read.domain.inames, parameters_of(knl))
     if point is not None:
         params, values = point
         raise StorageError(
@@ -120,7 +121,7 @@ def _in_use(knl: LoopKernel, pairs: Map) -> Map:
 
 
 def _refused(knl: LoopKernel, name: str, pair: tuple[Access, Access], pairs: Map, what: str, hint: str) -> StorageError:
-    params, first, second = smallest_pair(pairs, *(a.domain.inames for a in pair))
+    params, first, second = smallest_pair(pairs, pair[0].domain.inames, pair[1].domain.inames, parameters_of(knl))
     texts = [instance_text(a.statement, x) for a, x in zip(pair, (first, second), strict=True)]
     return StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}{_with(params)}.",
                         subject=name, hint=hint)

@@ -7,17 +7,18 @@ written must be stored; and what bound a user to others outside of its filling m
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from itertools import chain
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, doubt_of
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.witnesses import Refusal, refuse_smallest
 from loopkit.errors import IllegalTransformError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.elements import outside
@@ -28,10 +29,12 @@ from loopkit.poly.relations import (
     in_time_order,
     restrict,
     same_element,
-    smallest_pair,
     subscript_relation,
 )
-from loopkit.poly.sets import Map, Set, lexmin_point
+from loopkit.poly.sets import Map, Set
+
+#: Two statements.
+Pair = tuple[str, str]
 
 #: The times of loading, using and storing.
 _LOADING, _USER, _STORING = 0, 1, 2
@@ -60,6 +63,7 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
 
     :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
     users = {a.statement for a in accesses_by_array(after)[buffer] if a.statement in before.statement_by_id}
     new = [s for s in after.statements if s.id not in before.statement_by_id]
@@ -68,13 +72,12 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     filling = tuple(x for x in after.statement_by_id[storing].inames
                     if all(x in after.statement_by_id[u].inames for u in users))
     touches = list(_touches(before, after, array, users, filling, loading, storing))
-    require_inside(after, array, buffer, step)
-    _require_same_flow(before, after, array, buffer, step, touches)
-    for t in touches:
-        if t.is_write and t.statement != loading:
-            _require_stored(array, step, t, next(s for s in touches if s.statement == storing))
+    found = [outside_of(after, array, buffer, step), _another_flow(before, after, array, buffer, step, touches)]
+    store = next(s for s in touches if s.statement == storing)
+    found += [_not_stored(after, array, step, t, store) for t in touches if t.is_write and t.statement != loading]
     if not before.obligations:              # else an order that was given up binds no more
-        _require_bound(before, after, array, step, _Users(touches, loading, storing), filling)
+        found.append(_unbound(before, after, array, step, _Users(touches, loading, storing), filling))
+    refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
 def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str], filling: Sequence[str],
@@ -101,17 +104,18 @@ def _keyed(a: Access, filling: Sequence[str]) -> Map:
 
 # {{{ within one filling
 
-def require_inside(after: LoopKernel, array: str, buffer: str, step: str) -> None:
-    """Refuse what touches a cell outside of the buffer, which holds nothing."""
+def outside_of(after: LoopKernel, array: str, buffer: str, step: str) -> Iterator[Refusal]:
+    """Accesses to a cell outside of the buffer, which holds nothing."""
     for a in accesses_by_array(after)[buffer]:
         bad = outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions)
         if bad is not None:
-            _refuse_point(array, step, a, bad, "touch", "has no cell in the buffer", buffer)
+            yield _of_point(after, array, step, a, bad, "touch", "has no cell in the buffer", buffer)
 
 
-def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str,
-                       touches: Sequence[_Touch]) -> None:
-    """The flow through the buffer's cells is the one through the elements, from the loading and to the storing."""
+def _another_flow(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str,
+                  touches: Sequence[_Touch]) -> Iterator[Refusal]:
+    """Where the flow through the buffer's cells is not the one through the elements, from the loading, to the storing.
+    """
     own = [t for t in touches if t.time[0] == ("at", _USER)]
     timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _LOADING) or certain_write(t.access), t.time)
              for t in touches]
@@ -119,19 +123,27 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, array: str, buffer
     if not hungry.is_empty():
         # what would come from before the loading comes from nowhere
         timed.append(TimedAccess(hungry.identity(), True, True, (("at", _LOADING - 1),)))
-    wanted: dict[tuple[str, str], Map] = {}
+    doubt = doubt_of(before, *(t.access for t in own))
+    wanted: dict[Pair, Map] = {}
     for i, j, relation in value_flow(timed, sure_writes(before, [t.access for t in own])):
         if i == len(touches):
-            _refuse_point(array, step, touches[j].access, relation.range(), "read", "has not been loaded")
-        _join(wanted, (touches[i].statement, touches[j].statement), relation)
+            yield _of_point(after, array, step, touches[j].access, relation.range(), "read", "has not been loaded")
+        else:
+            _join(wanted, (touches[i].statement, touches[j].statement), relation)
     found = relations_of(after, buffer, "flow")
-    for pair in {**wanted, **found}:
-        if pair not in found or not wanted.get(pair, found[pair]).is_subset(found[pair]):
-            lost = wanted[pair].subtract(found[pair]) if pair in found else wanted[pair]
-            refuse_flow(after, array, step, pair, lost, "lose")
-        if pair not in wanted or not found[pair].is_subset(wanted[pair]):
-            wrong = found[pair].subtract(wanted[pair]) if pair in wanted else found[pair]
-            refuse_flow(after, array, step, pair, wrong, "mistake")
+    lost = [another_flow(after, array, step, pair, pairs, "lose", doubt) for pair, pairs in beyond(wanted, found)]
+    # a value that is lost leaves its place to another one: that the first is gone is what there is to say
+    yield from lost or [another_flow(after, array, step, pair, pairs, "mistake", doubt)
+                        for pair, pairs in beyond(found, wanted)]
+
+
+def beyond(first: Mapping[Pair, Map], second: Mapping[Pair, Map]) -> Iterator[tuple[Pair, Map]]:
+    """What *first* relates of each two statements and *second* does not."""
+    for pair, relation in first.items():
+        if pair not in second:
+            yield pair, relation
+        elif not relation.is_subset(second[pair]):
+            yield pair, relation.subtract(second[pair])
 
 
 def _not_loaded(touches: Sequence[_Touch]) -> Set:
@@ -145,45 +157,42 @@ def _not_loaded(touches: Sequence[_Touch]) -> Set:
     return every
 
 
-def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[tuple[str, str], Map]:
+def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[Pair, Map]:
     """The dependences of *array* between each two statements, those of one *kind* or all."""
-    result: dict[tuple[str, str], Map] = {}
+    result: dict[Pair, Map] = {}
     for d in dependences(knl):
         if d.array == array and kind in (None, d.kind):
             _join(result, (d.source, d.sink), d.relation)
     return result
 
 
-def _join(relations: dict[tuple[str, str], Map], pair: tuple[str, str], relation: Map) -> None:
+def _join(relations: dict[Pair, Map], pair: Pair, relation: Map) -> None:
     relations[pair] = relations[pair].union(relation) if pair in relations else relation
 
 
-def refuse_flow(after: LoopKernel, array: str, step: str, pair: tuple[str, str], pairs: Map, what: str) -> None:
-    """Refuse to ``"lose"``, or to ``"mistake"``, the values that go along *pairs* of two statements."""
-    writer, reader = (after.statement_by_id[s] for s in pair)
-    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
-    raise IllegalTransformError(
+def another_flow(after: LoopKernel, array: str, step: str, pair: Pair, pairs: Map, what: str,
+                 doubt: str | None = None) -> Refusal:
+    """The refusal to ``"lose"``, or to ``"mistake"``, the values that go along *pairs* of two statements."""
+    return Refusal(after, *pair, pairs, lambda params, at_write, at_read: IllegalTransformError(
         f"{step} would {what} a value of '{array}' on its way through the buffer.",
-        Witness(params, (writer.id, at_write), (reader.id, at_read), array, None,
-                "flow" if what == "lose" else "value"), after=after)
+        Witness(params, (pair[0], at_write), (pair[1], at_read), array, None, "flow" if what == "lose" else "value"),
+        after=after), doubt)
 
 
-def _require_stored(array: str, step: str, write: _Touch, storing: _Touch) -> None:
+def _not_stored(after: LoopKernel, array: str, step: str, write: _Touch, storing: _Touch) -> Iterator[Refusal]:
     kept = same_element(storing.elements, write.elements).range()
     lost = write.access.domain.set.subtract(kept)
     if not lost.is_empty():
-        _refuse_point(array, step, write.access, lost, "write", "is not stored after it")
+        yield _of_point(after, array, step, write.access, lost, "write", "is not stored after it")
 
 
-def _refuse_point(array: str, step: str, a: Access, points: Set, does: str, that: str, touched: str | None = None
-                  ) -> NoReturn:
-    point = lexmin_point(points, a.domain.inames)
-    assert point is not None
-    params, values = point
-    element = element_at(a.subscript_relation, params, tuple(values.values()))
-    raise IllegalTransformError(
+def _of_point(knl: LoopKernel, array: str, step: str, a: Access, points: Set, does: str, that: str,
+              touched: str | None = None) -> Refusal:
+    """The refusal for instances *points* of access *a*."""
+    return Refusal.of_points(knl, a.statement, points, lambda params, _, values: IllegalTransformError(
         f"{step}: '{a.statement}' would {does} an element of '{array}' that {that}.",
-        Witness(params, (a.statement, {}), (a.statement, values), touched or array, element, "missing"))
+        Witness(params, (a.statement, {}), (a.statement, values), touched or array,
+                element_at(a.subscript_relation, params, tuple(values.values())), "missing")), doubt_of(knl, a))
 
 # }}}
 
@@ -206,17 +215,17 @@ class _Users:
                 yield t.statement, t.statement == self.storing, same_element(mine.elements, t.elements)
 
 
-def _require_bound(before: LoopKernel, after: LoopKernel, array: str, step: str, users: _Users, filling: Sequence[str]
-                   ) -> None:
-    """Two accesses, one of them a write, keep their order: a dependence says so of what stands for them now."""
+def _unbound(before: LoopKernel, after: LoopKernel, array: str, step: str, users: _Users, filling: Sequence[str]
+             ) -> Iterator[Refusal]:
+    """Two accesses, one of them a write, whose order no dependence keeps between what stands for them now."""
     known = relations_of(after, array)
     load, store = (next((t for t in users.touches if t.statement == s), None) for s in (users.loading, users.storing))
     if load is not None and store is not None:
         once = same_element(load.elements, store.elements)
         if not once.is_subset(known.get((load.statement, store.statement), once.subtract(once))):
-            refuse_flow(after, array, step, (load.statement, store.statement), once, "lose")
+            yield another_flow(after, array, step, (load.statement, store.statement), once, "lose")
     if load is not None:
-        _require_read_in_order(after, array, step, load.access, known)
+        yield from _read_out_of_order(after, array, step, load.access, known)
     mine = {id(t.access): t for t in users.touches}
     accesses = accesses_by_array(before)[array]
     for a in accesses:
@@ -230,11 +239,11 @@ def _require_bound(before: LoopKernel, after: LoopKernel, array: str, step: str,
                 pairs = pairs.subtract(same_element(*(subscript_relation(t.access.domain.inames, coordinates)
                                                       for t in (u, v))))
             if not pairs.is_empty():
-                _require_known(before, array, step, users, (a, u), (b, v), pairs, known)
+                yield from _not_known(after, step, users, (a, u), (b, v), pairs, known)
 
 
-def _require_read_in_order(after: LoopKernel, array: str, step: str, load: Access, known: dict[tuple[str, str], Map]
-                           ) -> None:
+def _read_out_of_order(after: LoopKernel, array: str, step: str, load: Access, known: dict[Pair, Map]
+                       ) -> Iterator[Refusal]:
     """What is loaded and used by no one may be old or new, but nothing writes it at the same time."""
     for w in accesses_by_array(after)[array]:
         if not w.is_write:
@@ -243,17 +252,25 @@ def _require_read_in_order(after: LoopKernel, array: str, step: str, load: Acces
         behind, before = known.get((load.statement, w.statement)), known.get((w.statement, load.statement))
         pairs = pairs if behind is None else pairs.subtract(behind)
         pairs = pairs if before is None else pairs.subtract(before.reverse())
-        if pairs.is_empty():
-            continue
-        params, source, sink = smallest_pair(pairs, load.domain.inames, w.domain.inames)
-        element = element_at(load.subscript_relation, params, tuple(source.values()))
-        raise IllegalTransformError(
-            f"{step}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at that moment.",
-            Witness(params, (load.statement, source), (w.statement, sink), array, element, "anti"), after=after)
+        if not pairs.is_empty():
+            yield _of_pairs(after, (load, w), pairs, f"{step}: nothing would keep '{w.statement}' from writing "
+                            f"what '{load.statement}' reads at that moment.")
 
 
-def _require_known(before: LoopKernel, array: str, step: str, users: _Users, first: tuple[Access, _Touch | None],
-                   second: tuple[Access, _Touch | None], pairs: Map, known: dict[tuple[str, str], Map]) -> None:
+def _of_pairs(after: LoopKernel, ends: tuple[Access, Access], pairs: Map, sentence: str) -> Refusal:
+    """The refusal for *pairs* of two accesses to one element."""
+    a, b = ends
+    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
+    return Refusal(after, a.statement, b.statement, pairs, lambda params, source, sink: IllegalTransformError(
+        sentence, Witness(params, (a.statement, source), (b.statement, sink), a.array,
+                          element_at(a.subscript_relation, params, tuple(source.values())), kind), after=after),
+        doubt_of(after, a, b))
+
+
+def _not_known(after: LoopKernel, step: str, users: _Users, first: tuple[Access, _Touch | None],
+               second: tuple[Access, _Touch | None], pairs: Map, known: dict[Pair, Map]
+               ) -> Iterator[Refusal]:
+    ends = first[0], second[0]
     for s, s_writes, s_move in users.ends(*first):
         for t, t_writes, t_move in users.ends(*second):
             if not (s_writes or t_writes):
@@ -263,13 +280,11 @@ def _require_known(before: LoopKernel, array: str, step: str, users: _Users, fir
             unbound = moved.subtract(known[s, t]) if (s, t) in known else moved
             if unbound.is_empty():
                 continue
-            a, b = (before.statement_by_id[x[0].statement] for x in (first, second))
-            params, source, sink = smallest_pair(pairs, a.inames, b.inames)
-            kind = ("output" if second[0].is_write else "flow") if first[0].is_write else "anti"
-            element = element_at(first[0].subscript_relation, params, tuple(source.values()))
-            raise IllegalTransformError(
-                f"{step} would not keep '{s}' before '{t}', which stand for '{a.id}' and '{b.id}'.",
-                Witness(params, (a.id, source), (b.id, sink), array, element, kind))
+            # those of which the statements that stand for them now are bound by nothing
+            back = unbound if s_move is None else unbound.apply_domain(s_move.reverse())
+            back = back if t_move is None else back.apply_range(t_move.reverse())
+            yield _of_pairs(after, ends, pairs.intersect(back), f"{step} would not keep '{s}' before '{t}', "
+                            f"which stand for '{ends[0].statement}' and '{ends[1].statement}'.")
 
 
 def _ordered(knl: LoopKernel, a: Access, b: Access) -> Map:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import reduce
 from math import prod
-from typing import NoReturn
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -20,10 +19,12 @@ from loopkit.analysis.accesses import (
     accesses_by_array,
     accesses_of,
     analysis_domain,
+    doubt_of,
     expanded_expression,
     integer_names,
 )
 from loopkit.analysis.dependences import Dependence, dependences, joined_relations
+from loopkit.analysis.witnesses import Refusal, refuse_smallest
 from loopkit.errors import IllegalTransformError, Witness
 from loopkit.expr.dtypes import FLOAT64
 from loopkit.expr.mappers import children, head_of
@@ -32,8 +33,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.relations import element_at, smallest_pair
-from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.poly.relations import element_at
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: Whole numbers up to this are the same in every dtype of numbers, and so are their sums and products up to it.
 _EXACT = 128
@@ -46,15 +47,22 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
     :arg temporaries: those that the statements touch.
     :arg inames: along which they do, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
+    found = _refusals(before, after, moved, temporaries, step, inames)
+    refuse_smallest(found, f"{step}: whether all comes out as before")
+
+
+def _refusals(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str], step: str,
+              inames: Collection[str]) -> Iterator[Refusal]:
     flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
     for new in after.statements:
         own = before.statement_by_id[new.id]
-        _require_same_value(before, after, own, new, step)      # of others too: they may share rules
+        yield from _another_value(before, after, own, new, step)      # of others too: they may share rules
         for a in accesses_of(after, new) if new.id in moved else ():
-            _require_inside(before, after, a, own, flows.get(a.array, {}), step)
+            yield from _outside(before, after, a, own, flows.get(a.array, {}), step)
     for t, found in flows.items():
-        _require_same_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
+        yield from _another_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
 
 
 def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
@@ -63,13 +71,14 @@ def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
 
 # {{{ each point that was there
 
-def _require_same_value(before: LoopKernel, after: LoopKernel, own: Statement, new: Statement, step: str) -> None:
-    """What *new* computes at the points of *own* is what that does."""
+def _another_value(before: LoopKernel, after: LoopKernel, own: Statement, new: Statement, step: str
+                   ) -> Iterator[Refusal]:
+    """Where *new* computes at the points of *own* something else than that does."""
     points = analysis_domain(before, own)
     wrong = _differing(expanded_expression(before, own), expanded_expression(after, new), points,
                        integer_names(after, new))
     if wrong is not None and not wrong.is_empty():
-        _refuse(step, new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
+        yield _refusal(after, step, new, wrong.set, new.written, "value", f"'{new.id}' would compute something else")
 
 
 def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> InstanceSet | None:
@@ -105,15 +114,16 @@ def _parts(expr: Expression) -> tuple[Expression, ...]:
 
 # {{{ what is read at the new points
 
-def _require_inside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, flow: Mapping[Pair, Map],
-                    step: str) -> None:
-    """Access *a* of the statement that was *own* touches what has a value, and cells that there are."""
+def _outside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, flow: Mapping[Pair, Map], step: str
+             ) -> Iterator[Refusal]:
+    """Where access *a* of the statement that was *own* touches what has no value, or no cell."""
     new = after.statement_by_id[a.statement]
     if a.array in after.temporaries:
         shape = after.temporaries[a.array].shape
         bad = None if shape is None else outside(a.relation, shape, after.assumptions)
         if bad is not None:
-            _refuse(step, new, bad, a.array, "missing", f"'{new.id}' would touch a cell outside of '{a.array}'", a)
+            yield _refusal(after, step, new, bad, a.array, "missing",
+                           f"'{new.id}' would touch a cell outside of '{a.array}'", a)
         if a.is_write:
             return
         missing = a.domain.subtract(analysis_domain(before, own)).set
@@ -124,17 +134,17 @@ def _require_inside(before: LoopKernel, after: LoopKernel, a: Access, own: State
         known: Set = reduce(Set.union, read)
         missing = a.domain.set.subtract(a.relation.intersect_range(known).domain())
     if not missing.is_empty():
-        _refuse(step, new, missing, a.array, "missing",
-                f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
+        yield _refusal(after, step, new, missing, a.array, "missing",
+                       f"'{new.id}' would read an element of '{a.array}' that has no value there", a)
 
 
-def _refuse(step: str, s: Statement, points: Set, array: str, kind: str, what: str, a: Access | None = None
-            ) -> NoReturn:
-    point = lexmin_point(points, s.inames)
-    assert point is not None
-    params, values = point
-    element = None if a is None else element_at(a.subscript_relation, params, tuple(values.values()))
-    raise IllegalTransformError(f"{step}: {what}.", Witness(params, (s.id, {}), (s.id, values), array, element, kind))
+def _refusal(after: LoopKernel, step: str, s: Statement, points: Set, array: str, kind: str, what: str,
+             a: Access | None = None) -> Refusal:
+    return Refusal.of_points(after, s.id, points, lambda params, _, values: IllegalTransformError(
+        f"{step}: {what}.", Witness(
+            params, (s.id, {}), (s.id, values), array,
+            None if a is None else element_at(a.subscript_relation, params, tuple(values.values())), kind)),
+        None if a is None else doubt_of(after, a))
 
 # }}}
 
@@ -144,9 +154,12 @@ def _refuse(step: str, s: Statement, points: Set, array: str, kind: str, what: s
 Pair = tuple[str, str]
 
 
-def _require_same_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
-                       array: str, step: str, inames: Collection[str]) -> None:
-    """Readers of *before* get the values that they got; steps of a reduction that are new are neutral."""
+def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
+                  array: str, step: str, inames: Collection[str]) -> Iterator[Refusal]:
+    """Where readers of *before* get other values than they got, or new steps of a reduction are not neutral."""
+    doubt = doubt_of(before, *accesses_by_array(before)[array])
+    edges: list[Refusal] = []
+    others: dict[str, list[Refusal]] = {"more": [], "lost": []}
     for pair in dict.fromkeys((*known, *found)):
         source, sink = (before.statement_by_id[s] for s in pair)
         any_pair: Map = found[pair] if pair in found else known[pair]
@@ -160,21 +173,24 @@ def _require_same_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pai
             more = more.intersect_domain(analysis_domain(before, source).set)
             if not new.is_empty() and not _is_neutral(after, node, after.statement_by_id[source.id].domain.named(
                     new.domain())):
-                _refuse_flow(step, inames, source, sink, new, array, f"beyond the edge '{source.id}' would combine "
-                             f"what is not the neutral element of its {node.operation}")
-        for wrong in (more, lost):
+                what = f"what is not the neutral element of its {node.operation}"
+                edges.append(_flow_refusal(after, step, inames, source, sink, new, array,
+                                           f"beyond the edge '{source.id}' would combine {what}", doubt))
+        for kind, wrong in (("more", more), ("lost", lost)):
             if not wrong.is_empty():
-                _refuse_flow(step, inames, source, sink, wrong, array,
-                             f"'{sink.id}' would get another value of '{array}'")
+                others[kind].append(_flow_refusal(after, step, inames, source, sink, wrong, array,
+                                                  f"'{sink.id}' would get another value of '{array}'", doubt))
+    # a value that is lost gave its place to one that is new, and this to what is combined beyond the edge
+    yield from edges or others["more"] or others["lost"]
 
 
-def _refuse_flow(step: str, inames: Collection[str], source: Statement, sink: Statement, pairs: Map, array: str,
-                 what: str) -> NoReturn:
-    params, at_source, at_sink = smallest_pair(pairs, source.inames, sink.inames)
+def _flow_refusal(after: LoopKernel, step: str, inames: Collection[str], source: Statement, sink: Statement, pairs: Map,
+                  array: str, what: str, doubt: str | None) -> Refusal:
     others = [x for x in inames if len(inames) > 1 and x in source.inames and x not in sink.inames]
-    raise IllegalTransformError(
-        f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"),
-        [f"leave '{x}' out" for x in others] or [f"name the statements that run on with within=, '{source.id}' not"])
+    hints = [f"leave '{x}' out" for x in others] or [f"name the statements that run on with within=, '{source.id}' not"]
+    return Refusal(after, source.id, sink.id, pairs, lambda params, at_source, at_sink: IllegalTransformError(
+        f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"), hints),
+        doubt)
 
 
 def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:

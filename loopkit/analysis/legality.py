@@ -6,18 +6,19 @@ their number; the order of all pairs of instances is never built.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_of, data_params, why_undecided
+from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, with_waived
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
-from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError, Witness
+from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
+from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.updates import update_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
@@ -25,29 +26,15 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
 from loopkit.poly.relations import (
-    SmallestPair,
-    element_at,
     equal_coordinates,
     joined_by_chains,
     out_of_time_order,
     smaller_coordinates,
-    smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map
 
-
-@dataclass(frozen=True)
-class Violation:
-    """Pairs of a dependence that the order breaks.
-
-    :ivar pairs: the broken pairs, source inames to sink inames.
-    :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
-        no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
-    """
-
-    dependence: Dependence
-    pairs: Map
-    reason: str
+#: The inames on each axis of the grid or of the block, outermost first.
+OnAxes = dict[int, tuple[str, ...]]
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
@@ -63,7 +50,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
         for pairs, reason in cache[key]:
             broken = not_separable(knl, d, where, pairs) if reason == "blocks" else pairs
             if broken is not None:
-                yield Violation(d, broken, reason)
+                yield Violation(d, broken, reason, reason != "blocks" or _places(knl, d) is not None)
         meeting = in_one_vector(knl, d)
         if meeting is not None:
             yield Violation(d, meeting, "order")
@@ -82,19 +69,29 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     """The pairs of *d* that run in different blocks; ``None`` if there are none."""
-    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
-    axes = sorted({*source, *sink})
-    if d.of_value:
-        # a value computed outside an axis is replicated in every block along it
-        axes = [x for x in axes if x in source]
+    source, sink, axes = _grid_axes(knl, d)
     if not axes:
         return None
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    places = [pair for x in axes for pair in places_on_axis(knl, source[x], sink[x])]
-    apart = not_handed_on(knl, d).subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
+    apart, places = not_handed_on(knl, d), _places(knl, d)
+    if places is not None:                  # else any two may be in different ones
+        apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
+
+
+def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int]]:
+    """The inames of both statements on the axes of the grid, and the axes that keep their instances apart."""
+    source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
+    # a value computed outside an axis is replicated in every block along it
+    return source, sink, sorted(source if d.of_value else {*source, *sink})
+
+
+def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
+    """What tells the blocks of the two statements apart on the axes of both; ``None``: that is not known."""
+    source, sink, axes = _grid_axes(knl, d)
+    return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
 
 
 def is_awaited(knl: LoopKernel, d: Dependence) -> bool:
@@ -118,11 +115,19 @@ def to_blocks_behind(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
     if first.keys() != second.keys():
         return Map.empty(pairs.get_space())
-    places = [pair for axis in sorted(first, reverse=True) for pair in places_on_axis(knl, first[axis], second[axis])]
+    places = all_known([places_on_axis(knl, first[axis], second[axis]) for axis in sorted(first, reverse=True)])
+    if places is None:
+        return Map.empty(pairs.get_space())
     return pairs.intersect(smaller_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
 
 
-def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> dict[int, tuple[str, ...]]:
+def all_known(places: Sequence[Sequence[tuple[Expression, ...]] | None]) -> list[tuple[Expression, ...]] | None:
+    """The coordinates of several axes together; ``None`` where those of one are not known."""
+    known = [x for x in places if x is not None]
+    return [pair for x in known for pair in x] if len(known) == len(places) else None
+
+
+def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
     """Which of *inames* lie on each axis of *kind*, outermost first, as their loops nest."""
     result: dict[int, tuple[str, ...]] = {}
     for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
@@ -152,11 +157,13 @@ def packing_order(knl: LoopKernel) -> dict[str, int]:
     return memo
 
 
-def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]]:
+def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
     """Coordinates that tell the places on one axis apart, for several statements: one of each in a tuple.
 
+    ``None`` where the statements pack different inames whose extents depend on sizes: the number of a place is then
+    the product of sizes and inames, and which instances of two such statements share a place is not known.
+
     :arg packings: the inames of each statement on the axis, outermost first.
-    :raises PreconditionError: the statements pack different inames, whose extents depend on sizes.
     """
     if all(tuple(inames) == tuple(packings[0]) for inames in packings[1:]):
         return [(p.Variable(x),)*len(packings) for x in packings[0]]
@@ -165,10 +172,7 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
         numbers = tuple(packed_coordinate(knl, inames) for inames in packings)
         if all(affine_difference(number, number) is not None for number in numbers):
             return [numbers]
-    first, other = packings[0], next(x for x in packings[1:] if tuple(x) != tuple(packings[0]))
-    raise PreconditionError(
-        f"{' and '.join(other)} share a hardware axis with {' and '.join(first)} of another statement, in bounds that "
-        "depend on sizes.", subject=other[0], hint="use another axis for one of them, or fix the parameters")
+    return None
 
 
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
@@ -272,21 +276,29 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
 
     :arg sentence: what the step would do to the pairs of a violation.
     """
-    exact = [v for v in found if v.dependence.exact]
+    exact = [v for v in found if v.exact]
     if exact and not unsafe:
-        worst, witness = smallest_violation(knl, exact)
+        worst, witness = smallest_violation(knl, exact, [v for v in found if not v.dependence.exact])
         raise IllegalTransformError(sentence(step, worst), witness, hints(knl, worst), after=knl)
     if not exact and assume is None and not unsafe:
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and {why_undecided(knl, d.array, d.source, d.sink)}"
+            f"both touch '{d.array}', and {_why_undecided(knl, found[0])}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or answer for it: assume="..."')
     result = _given_up(knl, step, found, assume)
     followed = list(_overtaken(result, found))
     return result if not followed else _given_up(result, step, followed, assume)
+
+
+def _why_undecided(knl: LoopKernel, v: Violation) -> str:
+    d = v.dependence
+    if not d.exact:
+        return why_undecided(knl, d.array, d.source, d.sink)
+    return ("the inames of the two share an axis of the grid in bounds that depend on sizes, so that their blocks are "
+            "not known; put one of them on another axis")
 
 
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
@@ -335,58 +347,6 @@ def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violatio
     for array in dict.fromkeys(d.array for d in turned):
         for d, pairs in overtaken(knl, array, [x for x in turned if x.array == array]):
             yield Violation(d, pairs, "lost")
-
-
-def smallest_violation(knl: LoopKernel, found: Sequence[Violation]) -> tuple[Violation, Witness]:
-    """The violation with the smallest instances, and these.
-
-    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
-    source (its place in the text, then its inames), then by the sink.
-    """
-    places = {s.id: i for i, s in enumerate(knl.statements)}
-    known: dict[tuple[int, str, str], SmallestPair] = {}
-
-    def smallest(v: Violation) -> SmallestPair:
-        # statements of one instance set share their relations
-        a, b = knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
-        key = (id(v.pairs), a.id, b.id)
-        if key not in known:
-            known[key] = smallest_pair(v.pairs, a.inames, b.inames, _parameters(knl))
-        return known[key]
-
-    def size(v: Violation) -> tuple[object, ...]:
-        params, source, sink = smallest(v)
-        return ([params.get(x, 0) for x in _parameters(knl)], places[v.dependence.source], *source.values(),
-                places[v.dependence.sink], *sink.values())
-    least = min(found, key=size)
-    d = least.dependence
-    params, source, sink = smallest(least)
-    return least, witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
-
-
-def _parameters(knl: LoopKernel) -> tuple[str, ...]:
-    return tuple(a.name for a in knl.arguments)
-
-
-def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
-    """The smallest instances of a violation, and the element that both touch."""
-    return smallest_violation(knl, (violation,))[1]
-
-
-def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
-               sink: tuple[str, dict[str, int]]) -> Witness:
-    """The witness of two instances, with the element of *array* that both touch."""
-    first = _elements(knl, source, array, kind in ("flow", "output"), params)
-    second = _elements(knl, sink, array, kind in ("anti", "output"), params)
-    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
-
-
-def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
-              params: dict[str, int]) -> list[tuple[int, ...]]:
-    statement, point = instance
-    return [element_at(a.subscript_relation, params, tuple(point.values()))
-            for a in accesses_of(knl, knl.statement_by_id[statement])
-            if a.array == array and a.is_write == is_write and a.affine]
 
 
 def _sentence(step: str, v: Violation) -> str:

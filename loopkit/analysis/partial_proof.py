@@ -10,7 +10,7 @@ A subscript that is read from memory is a coordinate of its own: any within the 
 """
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pymbolic.primitives as p
@@ -18,17 +18,18 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
 from loopkit.analysis.buffer_proof import relations_of
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.witnesses import Refusal, raise_smallest
 from loopkit.errors import IllegalTransformError, InternalError, Witness
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, subtract, to_aff
 from loopkit.poly.elements import outside
-from loopkit.poly.relations import one_to_one, same_element, smallest_pair, subscript_relation
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.relations import one_to_one, same_element, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 
 @dataclass(frozen=True)
@@ -63,18 +64,22 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
         bad = outside(own.relation, after.temporaries[buffer].shape or (), after.assumptions)
         _require(step, after, array, bad is None)
     known = relations_of(after, array)
+    found: list[Refusal] = []
     for u in users:
         way = _way(before, u, filling, u.assignee, before.statement_by_id[u.id].assignee)
-        arrived = same_element(way.cells, store.cells).apply_range(store.elements)
-        for wrong in (way.elements.subtract(arrived), arrived.subtract(way.elements)):
-            if not wrong.is_empty():
-                point = lexmin_point(wrong.domain(), way.points.inames)
-                assert point is not None
-                instance = {x: point[1][x] for x in u.inames}
-                raise IllegalTransformError(
-                    f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.",
-                    Witness(point[0], (u.id, {}), (u.id, instance), array, None, "missing"), after=after)
-        _require_in_order(before, after, array, step, _only(same_element(way.cells, store.cells), way), u.id, known)
+        stored = same_element(way.cells, store.cells)
+        arrived = stored.apply_range(store.elements)
+        found += [_elsewhere(after, array, step, u.id, _instances(wrong.domain(), way))
+                  for wrong in (way.elements.subtract(arrived), arrived.subtract(way.elements)) if not wrong.is_empty()]
+        found += _out_of_order(before, after, array, step, _only(stored, way), u.id, known)
+    if found:
+        raise_smallest(found)
+
+
+def _elsewhere(after: LoopKernel, array: str, step: str, user: str, points: Set) -> Refusal:
+    return Refusal.of_points(after, user, points, lambda params, _, at: IllegalTransformError(
+        f"{step}: what '{user}' adds to '{array}' would not be stored, or elsewhere.",
+        Witness(params, (user, {}), (user, at), array, None, "missing"), after=after))
 
 
 def _require(step: str, after: LoopKernel, array: str, holds: bool) -> None:
@@ -152,13 +157,21 @@ def _name(e: Expression) -> str:
 
 def _only(pairs: Map, way: _Way) -> Map:
     """*pairs* by the inames of their first instance alone."""
-    own = subscript_relation(way.points.inames, tuple(map(p.Variable, way.statement.inames)))
-    return own.reverse().apply_range(pairs)
+    return _own(way).reverse().apply_range(pairs)
 
 
-def _require_in_order(before: LoopKernel, after: LoopKernel, array: str, step: str, stored: Map, user: str,
-                      known: dict[tuple[str, str], Map]) -> None:
-    """What binds *user* to others, by their elements, binds the storing of its filling, *stored* for each instance."""
+def _instances(points: Set, way: _Way) -> Set:
+    """*points* by the inames of the instance alone."""
+    return _own(way).intersect_domain(points).range()
+
+
+def _own(way: _Way) -> Map:
+    return subscript_relation(way.points.inames, tuple(map(p.Variable, way.statement.inames)))
+
+
+def _out_of_order(before: LoopKernel, after: LoopKernel, array: str, step: str, stored: Map, user: str,
+                  known: dict[tuple[str, str], Map]) -> Iterator[Refusal]:
+    """Where the storing of its filling, *stored* for each instance, is not bound by what binds *user* to others."""
     storing = next(s for s in after.statements if s.id not in before.statement_by_id and s.written == array)
     own = _touched(after, storing.id, array)
     for d in dependences(before):
@@ -171,11 +184,13 @@ def _require_in_order(before: LoopKernel, after: LoopKernel, array: str, step: s
             pair, owed = (d.source, storing.id), d.relation.apply_range(stored).intersect(same_element(other, own))
         lost = owed.subtract(known[pair]) if pair in known else owed
         if not lost.is_empty():
-            a, b = (after.statement_by_id[x] for x in pair)
-            params, source, sink = smallest_pair(lost, a.inames, b.inames)
-            raise IllegalTransformError(
-                f"{step} would not keep '{a.id}' before '{b.id}', which stand for '{d.source}' and '{d.sink}'.",
-                Witness(params, (a.id, source), (b.id, sink), array, None, d.kind), after=after)
+            yield _unbound(after, step, pair, d, lost)
+
+
+def _unbound(after: LoopKernel, step: str, pair: tuple[str, str], d: Dependence, lost: Map) -> Refusal:
+    return Refusal(after, *pair, lost, lambda params, source, sink: IllegalTransformError(
+        f"{step} would not keep '{pair[0]}' before '{pair[1]}', which stand for '{d.source}' and '{d.sink}'.",
+        Witness(params, (pair[0], source), (pair[1], sink), d.array, None, d.kind), after=after))
 
 
 def _touched(knl: LoopKernel, statement: str, array: str) -> Map:

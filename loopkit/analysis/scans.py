@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain, data_params, expand_rules, expanded_expression, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -98,7 +99,7 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
 
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
     """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is where it is."""
-    point = lexmin_point(points.set, points.inames, [a.name for a in knl.arguments])
+    point = lexmin_point(points.set, points.inames, parameters_of(knl))
     assert point is not None
     sizes, at = point
     own = {x: v for x, v in at.items() if x in knl.statement_by_id[node.init].inames}
@@ -174,7 +175,8 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
                                  "decided.", f"they are read from '{d.array}', and "
                                  f"{why_undecided(knl, d.array, d.source, d.sink)}",
                                  hint="compute them before the loop, into an array of their own")
-        sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames)
+        sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames,
+                                            parameters_of(knl))
         shown = f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
         raise PreconditionError(
             f"The operands of '{update.id}' do not stay as they are along '{sweep}': {shown}"

@@ -7,9 +7,9 @@ that the reader evaluated, and both come behind the same writes of all that the 
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import partial, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -20,11 +20,13 @@ from loopkit.analysis.accesses import (
     accesses_of,
     analysis_domain,
     declared,
+    doubt_of,
     expanded_expression,
     why_undecided,
 )
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.witnesses import Refusal, refuse_smallest
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.dtypes import Type, type_of
 from loopkit.expr.indices import index_value, is_of_values
@@ -41,19 +43,22 @@ from loopkit.poly.relations import (
     in_time_order,
     restrict,
     same_element,
-    smallest_pair,
 )
-from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.poly.sets import InstanceSet, Map
 
 
 @dataclass(frozen=True)
 class Use:
-    """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before."""
+    """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before.
+
+    :ivar doubt: why it is not known of each of *domain* that it reads; ``None``: it does.
+    """
 
     reader: Statement
     subscripts: tuple[Expression, ...]
     original: Expression
     domain: InstanceSet
+    doubt: str | None
 
     @property
     def cells(self) -> Map:
@@ -82,7 +87,8 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
 
     :arg assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
     :raises IllegalTransformError: with the instances, the sizes and the element.
-    :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided.
+    :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided; or
+        it depends on data whether a read that finds no copy is made at all.
     """
     writers = [s for s in after.statements if s.written == temporary]
     for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
@@ -95,18 +101,27 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
         written = written.subtract_domain(lost)
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     owed: list[Obligation] = []
+    refusals: list[Refusal] = []
     for use in _uses(before, after, temporary):
         pairs: Map = same_element(written, use.cells)
         flow = [d.relation for d in flows if d.sink == use.reader.id and d.source == copy.id]
         for relation in flow[1:]:
             flow[0] = flow[0].union(relation)
         pairs = pairs.intersect(flow[0]) if flow else pairs.subtract(pairs)
-        _require_covered(step, copy, use, pairs)
-        alike = _require_one_value(before, after, step, copy, use, pairs)
+        alike, other = _another_value(before, after, step, copy, use, pairs)
+        refusals += [*_not_covered(after, step, copy, use, pairs), *other]
         for name, ours, theirs in dict.fromkeys(alike.references):
             if name in before.written_names:
                 for claim in _other_writes(before, after, copy, use, _Reference(name, ours, theirs), pairs):
-                    owed.append(_accepted(before, after, step, copy, use, claim, assume, unsafe))
+                    refusal = _out_of_order(before, after, step, copy, use, claim)
+                    if claim.doubt is not None:
+                        owed.append(_accepted(before, step, copy, use, claim, assume, unsafe))
+                    elif unsafe:
+                        owed.append(Obligation(step, "the copy may miss a write, or see one too early: "
+                                                     f"{_witness(use, claim, *refusal.smallest)}"))
+                    else:
+                        refusals.append(refusal)
+    refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")
     return tuple(dict.fromkeys(owed))
 
 
@@ -124,12 +139,9 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use
         for new, former in zip(s.subscripts, old.subscripts, strict=True):
             find(new, former, inside=True)
         for subscripts, original in found.items():
-            domain: InstanceSet | None = None
-            for a in reads:
-                if a.subscripts == subscripts:
-                    domain = a.domain if domain is None else domain.union(a.domain)
-            assert domain is not None
-            yield Use(s, subscripts, original, domain)
+            own = [a for a in reads if a.subscripts == subscripts]
+            domain = reduce(InstanceSet.union, [a.domain for a in own])
+            yield Use(s, subscripts, original, domain, doubt_of(after, *own))
 
 
 def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression], new: Expression,
@@ -155,25 +167,22 @@ def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], E
 
 # {{{ every read has a value
 
-def _require_covered(step: str, copy: Statement, use: Use, pairs: Map) -> None:
+def _not_covered(after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map) -> Iterator[Refusal]:
     missing = use.domain.set.subtract(pairs.range())
-    if missing.is_empty():
-        return
-    point = lexmin_point(missing, use.domain.inames)
-    assert point is not None
-    params, values = point
-    cell = element_at(use.cells, params, tuple(values.values()))
-    raise IllegalTransformError(
-        f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.",
-        Witness(params, (copy.id, {}), (use.reader.id, values), copy.written, cell, "missing"))
+    if not missing.is_empty():
+        yield Refusal.of_points(after, use.reader.id, missing, lambda params, _, values: IllegalTransformError(
+            f"{step}: '{use.reader.id}' would read an element that '{copy.id}' has not copied.",
+            Witness(params, (copy.id, {}), (use.reader.id, values), copy.written,
+                    element_at(use.cells, params, tuple(values.values())), "missing")), use.doubt)
 
 # }}}
 
 
 # {{{ it is the value of the same expression
 
-def _require_one_value(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map
-                       ) -> _Alike:
+def _another_value(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map
+                   ) -> tuple[_Alike, list[Refusal]]:
+    """What must agree for the copy to have the reader's value, and where it has another form."""
     value = expanded_expression(after, copy)
     alike = _Alike()
     points = analysis_domain(after, copy)
@@ -182,13 +191,12 @@ def _require_one_value(before: LoopKernel, after: LoopKernel, step: str, copy: S
     equal: Map = same_element(subscripts_on(points, tuple(alike.copied)),
                               subscripts_on(use.domain, tuple(alike.original)))
     if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
-        return alike
+        return alike, []
     wrong = pairs.subtract(equal) if same_form else pairs
-    params, at_copy, at_use = smallest_pair(wrong, copy.inames, use.reader.inames)
-    cell = element_at(use.cells, params, tuple(at_use.values()))
-    raise IllegalTransformError(
+    return alike, [Refusal(after, copy.id, use.reader.id, wrong, lambda params, at_copy, at_use: IllegalTransformError(
         f"{step}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
-        Witness(params, (copy.id, at_copy), (use.reader.id, at_use), copy.written, cell, "value"))
+        Witness(params, (copy.id, at_copy), (use.reader.id, at_use), copy.written,
+                element_at(use.cells, params, tuple(at_use.values())), "value")), use.doubt)]
 
 
 def _align(new: Expression, old: Expression, ours: _Forms, theirs: _Forms, knl: LoopKernel, alike: _Alike) -> bool:
@@ -256,13 +264,14 @@ class _Unordered:
     """Instances of *write* and the reader that *ref* has on different sides of the reader and of its copy.
 
     :ivar is_lost: the reader sees the write, its copy does not; else the other way round.
+    :ivar doubt: why it is not known of each pair that both touch the element; ``None``: they do.
     """
 
     write: Access
     elements: Map
     pairs: Map
     is_lost: bool
-    decided: bool
+    doubt: str | None
 
 
 def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: Use, ref: _Reference, pairs: Map
@@ -270,14 +279,15 @@ def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: U
     """Where what was written before the reader read *ref* is not what is written before the copy does."""
     seen = _elements(before, use.reader, ref.theirs, use.domain)
     copied = _elements(after, copy, ref.ours, analysis_domain(after, copy))
-    affine = _Forms(before.value_params, use.domain).known(*ref.theirs)
+    own = [a for a in accesses_of(before, before.statement_by_id[use.reader.id])
+           if a.array == ref.name and a.subscripts == ref.theirs and not a.is_write]
     behind = _value_flow if ref.name in before.temporaries else _earlier
     for w in accesses_by_array(before)[ref.name]:
         if w.is_write:
             old, new = behind(before, w, use.reader, seen), behind(after, w, copy, copied).apply_range(pairs)
             for wrong, is_lost in ((old.subtract(new), True), (new.subtract(old), False)):
                 if not wrong.is_empty():
-                    yield _Unordered(w, seen, wrong, is_lost, affine and w.affine)
+                    yield _Unordered(w, seen, wrong, is_lost, doubt_of(before, w, *own))
 
 
 def _elements(knl: LoopKernel, s: Statement, subscripts: Sequence[Expression], domain: InstanceSet) -> Map:
@@ -303,30 +313,34 @@ def _value_flow(knl: LoopKernel, write: Access, sink: Statement, elements: Map) 
     return found
 
 
-def _accepted(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered,
-              assume: str | None, unsafe: bool) -> Obligation:
-    """What the caller answers for, or the error."""
+def _accepted(before: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered, assume: str | None,
+              unsafe: bool) -> Obligation:
+    """What the caller answers for; :raises UndecidedError: nobody does."""
     write = found.write
-    if not found.decided:
-        if assume is None and not unsafe:
-            raise UndecidedError(
-                f"{step}: whether '{write.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' "
-                "cannot be decided.", why_undecided(before, write.array, write.statement, use.reader.id),
-                hint='leave the reader out with within=, or answer for it: assume="..."')
-        return Obligation(step, f"'{write.statement}' never writes what '{copy.id}' holds for '{use.reader.id}' "
-                                "between the two", assume)
-    writer = before.statement_by_id[write.statement]
-    params, at_write, at_use = smallest_pair(found.pairs, writer.inames, use.reader.inames)
-    element = element_at(found.elements, params, tuple(at_use.values()))
-    first, second = (writer.id, at_write), (use.reader.id, at_use)
-    witness = Witness(params, first, second, write.array, element, "flow") if found.is_lost else \
-        Witness(params, second, first, write.array, element, "anti")
-    if unsafe:
-        return Obligation(step, f"the copy may miss a write, or see one too early: {witness}")
-    raise IllegalTransformError(
-        f"{step} would copy an element of '{write.array}' "
-        f"{'before it is written' if found.is_lost else 'after it is overwritten'}.", witness,
+    if assume is None and not unsafe:
+        raise UndecidedError(
+            f"{step}: whether '{write.statement}' writes between '{copy.id}' and its use in '{use.reader.id}' "
+            "cannot be decided.", why_undecided(before, write.array, write.statement, use.reader.id),
+            hint='leave the reader out with within=, or answer for it: assume="..."')
+    return Obligation(step, f"'{write.statement}' never writes what '{copy.id}' holds for '{use.reader.id}' "
+                            "between the two", assume)
+
+
+def _out_of_order(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered
+                  ) -> Refusal:
+    when = "before it is written" if found.is_lost else "after it is overwritten"
+    return Refusal(before, found.write.statement, use.reader.id, found.pairs, lambda *at: IllegalTransformError(
+        f"{step} would copy an element of '{found.write.array}' {when}.",
+        _witness(use, found, *at),
         [f"stage it in a loop that {'begins after' if found.is_lost else 'ends before'} the write: name that loop as "
-         "an outer iname"], after=after)
+         "an outer iname"], after=after))
+
+
+def _witness(use: Use, found: _Unordered, params: Mapping[str, int], at_write: Mapping[str, int],
+             at_use: Mapping[str, int]) -> Witness:
+    element = element_at(found.elements, params, tuple(at_use.values()))
+    first, second = (found.write.statement, at_write), (use.reader.id, at_use)
+    return Witness(params, first, second, found.write.array, element, "flow") if found.is_lost else \
+        Witness(params, second, first, found.write.array, element, "anti")
 
 # }}}

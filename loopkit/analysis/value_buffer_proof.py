@@ -5,11 +5,14 @@ reaches its reader as before, or through the cells of the buffer: by way of the 
 """
 from __future__ import annotations
 
-from loopkit.analysis.buffer_proof import refuse_flow, relations_of, require_inside
-from loopkit.analysis.legality import witness_at
+from collections.abc import Iterator
+from itertools import chain
+
+from loopkit.analysis.accesses import accesses_by_array, doubt_of
+from loopkit.analysis.buffer_proof import another_flow, beyond, outside_of, relations_of
+from loopkit.analysis.witnesses import Refusal, refuse_smallest, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.poly.relations import smallest_pair
 from loopkit.poly.sets import Map
 
 
@@ -18,24 +21,30 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 
     :raises IllegalTransformError: with the instances and the sizes.
     """
-    require_inside(after, temporary, buffer, step)
+    refuse_smallest(chain(outside_of(after, temporary, buffer, step), _other_values(before, after, temporary, buffer,
+                                                                                    step)),
+                    f"{step}: whether each read of '{temporary}' gets the same value afterwards")
+
+
+def _other_values(before: LoopKernel, after: LoopKernel, temporary: str, buffer: str, step: str) -> Iterator[Refusal]:
+    """Values that do not arrive where they did, or arrive elsewhere."""
     known = {s.id for s in before.statements}
     copies = {s.id for s in after.statements if s.id not in known}
     steps = [*relations_of(after, temporary, "flow").items(), *relations_of(after, buffer, "flow").items()]
     wanted = relations_of(before, temporary, "flow")
     found = _arrived(steps, copies)
-    for pair, relation in wanted.items():
-        lost = relation.subtract(found[pair]) if pair in found else relation
-        if not lost.is_empty():
-            writer, reader = (before.statement_by_id[s] for s in pair)
-            params, at_write, at_read = smallest_pair(lost, writer.inames, reader.inames)
-            raise IllegalTransformError(
-                f"{step} would lose a value of '{temporary}' on its way through the buffer.",
-                witness_at(before, temporary, "flow", params, (writer.id, at_write), (reader.id, at_read)), after=after)
-    for pair, relation in found.items():
-        wrong = relation.subtract(wanted[pair]) if pair in wanted else relation
-        if not wrong.is_empty():
-            refuse_flow(after, temporary, step, pair, wrong, "mistake")
+    doubt = doubt_of(before, *accesses_by_array(before)[temporary])
+    lost = [_lost(before, after, temporary, step, pair, pairs, doubt) for pair, pairs in beyond(wanted, found)]
+    yield from lost or [another_flow(after, temporary, step, pair, pairs, "mistake", doubt)
+                        for pair, pairs in beyond(found, wanted)]
+
+
+def _lost(before: LoopKernel, after: LoopKernel, temporary: str, step: str, pair: tuple[str, str], lost: Map,
+          doubt: str | None) -> Refusal:
+    return Refusal(after, *pair, lost, lambda params, at_write, at_read: IllegalTransformError(
+        f"{step} would lose a value of '{temporary}' on its way through the buffer.",
+        witness_at(before, temporary, "flow", dict(params), (pair[0], dict(at_write)), (pair[1], dict(at_read))),
+        after=after), doubt)
 
 
 def _arrived(steps: list[tuple[tuple[str, str], Map]], copies: set[str]) -> dict[tuple[str, str], Map]:

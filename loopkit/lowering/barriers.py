@@ -8,9 +8,10 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis, witness_at
+from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
+from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -162,7 +163,7 @@ def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: M
 def _at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
     """The error for *pairs* of *h* between which no barrier can come."""
     a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
-    params, first, second = smallest_pair(pairs, a.inames, b.inames)
+    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
     return IllegalTransformError(
         f"Two threads would touch one element of '{h.array}' at once.",
         witness_at(knl, h.array, h.kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
@@ -173,7 +174,8 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     a, b = launch.statements[source], launch.statements[sink]
     x, y = a.statement.inames, b.statement.inames
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    blocks = [pair for axis in first.keys() & second.keys() for pair in places_on_axis(knl, first[axis], second[axis])]
+    blocks = [pair for axis in first.keys() & second.keys()
+              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
     if blocks:
         pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
     if a.auto or b.auto:
@@ -309,7 +311,7 @@ def _position(way: Path, level: int) -> int:
 
 def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
     a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
-    params, first, second = smallest_pair(h.pairs, a.inames, b.inames)
+    params, first, second = smallest_pair(h.pairs, a.inames, b.inames, parameters_of(knl))
     return IllegalTransformError(
         f"nosync= claims that '{h.source}' and '{h.sink}' need no barrier, but threads meet on '{h.array}'.",
         witness_at(knl, h.array, h.kind, params, (h.source, first), (h.sink, second)), ["drop nosync="])

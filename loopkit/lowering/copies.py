@@ -81,7 +81,8 @@ def unfinished(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage])
 
 def _in_one_block(knl: LoopKernel, x: tuple[str, ...], y: tuple[str, ...], pairs: Map) -> Map:
     first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    known = [pair for axis in first.keys() & second.keys() for pair in places_on_axis(knl, first[axis], second[axis])]
+    known = [pair for axis in first.keys() & second.keys()
+             for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
     return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known])) if known else pairs
 
 # }}}

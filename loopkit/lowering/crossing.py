@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.analysis.hosts import not_separable, obstacle
-from loopkit.analysis.legality import witness_at
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.waived import met
+from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -103,7 +103,7 @@ def _apart(launch: Launch, d: Dependence) -> bool:
 
 def _inseparable(knl: LoopKernel, d: Dependence, why: str | None) -> IllegalTransformError:
     a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    params, source, sink = smallest_pair(d.relation, a.inames, b.inames)
+    params, source, sink = smallest_pair(d.relation, a.inames, b.inames, parameters_of(knl))
     hints = [] if why is None else [f"the host cannot run the loop, one launch an iteration: {why}"]
     return IllegalTransformError(
         f"'{a.id}' runs in one block and '{b.id}' in all of them, although the second needs the first.",

@@ -14,6 +14,7 @@ from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.values import misreads
 from loopkit.analysis.waived import not_waived, waived
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
@@ -90,7 +91,7 @@ def _outside_of(a: Access, iname: str) -> StorageError:
 def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tuple[str, str], pairs: Map,
             then: str = "reads") -> None:
     writer, reader = (knl.statement_by_id[s] for s in pair)
-    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames)
+    params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames, parameters_of(knl))
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     hint = "keep the writer and the reader of each value in one loop"
     if waived(knl, t.name):
@@ -177,13 +178,23 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, Place],
     coordinates: list[Expression | None] = [p.Variable(x) for x in lead]
     for kind, axis, packings in axes:
         own = axis_inames(knl, inames, kind).get(axis)
+        places_along = places_on_axis(knl, *packings)
+        if places_along is None:
+            raise _not_in_one_place(a.array, packings)
         # a statement outside an axis runs at every place along it
-        coordinates += [None if own is None else place[packings.index(own)]
-                        for place in places_on_axis(knl, *packings)]
+        coordinates += [None if own is None else place[packings.index(own)] for place in places_along]
     relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
              for step in places[a.statement].way]
     return TimedAccess(relation, a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))
+
+
+def _not_in_one_place(array: str, packings: Sequence[tuple[str, ...]]) -> StorageError:
+    shown = " and as ".join(", ".join(inames) for inames in packings)
+    return StorageError(
+        f"The statements that use '{array}' lie on one hardware axis as {shown}, in bounds that depend on sizes, so "
+        "that it is not known which of them have the same copy.", subject=array,
+        hint=f"set_temporary_address_space(knl, '{array}', 'global'), another axis for one of them, or fix_parameters")
 
 
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:

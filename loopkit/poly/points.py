@@ -14,6 +14,7 @@ from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
     fix_params,
+    lexmin_point,
     params_of,
     params_text,
     with_dim_names,
@@ -39,6 +40,13 @@ class _Constraint:
 def holds(params: isl.Set, values: Mapping[str, int]) -> bool:
     """Are the parameter *values* a point of the parameter set *params*? Absent parameters may be anything."""
     return not fix_params(params, values).is_empty()
+
+
+def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
+    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    point = lexmin_point(params.from_params(), ())
+    assert point is not None
+    return {x: point[0].get(x, usual) for x in names}
 
 
 def checker(params: isl.Set) -> Callable[[Mapping[str, int]], str | None]:

@@ -1,7 +1,7 @@
 """Access and dependence relations between anonymous instance spaces, and the order of time."""
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import islpy as isl
@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
 from loopkit.poly.piecewise import piecewise_relation
-from loopkit.poly.sets import InstanceSet, fix_params, lexmin_point
+from loopkit.poly.sets import InstanceSet, fix_params, points_in_order
 
 #: One shared loop as (dimension of the source, dimension of the sink).
 SharedLoop = tuple[int, int]
@@ -198,14 +198,23 @@ def smallest_pair(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...]
 
     :arg parameters: the parameters in order; those that are not named follow by name.
     """
+    return next(pairs_in_order(pairs, source, sink, parameters))
+
+
+def pairs_in_order(pairs: isl.Map, source: tuple[str, ...], sink: tuple[str, ...], parameters: Sequence[str] = ()
+                   ) -> Iterator[SmallestPair]:
+    """The pairs from :func:`smallest_pair` on, each the smallest of those behind the one before it."""
     n, m = len(source), len(sink)
     flat = pairs.move_dims(DIM.in_, n, DIM.out, 0, m).domain()
     names = tuple(f"s{i}" for i in range(n)) + tuple(f"t{i}" for i in range(m))
-    point = lexmin_point(flat, names, parameters)
-    assert point is not None
-    params, values = point
-    return (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
-            {x: values[f"t{i}"] for i, x in enumerate(sink)})
+    for params, values in points_in_order(flat, names, parameters):
+        yield (params, {x: values[f"s{i}"] for i, x in enumerate(source)},
+               {x: values[f"t{i}"] for i, x in enumerate(sink)})
+
+
+def points_as_pairs(points: isl.Set) -> isl.Map:
+    """``{ [] -> [x] : points(x) }``, for what is said of pairs."""
+    return isl.Map.from_domain_and_range(isl.Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 0)), points)
 
 
 def element_at(relation: isl.Map, params: Mapping[str, int], point: Sequence[int]) -> tuple[int, ...]:

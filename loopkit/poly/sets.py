@@ -4,7 +4,7 @@ isl ignores dimension names in comparisons, so the names stand beside the set he
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
 from typing import TypeVar
@@ -359,25 +359,32 @@ def lexmin_point(points: isl.Set, inames: Sequence[str], parameters: Sequence[st
 
     :arg parameters: the parameters in order; those that are not named follow by name.
     """
+    return next(points_in_order(points, inames, parameters), None)
+
+
+def points_in_order(points: isl.Set, inames: Sequence[str], parameters: Sequence[str] = ()
+                    ) -> Iterator[tuple[dict[str, int], dict[str, int]]]:
+    """The points from :func:`lexmin_point` on, each the smallest of those behind the one before it."""
     if points.is_empty():
-        return None
+        return
     points = drop_unused_params(points)
-    n = points.dim(DIM.param)
-    found = [param_name(points, i) for i in range(n)]
-    flat = without_empty_pieces(points.move_dims(DIM.set, 0, DIM.param, 0, n))
+    found = [param_name(points, i) for i in range(points.dim(DIM.param))]
     names = [*(x for x in parameters if x in found), *sorted(x for x in found if x not in parameters)]
-    params: dict[str, int] = {}
-    for x in names:
-        i = found.index(x)
-        low = flat.dim_min_val(i)
-        if not low.is_int():
-            some = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
-            low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
-        flat, params[x] = _fixed_at(flat, i, low)
-    values: dict[str, int] = {}
-    for i, x in enumerate(inames, n):
-        flat, values[x] = _fixed_at(flat, i, flat.dim_min_val(i))
-    return params, values
+    for x in reversed(names):
+        points = points.move_dims(DIM.set, 0, DIM.param, points.find_dim_by_name(DIM.param, x), 1)
+    while not points.is_empty():
+        flat = without_empty_pieces(points)
+        values: list[int] = []
+        for i in range(len(names) + len(inames)):
+            low = flat.dim_min_val(i)
+            if i < len(names) and not low.is_int():
+                some = flat.lower_bound_val(DIM.set, i, isl.Val.zero(isl.DEFAULT_CONTEXT))
+                low = flat.dim_max_val(i) if some.is_empty() else some.dim_min_val(i)
+            flat, value = _fixed_at(flat, i, low)
+            values.append(value)
+        yield dict(zip(names, values, strict=False)), dict(zip(inames, values[len(names):], strict=True))
+        order = isl.Map.lex_gt(points.get_space())
+        points = points.intersect(flat.apply(order.reverse()))
 
 
 def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
@@ -394,13 +401,6 @@ def in_few_pieces(points: isl.Set) -> isl.Set:
 
 #: Pieces that are joined as they are: knowing their equalities changes how extents are written.
 _FEW = 8
-
-
-def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
-    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
-    point = lexmin_point(params.from_params(), ())
-    assert point is not None
-    return {x: point[0].get(x, usual) for x in names}
 
 
 T = TypeVar("T", isl.Set, isl.Map)

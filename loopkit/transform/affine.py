@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.legality import iname_points, require_legal
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.parsing import parse_expression
@@ -336,7 +337,7 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
     assert points is not None
     lost = without_image(relation, points)
     if not lost.is_empty():
-        point = lexmin_point(lost.set, old)
+        point = lexmin_point(lost.set, old, parameters_of(kernel))
         assert point is not None
         raise PreconditionError(f"The equations have no solution for {_at(owners[0].id, *point)}.", subject=old[0],
                                 hint="each point of the old inames needs one of the new ones")
@@ -345,7 +346,7 @@ def _solved(kernel: LoopKernel, owners: Sequence[Statement], old: tuple[str, ...
                                 f"point of {', '.join(old)}.", subject=new[0], hint="add an equation")
     met = sent_to_one_point(relation, points)
     if not met.is_empty():
-        params, first, second = smallest_pair(met, old, old)
+        params, first, second = smallest_pair(met, old, old, parameters_of(kernel))
         raise PreconditionError(f"The equations send {_at(owners[0].id, params, first)} and "
                                 f"{instance_text(owners[0].id, second)} to one point of {', '.join(new)}.",
                                 subject=new[0], hint="add an iname and an equation that tells them apart")

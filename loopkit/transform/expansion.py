@@ -10,8 +10,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.legality import Violation, accepted, iname_range, require_reason
+from loopkit.analysis.legality import accepted, iname_range, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
+from loopkit.analysis.witnesses import Violation, parameters_of, size_of
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,
@@ -257,19 +258,11 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
 
 
 def _smallest(knl: LoopKernel, found: Sequence[Misread]) -> tuple[Misread, SmallestPair]:
-    """The one of *found* with the smallest instances, by parameters and then by the place in the text, and these."""
-    parameters = tuple(a.name for a in knl.arguments)
-    places = {s.id: i for i, s in enumerate(knl.statements)}
-
+    """The one of *found* with the smallest instances, and these."""
     def smallest(m: Misread) -> SmallestPair:
         source, sink = (knl.statement_by_id[s].inames for s in (m.source, m.sink))
-        return smallest_pair(m.pairs, source, sink, parameters)
-
-    def size(found: tuple[Misread, SmallestPair]) -> tuple[object, ...]:
-        m, (params, source, sink) = found
-        return ([params.get(x, 0) for x in parameters], places[m.source], *source.values(), places[m.sink],
-                *sink.values())
-    return min(((m, smallest(m)) for m in found), key=size)
+        return smallest_pair(m.pairs, source, sink, parameters_of(knl))
+    return min(((m, smallest(m)) for m in found), key=lambda x: size_of(knl, x[0].source, x[0].sink, x[1]))
 
 
 def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],

@@ -22,10 +22,10 @@ from loopkit.expr.nodes import Neutral, TypeCast
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
-from loopkit.kernel.statement import Statement
+from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.poly.sets import InstanceSet, fix_params
 from loopkit.transform.data import known_better, reshaped, reshaped_temporaries, substituted_rules
-from loopkit.transform.reindex import substituted, with_expressions
+from loopkit.transform.reindex import substituted
 from loopkit.transform.step import transform
 
 Number = bool | int | float | complex

@@ -84,7 +84,8 @@ class Threads:
     def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
         first, second = self._on(axis, a), self._on(axis, b)
         if first and second:
-            return [(x, y) for x, y in places_on_axis(self.kernel, first, second)]
+            places = places_on_axis(self.kernel, first, second)
+            return None if places is None else [(x, y) for x, y in places]
         if first and axis in b.alone_on:
             return [(place, 0) for place in self._from_zero(first)]
         if second and axis in a.alone_on:

@@ -68,16 +68,28 @@ class Pair:
 
 
 def instances_of(knl: lk.LoopKernel, s: Statement, params: Values) -> list[Instance]:
-    """The points of a statement's domain at *params*, in no order that matters."""
+    """The points of a statement's domain at *params* at which its conditions hold, in no order that matters.
+
+    Conditions that are read from memory may hold.
+    """
     points = fix_params(s.domain.set.intersect_params(knl.assumptions), params)
     found: list[Instance] = []
 
     def take(point: object) -> None:
         values = (int(point.get_coordinate_val(DIM.set, i).to_python())         # type: ignore[attr-defined]
                   for i in range(len(s.inames)))
-        found.append(Instance(s.id, tuple(zip(s.inames, values, strict=True))))
+        instance = Instance(s.id, tuple(zip(s.inames, values, strict=True)))
+        if all(_may_hold(e, {**params, **instance.point}) for e in s.predicates):
+            found.append(instance)
     points.foreach_point(take)
     return found
+
+
+def _may_hold(condition: Expression, values: Values) -> bool:
+    try:
+        return bool(evaluate(condition, values))
+    except (KeyError, TypeError):
+        return True
 
 
 def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterator[Touch]:

@@ -11,6 +11,7 @@ from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, chain, exchange, make, own_element, rows, time_loop
 from tests.lowering.shown import lowered, nodes, placed, reasons
 from tests.transform.same import assert_same
+from tests.verify.changed import report, without_one_barrier
 
 
 def test_an_exchange_between_threads_takes_one() -> None:
@@ -361,3 +362,15 @@ def _names(*expressions: object) -> set[str]:
 def test_every_loop_program_has_as_many_barriers_as_were_placed_in_each_version() -> None:
     knl = lk.set_options(lk.tag_inames(exchange(), "b:g.0, i:l.0, j:l.0"), full_tiles=False)
     assert sum(isinstance(node, Sync) for node in nodes(knl)) == 1
+
+
+def test_a_barrier_of_an_inner_loop_serves_the_loops_around_it() -> None:
+    """What the next iteration of ``c`` overwrites was read before the barrier at the end of ``d_outer``."""
+    plain = make("{[i,c,d]: 0<=i<n and 0<=c<m and 0<=d<l}", "r[i] = sum([c,d], v[i,c,d]*w[c,d])", v=F32, w=F32)
+    knl = lk.split_iname(plain, "i", 64, inner_tag="l.0")
+    knl = lk.add_prefetch(lk.split_iname(knl, "d", 64), "w", ["d_inner"], default_tag="l.auto")
+    assert len(reasons(knl)) == 2
+    assert "2, each needed" in str(lk.verify(knl))
+    for less in without_one_barrier(knl):
+        assert report(knl, less)["barriers"].verdict is lk.Verdict.REFUTED
+    assert_same(plain, knl, n=70, m=3, l=130)

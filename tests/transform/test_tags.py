@@ -119,12 +119,30 @@ def test_blocks_that_write_one_cell_of_a_temporary_are_refused() -> None:
         lk.lower(lk.tag_inames(knl, "i:g.0, j:g.0"))
 
 
-def test_different_packings_of_one_axis_are_refused_if_the_extents_are_parametric() -> None:
-    knl = lk.make_kernel(["{[i,j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<n}"], "y[i,j] = x[i]\nz[k] = y[k,0]",
-                         [*(lk.GlobalArg(a, np.float64) for a in "xyz"), "..."])
-    with pytest.raises(lk.PreconditionError, match="share a hardware axis"):
-        lk.lower(lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0"))
+PACKED = ["{[t]: 0<=t<3}", "{[i,j]: 0<=i<n and 0<=j<m}", "{[k]: 0<=k<n}"]
+
+
+def test_packings_of_one_axis_may_differ_in_extents_that_are_parametric() -> None:
+    knl = lk.make_kernel(PACKED, "y[i,j] = x[i]\nz[k] = y[k,0]", [*(lk.GlobalArg(a, np.float64) for a in "xyz"), "..."])
+    assert_same(knl, lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0"), n=3, m=2)
     fixed = lk.fix_parameters(knl, m=4)
     assert_same(fixed, lk.tag_inames(fixed, "i:g.0, j:g.0, k:g.0"), n=3)
+
+
+def test_blocks_of_different_packings_are_undecided_where_no_launch_can_end_between() -> None:
+    knl = lk.make_kernel(PACKED, """
+        for t
+            for i, j
+                y[i,j] = x[i] + z[i] {id=A}
+            end
+            for k
+                z[k] = y[k,0] {id=B}
+            end
+        end
+        """, [*(lk.GlobalArg(a, np.float64) for a in "xyz"), "..."])
+    mapped = lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0")
+    assert_same(knl, mapped, n=3, m=2)
+    with pytest.raises(lk.UndecidedError, match="their blocks are not known; put one of them on another axis"):
+        lk.tag_inames(mapped, "t:unr")
 
 # }}}

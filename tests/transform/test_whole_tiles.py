@@ -179,7 +179,8 @@ def test_hints_name_what_was_asked_for() -> None:
     knl = lk.add_dtypes(knl, {"x": np.float32})
     with pytest.raises(lk.IllegalTransformError, match="neutral") as one:
         lk.fill_tiles(knl, {"i": 4})
-    assert [str(h) for h in one.value.hints] == ["name the statements that run on with within=, 'insn.k.update' not"]
+    assert one.value.hints[-1] == "name the statements that run on with within=, 'insn.k.update' not"
+    assert not any("leave" in hint for hint in one.value.hints)
     assert lk.fill_tiles(knl, {"i": 4}, within="id:insn.k.init").history
     with pytest.raises(lk.IllegalTransformError) as both:
         lk.fill_tiles(knl, {"i": 4, "k": 4})

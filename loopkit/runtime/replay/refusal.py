@@ -13,7 +13,8 @@ from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import fix_params, least_params, range_from
+from loopkit.poly.points import least_params
+from loopkit.poly.sets import fix_params, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.replay.instances import Half, Instance, broken_orders, instances, reference_order

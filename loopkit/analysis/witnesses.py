@@ -1,0 +1,225 @@
+"""The smallest of all that a step would break: a check gathers what it finds, and one error tells of the smallest.
+
+Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the first
+instance (its statement's place in the text, then its inames), then by the second.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NoReturn
+
+from loopkit.analysis.accesses import accesses_of, expanded_expression
+from loopkit.analysis.dependences import Dependence
+from loopkit.analysis.touched import touched_at
+from loopkit.errors import LoopkitError, UndecidedError, Witness
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair
+from loopkit.poly.sets import Map, Set, range_from
+
+#: What pairs of instances are compared by.
+Size = tuple[object, ...]
+
+#: Of the parameters and the inames of the two instances of a witness, the error that shows it.
+Told = Callable[[Mapping[str, int], Mapping[str, int], Mapping[str, int]], LoopkitError]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Pairs of instances that a step would break; some, at least.
+
+    :ivar knl: a kernel that has the statements *source* and *sink*.
+    :ivar pairs: by the inames of the two; where only *sink* has a part in it, from the one point without coordinates.
+    :ivar told: the error for one of the pairs.
+    :ivar doubt: why it is not known of each pair that it is broken; ``None``: it is known.
+    """
+
+    knl: LoopKernel
+    source: str
+    sink: str
+    pairs: Map
+    told: Told
+    doubt: str | None = None
+
+    @classmethod
+    def of_points(cls, knl: LoopKernel, statement: str, points: Set, told: Told, doubt: str | None = None) -> Refusal:
+        """That of single instances of *statement*."""
+        return cls(knl, "", statement, points_as_pairs(points), told, doubt)
+
+    @cached_property
+    def smallest(self) -> SmallestPair:
+        """The smallest of the pairs, of which there are some."""
+        inames = self.knl.statement_by_id[self.source].inames if self.source else ()
+        return smallest_pair(self.pairs, inames, self.knl.statement_by_id[self.sink].inames, parameters_of(self.knl))
+
+    @property
+    def size(self) -> Size:
+        """What refusals are compared by."""
+        return size_of(self.knl, self.source, self.sink, self.smallest)
+
+
+def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
+    """Refuse for the smallest pair of *found*, if any pair is there.
+
+    :arg undecided: what cannot be decided, where no pair of theirs is sure to be broken.
+    :raises UndecidedError: there are doubtful pairs only.
+    """
+    refusals = [r for r in found if not r.pairs.is_empty()]
+    sure = [r for r in refusals if r.doubt is None]
+    if sure:
+        raise_smallest(sure)
+    if refusals:
+        raise UndecidedError(f"{undecided} cannot be decided.", str(refusals[0].doubt),
+                             hint="leave this statement out with within=, or write its subscripts and conditions in "
+                                  "an affine form")
+
+
+def raise_smallest(sure: Iterable[Refusal]) -> NoReturn:
+    """:raises LoopkitError: that of the smallest pair."""
+    least = min(sure, key=lambda r: r.size)
+    raise least.told(*least.smallest)
+
+
+def size_of(knl: LoopKernel, source: str, sink: str, pair: SmallestPair) -> Size:
+    """What pairs of instances of two statements are compared by."""
+    places: dict[str, int] = knl.memo.setdefault("places", {s.id: i for i, s in enumerate(knl.statements)})
+    params, first, second = pair
+    return ([params.get(x, 0) for x in parameters_of(knl)], places.get(source, -1), *first.values(),
+            places[sink], *second.values())
+
+
+def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
+    """The names that may be parameters, in the order in which sizes are compared."""
+    return tuple(a.name for a in knl.arguments)
+
+
+# {{{ broken dependences
+
+@dataclass(frozen=True)
+class Violation:
+    """Pairs of a dependence that the order breaks.
+
+    :ivar pairs: the broken pairs, source inames to sink inames.
+    :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
+        no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
+    :ivar placed: it is known in which blocks the two run.
+    """
+
+    dependence: Dependence
+    pairs: Map
+    reason: str
+    placed: bool = True
+
+    @property
+    def exact(self) -> bool:
+        """Is each of the pairs really broken?"""
+        return self.dependence.exact and self.placed
+
+
+#: Pairs of instances of which only evaluating them tells whether they meet, until none is looked for any more.
+_MOST_TRIED = 64
+
+
+def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation] = ()
+                       ) -> tuple[Violation, Witness]:
+    """The violation with the smallest instances, and these.
+
+    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
+    source (its place in the text, then its inames), then by the sink.
+
+    :arg doubtful: violations some pairs of which may be none, as a subscript or condition is not affine. Where theirs
+        could be smaller, these pairs are evaluated one by one; where they are too many the witness says that it may
+        not be the smallest.
+    """
+    known: dict[tuple[int, str, str], SmallestPair] = {}
+
+    def smallest(v: Violation) -> SmallestPair:
+        # statements of one instance set share their relations
+        a, b = _ends(knl, v)
+        key = (id(v.pairs), a.id, b.id)
+        if key not in known:
+            known[key] = smallest_pair(v.pairs, a.inames, b.inames, parameters_of(knl))
+        return known[key]
+
+    def size(v: Violation) -> Size:
+        return size_of(knl, v.dependence.source, v.dependence.sink, smallest(v))
+    least = min(found, key=size)
+    pair, limit, open_from = smallest(least), size(least), list[Size]()
+    for v in doubtful:
+        if size(v) < limit:
+            smaller, left = _first_true(knl, v, limit)
+            open_from += [] if left is None else [left]
+            if smaller is not None:
+                least, pair, limit = v, smaller, size_of(knl, v.dependence.source, v.dependence.sink, smaller)
+    d, (params, source, sink) = least.dependence, pair
+    witness = witness_at(knl, d.array, d.kind, params, (d.source, source), (d.sink, sink))
+    return least, replace(witness, smallest=all(left >= limit for left in open_from))
+
+
+def _ends(knl: LoopKernel, v: Violation) -> tuple[Statement, Statement]:
+    return knl.statement_by_id[v.dependence.source], knl.statement_by_id[v.dependence.sink]
+
+
+def _first_true(knl: LoopKernel, v: Violation, limit: Size) -> tuple[SmallestPair | None, Size | None]:
+    """The smallest pair of *v* below *limit* that is broken whatever the data, and from where on it is not known.
+
+    Where all pairs below *limit* are known, that is ``None``.
+    """
+    d = v.dependence
+    a, b = _ends(knl, v)
+    pairs = v.pairs
+    for x in sorted(knl.value_params & frozenset().union(*(_names(knl, s) for s in (a, b)))):
+        pairs = pairs.intersect_params(range_from(x, 0))    # what they touch depends on it, though no relation says so
+    first, second = d.kind in ("flow", "output"), d.kind in ("anti", "output")
+    for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
+        size = size_of(knl, a.id, b.id, pair)
+        if size >= limit:
+            break
+        touched = [touched_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
+        if touched[0] is None or touched[1] is None:
+            break                           # it is for the data to say
+        elements = [{e for e, is_write in touched[0] if is_write is first},
+                    {e for e, is_write in touched[1] if is_write is second}]
+        if elements[0] & elements[1] - {None}:
+            # of a temporary's values another write may come between
+            return (None, size) if d.of_value else (pair, None)
+        if {None} in elements:
+            break
+        if i == _MOST_TRIED:
+            return None, size
+    return None, None
+
+
+def _names(knl: LoopKernel, s: Statement) -> frozenset[str]:
+    """The names that say what an instance of *s* touches."""
+    return frozenset().union(*map(variables, (s.assignee, expanded_expression(knl, s), *s.predicates)))
+
+
+def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
+    """The smallest instances of a violation, and the element that both touch."""
+    return smallest_violation(knl, (violation,))[1]
+
+
+def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
+               sink: tuple[str, dict[str, int]]) -> Witness:
+    """The witness of two instances, with the element of *array* that both touch."""
+    first = _elements(knl, source, array, kind in ("flow", "output"), params)
+    second = _elements(knl, sink, array, kind in ("anti", "output"), params)
+    return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
+
+
+def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
+              params: dict[str, int]) -> list[tuple[int, ...]]:
+    statement, point = knl.statement_by_id[instance[0]], instance[1]
+    # one that is not named does not matter
+    at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
+    found = touched_at(knl, statement, array, at)
+    if found is not None:
+        return sorted(element for element, written in found if written is is_write and element is not None)
+    return [element_at(a.subscript_relation, params, tuple(point.values())) for a in accesses_of(knl, statement)
+            if a.array == array and a.is_write == is_write and a.affine]
+
+# }}}
