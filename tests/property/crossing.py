@@ -370,7 +370,8 @@ def understood(nodes: tuple[Node, ...], inputs: Mapping[str, np.ndarray]) -> Mea
 def _require_one_meaning(meaning: Meaning, run: Run) -> None:
     """Of scalars: all values that may reach a read have the inames that all values of that name have."""
     for name, writer, (reader, reducing) in run.flows:
-        begun = {meaning.values(name, [w]) for w in meaning.writers(name) if (name, frozenset()) not in meaning.reads(w)}
+        begun = {meaning.values(name, [w]) for w in meaning.writers(name)
+                 if (name, frozenset()) not in meaning.reads(w)}
         if writer.subscripts or len(begun) < 2:
             continue
         reaching = {a for other, a, b in run.flows if other == name and b == (reader, reducing)}
