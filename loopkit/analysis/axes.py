@@ -1,7 +1,7 @@
 """Temporaries with more axes, one cell for each iteration of an iname, and with fewer."""
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pymbolic.primitives as p
@@ -47,15 +47,20 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
         carried=unchanged_from(kernel))
 
 
-def without_axes(kernel: LoopKernel, temporary: str, axes: Collection[int]) -> LoopKernel:
-    """*kernel* with the *axes* of *temporary* gone. The dependences stay: values are what they were."""
-    def rest(expr: Expression) -> Expression:
-        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(temporary):
-            kept = tuple(rest(e) for k, e in enumerate(expr.index_tuple) if k not in axes)
-            return p.Subscript(expr.aggregate, kept) if kept else expr.aggregate
-        return map_children(expr, rest)
-    t = kernel.temporaries[temporary]
-    shape = None if t.shape is None else tuple(e for k, e in enumerate(t.shape) if k not in axes)
+def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
+    """*kernel* with the *axes* of each temporary gone. The dependences stay: values are what they were."""
+    def rest(values: tuple[Expression, ...], gone: Collection[int]) -> tuple[Expression, ...]:
+        return tuple(e for k, e in enumerate(values) if k not in gone)
+
+    def contracted(expr: Expression) -> Expression:
+        match expr:
+            case p.Subscript(aggregate=p.Variable(name=name)) if name in axes:
+                kept = tuple(map(contracted, rest(expr.index_tuple, axes[name])))
+                return p.Subscript(expr.aggregate, kept) if kept else expr.aggregate
+            case _:
+                return map_children(expr, contracted)
     return kernel.copy(
-        statements=tuple(with_expressions(s, rest) for s in kernel.statements),
-        temporaries={**kernel.temporaries, temporary: replace(t, shape=shape)}, carried=unchanged_from(kernel))
+        statements=tuple(with_expressions(s, contracted) for s in kernel.statements),
+        temporaries={t.name: replace(t, shape=rest(t.shape, axes[t.name]))
+                     if t.name in axes and t.shape is not None else t for t in kernel.temporaries.values()},
+        carried=unchanged_from(kernel))

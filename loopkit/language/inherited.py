@@ -238,10 +238,10 @@ def _source_of(part: Part, iname: str, writers: Mapping[str, Sequence[Part]], ga
     """A temporary through which *iname* comes to *part*, and its last writer above that has the iname."""
     for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
         found = _handed_on(writers.get(name, ()), dict(gained))
-        if found and iname in found and iname not in reducing:
-            hidden = [w for w in writers[name] if not inside or iname not in w.opened]
-            above = [w for w in hidden if w.start < part.start]
-            return name, max(above or hidden, key=lambda w: w.start)
+        shown = [w for w in writers.get(name, ()) if not inside or iname not in w.opened]
+        if found and iname in found and iname not in reducing and shown:
+            above = [w for w in shown if w.start < part.start]
+            return name, max(above or shown, key=lambda w: w.start)
     raise InternalError(f"'{iname}' comes through no temporary.")
 
 

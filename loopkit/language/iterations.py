@@ -11,6 +11,7 @@ from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Path
 from loopkit.poly.domains import unbounded_iname
 from loopkit.poly.relations import differing
 
@@ -42,11 +43,16 @@ def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple
     if name not in kernel.temporaries:
         return ()
     common = _inames_of_values(kernel, accesses)
-    if not common or not any(_apart(kernel, w.statement, r.statement, common)
-                             for w in accesses if w.is_write for r in accesses if not r.is_write):
+    if not any(len(_loops_over(kernel, x, accesses)) > 1 for x in common):
         return ()
     found = {x for d in _flows(kernel, name) for x in _apart(kernel, d.source, d.sink, common)}
     return tuple(x for x in kernel.inames if x in found)
+
+
+def _loops_over(kernel: LoopKernel, iname: str, accesses: Sequence[Access]) -> set[Path]:
+    """The loops over *iname* in which *accesses* stand, by the way to each."""
+    ways = {reference_paths(kernel)[a.statement] for a in accesses}
+    return {way[:k + 1] for way in ways for k, step in enumerate(way) if step.iname == iname}
 
 
 def _inames_of_values(kernel: LoopKernel, accesses: Sequence[Access]) -> frozenset[str]:

@@ -143,7 +143,7 @@ def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
             flows.setdefault(d.array, []).append(d)
     shapes = array_shapes(knl)
     result = {}
-    contracted = knl
+    gone: dict[str, frozenset[int]] = {}
     for name, accesses in accesses_by_array(knl).items():
         temporary = knl.temporaries.get(name)
         if temporary is not None:
@@ -152,9 +152,9 @@ def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
             axes = _needless_axes(temporary, accesses)
             storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None
             if storage is not None:
-                contracted = without_axes(contracted, name, axes)
+                gone[name] = axes
             result[name] = storage or _settled(knl, temporary, accesses, own, places, shapes[name])
-    return schedule if contracted is knl else replace(schedule, kernel=contracted), result
+    return replace(schedule, kernel=without_axes(knl, gone)) if gone else schedule, result
 
 
 def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:

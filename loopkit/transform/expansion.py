@@ -140,7 +140,7 @@ def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) ->
 
 def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str) -> LoopKernel:
     """:func:`contract` without the precondition of names."""
-    result = without_axes(kernel, temporary, _axes_of(kernel, temporary, own))
+    result = without_axes(kernel, {temporary: _axes_of(kernel, temporary, own)})
     _require_one_value_a_cell(kernel, result, temporary, step)
     return result
 

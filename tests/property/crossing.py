@@ -248,6 +248,9 @@ def _shared(items: Sequence[tuple[tuple[str, ...], Loop | Statement]]) -> tuple[
     return tuple(result)
 
 
+Reader = tuple[Statement, frozenset[str]]
+
+
 @dataclass(frozen=True)
 class Value:
     """A value of a temporary, and where it was written."""
@@ -264,7 +267,8 @@ class Run:
 
     :ivar crossed: for each temporary the inames in two loops between a value's writer and its reader.
     :ivar carried: for each temporary the inames of a loop that writer and reader share, in unlike iterations.
-    :ivar flows: pairs of writer and reader, by temporary.
+    :ivar flows: pairs of writer and reader, by temporary; a reader is a statement and the reductions around the read.
+    :ivar apart: those whose loops over an iname are not one.
     """
 
     meaning: Meaning
@@ -273,8 +277,8 @@ class Run:
     cells: dict[tuple[Any, ...], Value] = field(default_factory=dict)
     crossed: dict[str, set[str]] = field(default_factory=dict)
     carried: dict[str, set[str]] = field(default_factory=dict)
-    flows: set[tuple[str, Statement, Statement]] = field(default_factory=set)
-    apart: set[tuple[str, Statement, Statement, str]] = field(default_factory=set)
+    flows: set[tuple[str, Statement, Reader]] = field(default_factory=set)
+    apart: set[tuple[str, Statement, Reader, str]] = field(default_factory=set)
 
     def values(self, iname: str) -> range:
         return {"i": range(3), "j": range(1, self.n + 1), "k": range(2)}[iname]
@@ -330,10 +334,11 @@ class Run:
             value = self.cells[(name, *place, *self.iteration(name, env))]
         except KeyError:
             raise UnwrittenError(name) from None
-        self.flows.add((name, value.writer, s))
+        reader = s, frozenset(x for x in env if x not in self.meaning.inames[s.id])
+        self.flows.add((name, value.writer, reader))
         for x in env:
             if x in value.env and value.loops[x] is not loops[x]:
-                self.apart.add((name, value.writer, s, x))
+                self.apart.add((name, value.writer, reader, x))
                 if x in self.meaning.values(name) - self.meaning.axes.get(name, frozenset()):
                     self.crossed.setdefault(name, set()).add(x)
             elif x in value.env and value.env[x] != env[x]:
@@ -364,20 +369,21 @@ def understood(nodes: tuple[Node, ...], inputs: Mapping[str, np.ndarray]) -> Mea
 
 def _require_one_meaning(meaning: Meaning, run: Run) -> None:
     """Of scalars: all values that may reach a read have the inames that all values of that name have."""
-    for name, writer, reader in run.flows:
+    for name, writer, (reader, reducing) in run.flows:
         begun = {meaning.values(name, [w]) for w in meaning.writers(name)
-                 if name not in (read for read, _ in meaning.reads(w))}
+                 if (name, frozenset()) not in meaning.reads(w)}
         if writer.subscripts or len(begun) < 2:
             continue
-        reaching = {reader}
-        while more := {a for other, a, b in run.flows if other == name and b in reaching} - reaching:
+        reaching = {a for other, a, b in run.flows if other == name and b == (reader, reducing)}
+        while more := {a for other, a, b in run.flows if other == name and b[0] in reaching and not b[1]} - reaching:
             reaching |= more
+        if not reducing and reader.target == name:
+            reaching.add(reader)
         extra = meaning.values(name, [w for w in meaning.writers(name) if w in reaching]) - meaning.values(name)
         for x in extra:
-            lacks = x not in meaning.inames[reader.id] and reader.inames is None \
-                and x not in meaning.opened[writer.id] and not any(
-                    x in reducing for read, reducing in meaning.reads(reader) if read == name)
-            if lacks or (name, writer, reader, x) in run.apart:
+            lacks = x not in meaning.inames[reader.id] | reducing and reader.inames is None \
+                and x not in meaning.opened[writer.id]
+            if lacks or (name, writer, (reader, reducing), x) in run.apart:
                 raise RefusedError(f"{name} is two values for {reader.id}")
 
 
@@ -446,7 +452,9 @@ class Drawing:
 
     def statement(self, around: tuple[str, ...]) -> Statement:
         self.count += 1
-        near = (*around, *around, self.one(*RANGES))
+        # texts that leave two readings are most of those that mention others than their blocks have
+        own = around or (self.one(*RANGES),)
+        near = (*own, *own, *own, *own, self.one(*RANGES))
         name = self.one("s", "s", "t", "t", "u", "a", "b", "c", "c")
         axes = {"u": 1, "a": 1, "b": 1, "c": 2}.get(name, 0)
         expr = self.expression(near, 2)
@@ -466,15 +474,17 @@ class Drawing:
         x, y = self.one(*RANGES), self.one(*RANGES)
         name = self.one(*(self.known or ["x"]))
         value = ("read", name, () if name in "st" else (x,))
-        return Statement("last", "c", (x, y), value if self.chance(50) else ("sum", self.one(*RANGES), value))
+        free = [z for z in RANGES if z not in (x, y)]
+        return Statement("last", "c", (x, y), value if self.chance(50) else ("sum", self.one(*free), value))
 
     def expression(self, near: tuple[str, ...], depth: int) -> Expr:
         kind = self.one("x", "z", "value", "value", "value", "sum", "both", "number")
         if kind == "value" and self.known:
             name = self.one(*self.known)
             return ("read", name, (self.one(*near),) if name == "u" else ())
-        if kind == "sum" and depth:
-            iname = self.one(*RANGES)
+        free = [x for x in RANGES if x not in near]
+        if kind == "sum" and depth and free:
+            iname = self.one(*free)
             return ("sum", iname, self.expression((iname,), 0) if self.chance(50) else ("read", "x", (iname,)))
         if kind == "both" and depth:
             return (self.one("+", "-"), self.expression(near, depth - 1), self.expression(near, depth - 1))

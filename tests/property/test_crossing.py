@@ -10,6 +10,7 @@ from tests.property.checks import COUNTS, Trial
 from tests.property.crossing import Crossing, RefusedError, crossings
 from tests.property.kernels import UnwrittenError
 from tests.property.test_programs import EXAMPLES, PARTS, examples
+from tests.property.test_replay import Replayed
 
 
 def _has_meaning(program: Crossing) -> bool:
@@ -58,4 +59,18 @@ def test_pipelines_over_values_of_iterations(part: int) -> None:
             trial = Trial.of(program)
             trial.transform(data.draw, steps)
             trial.require_right(compiled=lot == 11)
+    run()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_histories_over_values_of_iterations(part: int) -> None:
+    @examples(part, EXAMPLES // 8)
+    @given(crossings(), st.data(), st.integers(1, 4))
+    def run(program: Crossing, data: st.DataObject, steps: int) -> None:
+        if _has_meaning(program):
+            trial = Replayed.of(program)
+            assert isinstance(trial, Replayed)
+            trial.transform(data.draw, steps)
+            trial.require_history()
+            trial.require_instances()
     run()
