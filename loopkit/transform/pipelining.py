@@ -1,7 +1,7 @@
 """pipeline: the copies of a loop's next iterations are under way while it computes on those of this one."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p

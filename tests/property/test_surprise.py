@@ -1,4 +1,4 @@
-"""Random pipelines: a copy that is placed by default keeps given orders, the storage of temporaries and the launches."""
+"""Random pipelines: a copy that is placed by default keeps given orders, storage of temporaries and launches."""
 from __future__ import annotations
 
 from math import prod

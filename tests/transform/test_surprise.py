@@ -94,7 +94,7 @@ def test_values_do_not_move_to_a_larger_address_space() -> None:
         end
         """)
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0")
-    with pytest.raises(lk.StorageError, match="a thread -> .* a block"):
+    with pytest.raises(lk.StorageError, match=r"a thread -> .* a block"):
         lk.add_prefetch(knl, "t", "j")
     lk.add_prefetch(knl, "t", "j", default_tag=None)
 
@@ -265,7 +265,7 @@ def test_the_script_has_them_as_comments() -> None:
     script = knl.history.script()
     assert re.search(r"prioritize_loops.*\n#   j_inner distributed\n#   acc_k: 4 bytes a thread -> 16 bytes", script)
     names: dict[str, object] = {}
-    exec(script, names)  # noqa: S102
+    exec(script, names)
     assert names["knl"] == knl
     assert "j_inner distributed; acc_k:" in str(knl.history)
 
