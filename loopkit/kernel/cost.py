@@ -84,7 +84,7 @@ class Cost:
         """The temporaries in global memory."""
         for name, cells in self.cells.items():
             if cells.space is AddressSpace.GLOBAL:
-                yield f"{name}: global, {cells}"
+                yield f"{name}: {cells}"
 
 
 def launch_count(number: int) -> str:

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.errors import ENTRY_POINTS
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.expr.nodes import Neutral, Reduction
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
+from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.given_order import given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
 from loopkit.poly.affine import add
 from loopkit.poly.domains import restricted
@@ -57,8 +60,22 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("RULES", map(_rule, knl.substitutions.values())),
                  *_section("STATEMENTS", statement_lines(knl, folded, domains)),
                  *_section("BARRIERS", map(str, knl.barriers)),
+                 *_cost_sections(knl),
                  *_section("OBLIGATIONS", tuple(map(str, knl.obligations)))]
     return "\n".join(parts)
+
+
+def _cost_sections(knl: LoopKernel) -> Iterator[str]:
+    """Several launches, loops of the host, and temporaries that lie in global memory: where there are any.
+
+    Nothing is said of a kernel that cannot be lowered yet.
+    """
+    on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
+    if on_grid or knl.barriers or knl.temporaries:
+        cost: Cost | None = ENTRY_POINTS["cost"](knl)
+        if cost is not None:
+            yield from _section("LAUNCHES", cost.launch_lines())
+            yield from _section("GLOBAL TEMPORARIES", cost.scratch_lines())
 
 
 def statements_text(knl: LoopKernel) -> str:

@@ -148,7 +148,8 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     knl = split_iname(knl, "i", together, outer_tag="g.0")
     knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
                       inner_tag="l.1")
-    # the others come in tiles, of which a thread copies all of a body
+    # the others come in tiles, of which a thread copies all of a body, for all of its own
+    knl = prioritize_loops(knl, "p, t, i_item")
     knl = precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
                      precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
     knl = tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})

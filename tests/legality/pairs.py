@@ -344,7 +344,7 @@ LOOPS: Mapping[str, Twins] = {
     "a copy of what the loop itself writes": Twins(
         TURNED, step("add_prefetch", "a", "i"), (step("add_prefetch", "a", "i"),), legal_nest=TURNED_COPY),
     "a copy before the writes of a time step": Twins(
-        REWRITTEN, step("add_prefetch", "a", "i", within="R", fetch_outer_inames=()),
+        REWRITTEN, step("add_prefetch", "a", "i", within="R", fetch_outer_inames=(), allow_reordering=True),
         (step("add_prefetch", "a", "i", within="R"),)),
     "privatising what is left for the next": Twins(
         LEFT_BEHIND, step("privatize", "i", "t"), (step("privatize", "i", "t"),), legal_nest=FRESH),

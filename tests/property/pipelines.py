@@ -249,7 +249,12 @@ class Drawer:
         if self.chance(20):
             kwargs += [("fetch_bounding_box", True), ("box_multiples", self.one((1, 1, 2, 3)))]
         sweep = self.some(inames, 2) if inames and self.chance(90) else []
-        return Step("add_prefetch", (array, sweep), tuple(kwargs))
+        return Step("add_prefetch", (array, sweep), (*kwargs, *self.allowed()))
+
+    def allowed(self) -> tuple[tuple[str, Any], ...]:
+        """What a copy may change beside: most often nothing."""
+        every = ("allow_reordering", "allow_global_storage", "allow_launches")
+        return tuple((name, True) for name in every) if self.chance(35) else ()
 
     def pipeline(self) -> Step:
         kwargs: list[tuple[str, Any]] = []
@@ -265,7 +270,7 @@ class Drawer:
         kwargs: tuple[tuple[str, Any], ...] = (("default_tag", self.one((None, "l.0"))),) if self.chance(40) else ()
         if self.chance(40):
             kwargs += (("fetch_bounding_box", True), ("box_multiples", self.one((1, 2))))
-        return Step("precompute", (rule, self.some(inames, 2) if inames else []), kwargs)
+        return Step("precompute", (rule, self.some(inames, 2) if inames else []), (*kwargs, *self.allowed()))
 
     def extract(self) -> Step:
         template, names = self.one((("x[p]", ("p",)), ("z[p, q_]", ("p", "q_")), ("2*p", ("p",)), ("a[p]", ("p",)),
@@ -290,7 +295,8 @@ class Drawer:
             kwargs.append(("within", self.one([s.id for s in users])))
         if self.chance(30):
             kwargs.append(("fetch_bounding_box", True))
-        return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []), tuple(kwargs))
+        return Step("buffer_array", (array, self.some(inames, 2) if inames and self.chance(85) else []),
+                    (*kwargs, *self.allowed()))
 
     def make_atomic(self) -> Step:
         updates = [s.id for s in self.knl.statements if s.reduction is None and update_of(s.assignee, s.expression)]

@@ -48,7 +48,7 @@ class Stager(Drawer):
         kwargs: list[tuple[str, Any]] = [("default_tag", self.one(("l.auto", "l.auto", None, "unr")))]
         if self.chance(20):
             kwargs.append(("fetch_bounding_box", True))
-        return Step("add_prefetch" if array else "precompute", (name, swept), tuple(kwargs))
+        return Step("add_prefetch" if array else "precompute", (name, swept), (*kwargs, *self.allowed()))
 
     def run_ahead(self) -> Step:
         iname = self.one([x for x in self.untagged if x in ("k", "k_outer")] or self.untagged)

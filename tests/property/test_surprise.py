@@ -1,0 +1,115 @@
+"""Random pipelines: a copy that is placed by default keeps given orders, storage of temporaries and launches."""
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+import loopkit as lk
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
+from loopkit.kernel.given_order import ordered_pairs
+from loopkit.kernel.tags import is_innermost, is_parallel
+from loopkit.lowering.pipeline import Stored
+from loopkit.lowering.schedule import HostLoop
+from tests.property.checks import COUNTS, Trial
+from tests.property.kernels import Program
+from tests.property.pipelines import Drawer, NothingToDoError, Step
+from tests.property.staged import PLAN, Stager, staged_programs
+from tests.property.test_programs import EXAMPLES, PARTS, examples
+from tests.property.writer import programs
+
+STAGING = ("add_prefetch", "precompute", "buffer_array")
+SPACES = ("private", "local", "global")
+SIZES = (1, 2, 3, 7, 64, 1000)
+
+
+class Watching(Trial):
+    """A trial that looks at each copy that was placed without an argument that allows more."""
+
+    def _accepted(self, step: Step, new: lk.LoopKernel) -> None:
+        before = self.knl
+        super()._accepted(step, new)
+        if step.name in STAGING and not any(name.startswith("allow_") for name, _ in step.kwargs):
+            COUNTS["copies by default"] += 1
+            self._require_orders(before)
+            self._require_cost(before)
+
+    def _require_orders(self, before: lk.LoopKernel) -> None:
+        given_pairs = ordered_pairs(before.given_order)
+        COUNTS["copies in given orders"] += bool(given_pairs)
+        for s in before.statements:
+            if s.id in self.knl.statement_by_id:
+                old, now = (_loops(knl, s.id) for knl in (before, self.knl))
+                for x, y in given_pairs:
+                    if x in old and y in old and old.index(x) < old.index(y) and now.index(x) > now.index(y):
+                        raise self.fail(f"the loops over {x} and {y} around {s.id} changed places")
+
+    def _require_cost(self, before: lk.LoopKernel) -> None:
+        old, now = _cost(before), _cost(self.knl)
+        if old is None or now is None:
+            COUNTS["copies of unknown cost"] += 1
+            return
+        if now[1] > old[1] or not now[2] <= old[2]:
+            raise self.fail(f"{old[1]} launches became {now[1]}, the host's loops {old[2]} {now[2]}")
+        for name in old[0].keys() & now[0].keys():
+            COUNTS["temporaries kept"] += 1
+            if any(a > b for a, b in zip(now[0][name], old[0][name], strict=True)):
+                raise self.fail(f"'{name}' has {now[0][name]} cells after {old[0][name]}")
+
+
+def _loops(knl: lk.LoopKernel, statement: str) -> list[str]:
+    loops = [step.iname for step in knl.paths[statement] if step.iname is not None]
+    return [x for x in loops if not is_parallel(knl.tags.get(x)) and not is_innermost(knl.tags.get(x))]
+
+
+def _cost(knl: lk.LoopKernel) -> tuple[dict[str, list[tuple[int, int]]], int, set[str]] | None:
+    """The address space and the number of cells of each temporary for some sizes; the launches; the host's loops."""
+    try:
+        stored = lk.lower(knl, stop="storage")
+    except lk.LoopkitError:
+        return None
+    assert isinstance(stored, Stored)
+    cells = {name: [(space, prod(max(evaluate(e, dict.fromkeys(variables(e), size)), 0) for e in s.shape))
+                    for size in SIZES for space in [SPACES.index(str(s.space))]]
+             for name, s in stored.storages.items() if name in knl.temporaries}
+    return cells, len(stored.schedule.launches), set(_hosts(stored.schedule.order))
+
+
+def _hosts(nodes: Any) -> list[str]:
+    return [x for node in nodes if isinstance(node, HostLoop) for x in (node.iname, *_hosts(node.body))]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_copies_are_no_surprise(part: int) -> None:
+    @examples(part, EXAMPLES // 4)
+    @given(programs(), st.data(), st.integers(1, 4))
+    def run(program: Program, data: st.DataObject, steps: int) -> None:
+        trial = Watching.of(program)
+        trial.transform(data.draw, steps)
+        for _ in range(2):
+            drawer = Drawer(data.draw, trial.knl, trial.sizes[0])
+            try:
+                trial.take(drawer.one((Drawer.prefetch, Drawer.buffer))(drawer))
+            except NothingToDoError:
+                continue
+    run()
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_copies_of_tiles_are_no_surprise(part: int) -> None:
+    @examples(part, EXAMPLES // 4)
+    @given(staged_programs(), st.data())
+    def run(program: Program, data: st.DataObject) -> None:
+        trial = Watching.of(program)
+        for step, percent in PLAN:
+            try:
+                if data.draw(st.integers(1, 100)) <= percent:
+                    trial.take(step(Stager(data.draw, trial.knl, trial.sizes[0])))
+            except NothingToDoError:
+                continue
+    run()
+    assert COUNTS["copies by default"] > 3*COUNTS["copies of unknown cost"], "few costs are known: this shows little"
