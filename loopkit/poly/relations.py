@@ -223,17 +223,6 @@ def apart_along(pairs: isl.Map, dim: int) -> tuple[isl.Map, isl.Map]:
     return pairs.order_lt(DIM.in_, dim, DIM.out, dim), pairs.order_gt(DIM.in_, dim, DIM.out, dim)
 
 
-def touched_against(elements: isl.Map) -> bool:
-    """Is an element of ``{ [outer, inner...] -> element }`` touched at a greater *outer*, but an earlier *inner*?"""
-    elements = coalesced(elements.compute_divs())       # unknowns that are projected away would be asked for twice
-    pairs, _ = apart_along(same_element(elements, elements), 0)
-    for dim in range(1, elements.dim(DIM.in_)):
-        if not apart_along(pairs, dim)[1].is_empty():
-            return True
-        pairs = pairs.equate(DIM.in_, dim, DIM.out, dim)
-    return False
-
-
 def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     """Those *pairs* that differ in one of the *shared* dimensions; ``None`` if there are none."""
     parts = (part for a, b in shared for part in (pairs.order_lt(DIM.in_, a, DIM.out, b),

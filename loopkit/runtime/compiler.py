@@ -21,9 +21,10 @@ from loopkit.runtime.rejection import rejected
 
 #: Contraction to fused multiply-adds is off so that one expression gives one result whatever the tiling:
 #: "bit for bit" comparisons between variants of a kernel mean something. Signed integers wrap around, as
-#: numpy's do. ``errno`` is never read.
+#: numpy's do. ``errno`` is never read. Loops stay as they are written, as GCC miscompiles plain loops when it makes
+#: vectors of them.
 BASE_FLAGS = ("-O3", "-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv",
-              "-fno-math-errno")
+              "-fno-math-errno", "-fno-tree-vectorize", "-ftree-slp-vectorize")
 _LIBRARIES = ("-lm",)
 
 _PROBE = """\

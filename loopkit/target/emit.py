@@ -54,7 +54,6 @@ class Emitter:
     :ivar types: of the kernel's names.
     :ivar vectors: move what loops say in vector accesses.
     :ivar awaits: the arrays from which loads wait for other blocks.
-    :ivar behind: lines that a target puts at the end of a loop's body.
     """
 
     lowered: Lowered
@@ -71,7 +70,6 @@ class Emitter:
     shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     atomic: Updates | None = None
     awaits: frozenset[str] = frozenset()
-    behind: Callable[[For], list[str]] = lambda node: []
 
     # {{{ statements
 
@@ -131,7 +129,7 @@ class Emitter:
             stop = f"({stop})"                 # "?:" binds weaker than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
                f"{node.iname} < {stop}; {step}) {{")
-        yield from indented([*self.lines(node.body, signs.from_start(node.iname, node.start)), *self.behind(node)])
+        yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
         yield "}"
 
     def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:

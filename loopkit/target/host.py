@@ -13,7 +13,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import For, Function, Region, Sync
+from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
@@ -24,7 +24,6 @@ from loopkit.target.code import Launch as CodeLaunch
 from loopkit.target.cuda import outer_signs
 from loopkit.target.dialects import C
 from loopkit.target.emit import Emitter, indented, wrapped
-from loopkit.target.rewrites import rewritten
 from loopkit.target.shared import array_declaration, note_of
 from loopkit.target.signature import Signature, head_lines, signature
 
@@ -72,7 +71,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
         return list(_thread_loops(emitter, launch, function, threads, lines))
     emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
                       lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used,
-                      atomic=host_updates(lowered, launch), behind=lambda loop: _order_lines(loop, function))
+                      atomic=host_updates(lowered, launch))
     yield from head_lines(f"void {launch.name}", own.parameters, C)
     yield "{"
     yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
@@ -149,14 +148,6 @@ def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads:
 
 def _mentions(text: str, name: str) -> bool:
     return re.search(rf"\b{re.escape(name)}\b", text) is not None
-
-
-def _order_lines(loop: For, function: Function) -> list[str]:
-    """What keeps a compiler from mixing the iterations of an outer loop."""
-    arrays = rewritten(loop, function)
-    if not arrays:
-        return []
-    return [f'__asm__ volatile ("");  // {", ".join(arrays)}: written again, so that iterations must not mix']
 
 
 def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:
