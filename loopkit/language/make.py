@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.shapes import with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.errors import PreconditionError
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
@@ -130,13 +130,13 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
     for operation in operations:
         require_free(operation, {a.name for a in data.arguments} | {*temporaries, *rules, name}, "The reduction")
     tree = maker.make(program.body)
-    return with_sizes_nonnegative(with_shapes_like_inputs(LoopKernel(
+    return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(LoopKernel(
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
         statements=tuple(maker.statements), tree=tree, reductions=maker.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),
         substitutions={rule_name: r.rule for rule_name, r in rules.items()},
-        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)))
+        assumptions=_assumptions(assumptions, data.arguments), options=options, history=made))))
 
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],

@@ -9,7 +9,7 @@ from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, params_of
+from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull
 
 
 def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
@@ -45,5 +45,12 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
 
     Sizes for which there are no points at all are left out.
     """
-    context = params_of(around).intersect(assumptions)
+    known = around.set
+    if known.n_basic_set() > _FEW:          # it may be taken for larger than it is
+        known = plain_hull(known)
+    context = params_of(around.named(known)).intersect(assumptions)
     return condition_expression(params_of(points.named(points.set.gist_params(points.set.params()))), context)
+
+
+#: Pieces of which isl tells at once what they imply.
+_FEW = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
-from loopkit.analysis.shapes import with_sizes_nonnegative
+from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.analysis.subscripts import with_whole_indices
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
@@ -265,7 +266,7 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: int) -> LoopKernel:
         return tuple(replace(d, relation=fix_params(d.relation, values)) for d in with_waived(source))
     return kernel.copy(
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
-        arguments=tuple(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
+        arguments=without_inferred_shapes(_reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=_temporaries(kernel, values),
         substitutions=_rules(rules, values), carried=carried)
 
@@ -297,7 +298,8 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
 
     def carried() -> tuple[Dependence, ...]:
         return tuple(replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return kernel.copy(assumptions=coalesced(both), carried=carried)
+    arguments = without_inferred_shapes(kernel.arguments, but_linear=True)
+    return kernel.copy(assumptions=coalesced(both), arguments=arguments, carried=carried)
 
 
 @transform
@@ -331,15 +333,20 @@ def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]
 
 def _reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
     """*arg* with *values* put into its shape."""
-    return replace(arg, shape=_shape(arg.shape, values)) if isinstance(arg, GlobalArg) else arg
+    if not isinstance(arg, GlobalArg):
+        return arg
+    return replace(arg, shape=_shape(arg.shape, values), inferred=_shape(arg.inferred, values))
 
 
 def _temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
     return {t.name: replace(t, shape=_shape(t.shape, values)) for t in kernel.temporaries.values()}
 
 
-def _shape(shape: tuple[Expression, ...] | None, values: Mapping[str, Expression]) -> tuple[Expression, ...] | None:
-    return None if shape is None else tuple(_folded(substitute(e, values)) for e in shape)
+E = TypeVar("E", Expression, Expression | None)
+
+
+def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
+    return None if shape is None else tuple(e if e is None else _folded(substitute(e, values)) for e in shape)
 
 
 def _folded(extent: Expression) -> Expression:
