@@ -23,7 +23,7 @@ Build = Callable[[], lk.LoopKernel]
 
 def _typed(domains: str, instructions: str, assumptions: str = "n>=1 and m>=1") -> lk.LoopKernel:
     knl = lk.make_kernel(domains, instructions, assumptions=assumptions)
-    return lk.add_dtypes(knl, {a: np.float64 for a in knl.array_args})
+    return lk.add_dtypes(knl, dict.fromkeys(knl.array_args, np.float64))
 
 
 def _chunks_filled() -> lk.LoopKernel:
