@@ -2,6 +2,7 @@
 
     python benchmarks/codegen.py            every kernel, about five minutes
     python benchmarks/codegen.py --quick    without those on which loopy takes seconds, about one minute
+    python benchmarks/codegen.py --deep     loopkit alone on 200 deep random pipelines, with the slowest ten named
 
 Both packages run in processes of their own, loopy in an environment of its own that is made once (``.venv-loopy``),
 and take turns. Medians are shown.
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from codegen_deep import deep
 from codegen_kernels import CASES, Case
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -190,12 +192,18 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="leave out the kernels on which loopy takes seconds")
     parser.add_argument("--only", default="", metavar="TEXT", help="kernels whose name contains TEXT")
     parser.add_argument("--repeats", type=int, default=5, help="samples a kernel and package (5)")
+    parser.add_argument("--deep", action="store_true", help="measure deep random pipelines instead")
+    parser.add_argument("--count", type=int, default=200, help="pipelines of --deep (200)")
+    parser.add_argument("--seed", type=int, default=0, help="the first pipeline of --deep (0)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE too")
     return parser.parse_args()
 
 
 def main() -> None:
     args = arguments()
+    if args.deep:
+        deep(args.count, args.seed)
+        return
     cases = [c for c in CASES if args.only in c.name and not (args.quick and c.slow)]
     workers = [Worker(Path(sys.executable), "loopkit"), Worker(loopy_python(), "loopy")]
     results = []

@@ -27,7 +27,6 @@ from loopkit.poly.relations import (
     cells,
     element_at,
     in_time_order,
-    restrict,
     same_element,
     subscript_relation,
 )
@@ -99,7 +98,7 @@ def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str],
 
 def _keyed(a: Access, filling: Sequence[str]) -> Map:
     coordinates: list[Expression] = [p.Variable(x) for x in filling]
-    return restrict(cells(a.domain.inames, coordinates), a.domain).flat_range_product(a.relation)
+    return cells(a.domain.inames, coordinates).flat_range_product(a.relation)
 
 
 # {{{ within one filling

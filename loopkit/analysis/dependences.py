@@ -25,7 +25,7 @@ from loopkit.kernel.tree import Path
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, restrict, same_element
+from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
 
 
@@ -213,8 +213,7 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
         # within one instance, the reads come before the write
         relation = a.relation
         if apart:
-            copies = restrict(cells(inames, [p.Variable(x) for x in apart]), a.domain)
-            relation = relation.flat_range_product(copies)
+            relation = relation.flat_range_product(cells(inames, [p.Variable(x) for x in apart]))
         timed.append(TimedAccess(relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
     for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
         if not commute(accesses[source], accesses[sink]):

@@ -24,6 +24,7 @@ from loopkit.analysis.accesses import (
     integer_names,
 )
 from loopkit.analysis.dependences import Dependence, dependences, joined_relations
+from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.witnesses import Refusal, refuse_smallest
 from loopkit.errors import IllegalTransformError, Witness
 from loopkit.expr.dtypes import FLOAT64
@@ -31,7 +32,7 @@ from loopkit.expr.mappers import children, head_of
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
-from loopkit.poly.elements import outside
+from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet, Map, Set
@@ -130,9 +131,8 @@ def _outside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, f
         for (_, sink), relation in flow.items():
             missing = missing.subtract(relation.range()) if sink == new.id else missing
     else:
-        read = [b.relation.range() for b in accesses_by_array(before)[a.array] if not b.is_write]
-        known: Set = reduce(Set.union, read)
-        missing = a.domain.set.subtract(a.relation.intersect_range(known).domain())
+        reads = [b for b in accesses_by_array(before)[a.array] if not b.is_write]
+        missing = read_beyond(a.relation, reached_elements(before, reads))
     if not missing.is_empty():
         yield _refusal(after, step, new, missing, a.array, "missing",
                        f"'{new.id}' would read an element of '{a.array}' that has no value there", a)

@@ -10,12 +10,12 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.errors import ShapeError
-from loopkit.expr.mappers import variables
-from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.expr.mappers import subexpressions, variables
+from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
-from loopkit.poly.elements import axis_extent, constant_extent, covered, leaves_a_margin, outside
-from loopkit.poly.sets import range_from
+from loopkit.poly.elements import axis_extent, constant_extent, covered, leaves_a_margin, outside, reached_within
+from loopkit.poly.sets import Set, range_from
 
 Shape = tuple[Expression | None, ...]
 
@@ -47,7 +47,8 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
             if declared is not None:
                 shapes[name] = declared
             elif accesses:
-                shapes[name] = _inferred(knl, accesses, cache, name in knl.temporaries)
+                known = knl.array_args[name].inferred if name in knl.array_args else None
+                shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)
         for name, other in output_shape_like(knl).items():
             if other in shapes:
                 shapes[name] = shapes[other]
@@ -141,6 +142,26 @@ def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
     return knl.copy(assumptions=assumptions)
 
 
+def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
+    """*knl* with the shapes of its array arguments kept in them: later its accesses may have forms that hide them."""
+    shapes = array_shapes(knl)
+    return knl.copy(arguments=tuple(
+        replace(a, inferred=shapes.get(a.name)) if isinstance(a, GlobalArg) and a.shape is None else a
+        for a in knl.arguments))
+
+
+def without_inferred_shapes(arguments: Iterable[Argument], *, but_linear: bool = False) -> tuple[Argument, ...]:
+    """*arguments* whose shapes are to be found anew, since more is known of the sizes; *but_linear*: forms without
+    cases and quotients stay, which nothing makes simpler."""
+    return tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) and a.inferred is not None
+                 and not (but_linear and all(map(_is_linear, a.inferred))) else a for a in arguments)
+
+
+def _is_linear(extent: Expression | None) -> bool:
+    return extent is None or not any(isinstance(e, p.Min | p.Max | p.If | p.FloorDiv | p.Remainder)
+                                     for e in subexpressions(extent))
+
+
 def filled_outputs(knl: LoopKernel) -> frozenset[str]:
     """The array arguments whose every element, within their shape, the kernel writes for all sizes and data."""
     found: frozenset[str] | None = knl.memo.get("filled_outputs")
@@ -159,6 +180,14 @@ def _filled(knl: LoopKernel, name: str) -> bool:
         return covered(writes, extents, knl.assumptions)
     except NotAffineError:
         return False
+
+
+def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
+    """The elements that *accesses* to one array touch; accesses of a transformed kernel have forms that hide them."""
+    name = accesses[0].array
+    declared = knl.array_args[name].shape if name in knl.array_args else knl.temporaries[name].shape
+    shape = array_shapes(knl)[name] if declared is None else (None,)
+    return reached_within([a.relation for a in accesses], shape, knl.assumptions)
 
 
 def _iname_pattern(access: Access) -> tuple[frozenset[str], ...]:

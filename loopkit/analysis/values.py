@@ -15,7 +15,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, differing, in_time_order, restrict, same_element
+from loopkit.poly.relations import cells, differing, in_time_order, same_element
 from loopkit.poly.sets import InstanceSet, Map
 
 
@@ -134,7 +134,7 @@ def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dep
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
     """The access to the cells of all copies, one for each value of the inames *apart*, in the order that runs."""
     inames = a.domain.inames
-    copies = restrict(cells(inames, [p.Variable(x) for x in apart]), a.domain)
+    copies = cells(inames, [p.Variable(x) for x in apart])
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
              for step in execution_paths(knl)[a.statement]]
     return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),

@@ -1,7 +1,7 @@
 """Arguments, temporaries and substitution rules of a kernel."""
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import numpy as np
@@ -40,6 +40,8 @@ class GlobalArg:
     :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
     :ivar shape_like: an input as large as which a call allocates this output (a stencil's, say); set by
         ``make_kernel``.
+    :ivar inferred: without *shape*: the smallest one that holds all accesses, which no transformation changes, found by
+        ``make_kernel``; ``None``: to be found from the accesses as they stand.
     :ivar streamed: what is written to it is not read again soon: caches need not keep it.
     :ivar kept: what is read from it is the last that a cache gives up.
     """
@@ -48,6 +50,7 @@ class GlobalArg:
     dtype: np.dtype | None = None
     shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
+    inferred: tuple[Expression | None, ...] | None = field(default=None, compare=False, repr=False)
     streamed: bool = False
     kept: bool = False
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.shapes import with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.errors import PreconditionError
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
@@ -145,7 +145,8 @@ def _assemble(name: str, domains: Domains, program: Program, declared: Declared,
         assumptions=_assumptions(assumptions, data.arguments), options=options, history=made)
     shaped = {d.name for d in declared.items if isinstance(d, TemporaryVariable) and d.shape is not None}
     require_one_meaning(kernel, maker.opened, maker.final)
-    return with_sizes_nonnegative(with_shapes_like_inputs(with_values_of_iterations(kernel, shaped)))
+    return with_inferred_shapes(with_sizes_nonnegative(with_shapes_like_inputs(
+        with_values_of_iterations(kernel, shaped))))
 
 
 def _affine_names(domains: Domains, arguments: Iterable[Argument],

@@ -32,7 +32,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
-from loopkit.lowering.storage_proof import equal_inames, require_right_cells
+from loopkit.lowering.storage_proof import equal_inames, evidently_wrong, require_right_cells
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import at_coordinates, differing
 from loopkit.poly.sets import Map
@@ -201,10 +201,14 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
     needed = _address_space(knl, t, flows, places)
     own = _own_shape(t, shape)
     refused: StorageError | None = None
+    wrong: list[tuple[AddressSpace, tuple[str, ...]]] = []
     for space, lead in _candidates(knl, t, flows, places, needed, own, _subscripting(accesses)):
         extents = [iname_extent(knl, x) for x in lead]
         if space is not AddressSpace.GLOBAL and not all(isinstance(e, int) for e in (*extents, *own)):
             continue                        # a number of cells that depends on the sizes
+        if evidently_wrong(knl, t, accesses, flows, places, space, lead):
+            wrong.append((space, lead))
+            continue
         try:
             require_right_cells(knl, t, accesses, flows, places, space, lead)
         except StorageError as err:
@@ -215,6 +219,8 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
         swizzle = None if t.swizzle is None else replace(t.swizzle, axis=len(lead) + _position(t, t.swizzle.axis))
         return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
                        t.lanes, t.note, t.order, swizzle, t.awaited)
+    for space, lead in wrong:               # with a witness, which takes longer
+        require_right_cells(knl, t, accesses, flows, places, space, lead)
     raise refused or StorageError(
         f"'{t.name}' is declared {t.address_space}, but it needs a number of cells that depends on the sizes.",
         subject=t.name, hint="split the loop that separates its writer from its reader, or declare it global")

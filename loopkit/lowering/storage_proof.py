@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -22,12 +23,13 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place
 from loopkit.poly.flow import TimedAccess
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import (
     cells,
     differing,
     in_one_iteration,
     injective_given,
-    restrict,
+    meets_another,
     same_element,
     smallest_pair,
 )
@@ -80,7 +82,7 @@ def _global_cells(a: Access, lead: tuple[str, ...]) -> Map:
     inames = a.domain.inames
     if missing := [x for x in lead if x not in inames]:
         raise _outside_of(a, missing[0])
-    return a.relation.flat_range_product(restrict(cells(inames, [p.Variable(x) for x in lead]), a.domain))
+    return a.relation.flat_range_product(cells(inames, [p.Variable(x) for x in lead]))
 
 
 def _outside_of(a: Access, iname: str) -> StorageError:
@@ -126,7 +128,29 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     # nothing orders the iterations of two blocks but the host
     blocks = space is AddressSpace.GLOBAL and any(isinstance(knl.tags.get(x), GroupTag) for x in writer.domain.inames)
     given = [*(place.hosts if blocks else loops), *copies, *lead]
-    return injective_given(writer.relation, [writer.domain.inames.index(x) for x in given])
+    return injective_given(writer.subscript_relation, writer.domain, [writer.domain.inames.index(x) for x in given])
+
+
+def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
+                    places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+    """Does a write share its cell with another of the same statement at the same time, so that a reader may find that?
+
+    Most candidates that do not serve are of this kind, which is found without all values being followed.
+    """
+    if knl.obligations or t.awaited:
+        return False
+    axes = _axes(knl, accesses, space)
+    for a in accesses:
+        if not a.is_write or not certain_write(a) or not all(x in a.domain.inames for x in lead):
+            continue
+        timed = _timed(knl, a, places, axes, lead, must=True)
+        loops = [value for kind, value in timed.time if kind == "loop"]
+        for d in flows:
+            if d.source == a.statement and d.exact and affordable(partial(
+                    meets_another, timed.relation.intersect_domain(d.relation.domain()), timed.relation, loops),
+                    otherwise=False):
+                return True
+    return False
 
 
 def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence], places: Mapping[str, Place]) -> bool:
@@ -151,7 +175,7 @@ def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence]
             pairs = same_element(writer.relation, a.relation)
             found[a.statement] = found[a.statement].union(pairs) if a.statement in found else pairs
     return found.keys() == wanted.keys() and all(found[x].is_equal(wanted[x]) for x in found) \
-        and injective_given(writer.relation, [])
+        and injective_given(writer.subscript_relation, writer.domain, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]
@@ -183,7 +207,7 @@ def _timed(knl: LoopKernel, a: Access, places: Mapping[str, Place],
             raise _not_in_one_place(a.array, packings)
         # a statement outside an axis runs at every place along it
         coordinates += [None if own is None else place[packings.index(own)] for place in places_along]
-    relation = a.relation.flat_range_product(restrict(cells(inames, coordinates), a.domain))
+    relation = a.relation.flat_range_product(cells(inames, coordinates))
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
              for step in places[a.statement].way]
     return TimedAccess(relation, a.is_write, must, (*steps, ("at", 1 if a.is_write else 0)))

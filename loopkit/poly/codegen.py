@@ -18,7 +18,7 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.sets import InstanceSet, params_of
+from loopkit.poly.sets import InstanceSet, has_unknowns, params_of
 
 # {{{ what goes in: the order, by names of leaves
 
@@ -108,7 +108,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     loops = _loops_of_leaves(tree)
     ast, back = _ast(tree, domains, context), {_id(x): x for d in domains.values() for x in d.params if "." in x}
     convert = _Conversion(loops, fresh_name, context)
-    if not any(_has_lattice(d.set) for d in domains.values()) or not _lacks_loops(ast):
+    if not any(has_unknowns(d.set) for d in domains.values()) or not _lacks_loops(ast):
         return convert.node(ast, back)
     wide = {name: domain.named(domain.set.remove_divs()) for name, domain in domains.items()}
     if not all(d.set.is_bounded() for d in wide.values()):
@@ -128,11 +128,6 @@ def _ast(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Set) -
     build = isl.AstBuild.from_context(_plain_params(context)).set_iterators(
         _iterators(max(map(len, loops.values()), default=0)))
     return build.node_from_schedule(schedule)
-
-
-def _has_lattice(points: isl.Set) -> bool:
-    """Do integers that are no coordinates stand in the conditions on *points*?"""
-    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
 
 
 def _lacks_loops(node: isl.AstNode) -> bool:

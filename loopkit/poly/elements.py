@@ -12,7 +12,7 @@ from loopkit.poly.affine import DIM, NotAffineError, add, from_pw_aff
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.piecewise import piecewise
-from loopkit.poly.sets import InstanceSet, constant_max, constant_min, in_few_pieces
+from loopkit.poly.sets import InstanceSet, constant_max, constant_min, has_unknowns, in_few_pieces
 
 
 def constant_extent(accesses: Sequence[tuple[InstanceSet, Expression]]) -> int | None:
@@ -111,6 +111,13 @@ def outside(relation: isl.Map, shape: Sequence[Expression | None], assumptions: 
     return reduce(isl.Set.union, found) if found else None
 
 
+def read_beyond(relation: isl.Map, known: isl.Set) -> isl.Set:
+    """The instances whose one element is none of the *known* ones."""
+    if has_unknowns(known):                 # whose complement would ask for each of them as a quotient
+        return relation.domain().subtract(relation.intersect_range(known).domain())
+    return relation.intersect_range(known.complement()).domain()
+
+
 def covered(relations: Sequence[isl.Map], shape: Sequence[Expression], assumptions: isl.Set) -> bool:
     """Do *relations* together reach every element of an array of *shape*, whatever the sizes?
 
@@ -124,14 +131,22 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
 
     :raises NotAffineError: an extent is no affine form.
     """
-    reached = relations[0].range()
-    for relation in relations[1:]:
-        reached = reached.union(relation.range())
-    box = isl.Set.universe(reached.get_space())
-    for axis, extent in enumerate(shape):
-        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
-    gaps = box.intersect_params(assumptions).subtract(in_few_pieces(reached))
+    reached = reduce(isl.Set.union, (relation.range() for relation in relations))
+    gaps = _box(reached.get_space(), shape).intersect_params(assumptions).subtract(in_few_pieces(reached))
     return None if gaps.is_empty() else gaps
+
+
+def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
+    """The elements that *relations* reach, none outside of an array of *shape*: all of it where isl finds that."""
+    reached = reduce(isl.Set.union, (relation.range() for relation in relations))
+    extents = [e for e in shape if e is not None]
+    if (reached.n_basic_set() > 1 or has_unknowns(reached)) and len(extents) == len(shape):
+        try:
+            if affordable(lambda: covered(relations, extents, assumptions), otherwise=False):
+                return _box(reached.get_space(), extents).intersect_params(assumptions)
+        except NotAffineError:
+            pass
+    return reached
 
 
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
@@ -143,11 +158,17 @@ def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequenc
     reached = relations[0]
     for relation in relations[1:]:
         reached = reached.union(relation)
-    box = isl.Set.universe(reached.range().get_space())
-    for axis, extent in enumerate(shape):
-        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+    box = _box(reached.range().get_space(), shape)
     wanted = isl.Map.from_domain_and_range(instances.intersect_params(assumptions), box)
     return bool(wanted.is_subset(reached))
+
+
+def _box(space: isl.Space, shape: Sequence[Expression]) -> isl.Set:
+    """The elements of an array of *shape*."""
+    box = isl.Set.universe(space)
+    for axis, extent in enumerate(shape):
+        box = _at_least(box, axis).intersect(_less_than(box, axis, extent))
+    return box
 
 
 def _at_least(box: isl.Set, axis: int) -> isl.Set:

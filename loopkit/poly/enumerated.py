@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -49,17 +49,19 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
     Forms may be quasi-affine for single values of other forms only, minima and maxima.
     """
     try:
-        return domain.named(_holding(domain, condition, names))
+        return domain.named(_holding(domain, condition, frozenset(names)))
     except NotAffineError:
         return None
 
 
-def _holding(domain: InstanceSet, condition: Expression, names: Collection[str]) -> isl.Set:
+# the kernels of a pipeline ask the same again, as do the analyses of each
+@lru_cache(maxsize=4096)
+def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
     if is_affine_condition(condition, names):
         points = domain.set.intersect(condition_points(condition, domain.inames))
         return coalesced(points) if points.n_basic_set() > 1 else points
     match condition:
-        case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= {*names}:
+        case p.Comparison(left=left, operator=operator, right=right) if (names_in(left) | names_in(right)) <= names:
             difference = subscripts_on(domain, (subtract(left, right),))
             sign = condition_set(operator, p.Variable("_s"), ("_s",))
             return coalesced(domain.set.intersect(difference.intersect_range(sign).domain()))
@@ -73,6 +75,7 @@ def _holding(domain: InstanceSet, condition: Expression, names: Collection[str])
             raise NotAffineError(str(condition))
 
 
+@lru_cache(maxsize=4096)
 def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
     try:
         return subscript_relation(domain.inames, (subscript,))

@@ -1,7 +1,7 @@
 """Footprints: the box of elements that a reference touches while some inames sweep."""
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import islpy as isl
@@ -86,7 +86,21 @@ def _between_ends(points: isl.Set) -> isl.Set:
         return hull
     last = points.dim(DIM.set) - 1
     along = isl.Map.identity(points.get_space().map_from_set()).drop_constraints_involving_dims(DIM.out, last, 1)
-    filled = points.apply(along.order_le(DIM.in_, last, DIM.out, last)).intersect(
-        points.apply(along.order_ge(DIM.in_, last, DIM.out, last)))
+    behind, before = along.order_le(DIM.in_, last, DIM.out, last), along.order_ge(DIM.in_, last, DIM.out, last)
+    filled = _beyond(points, isl.Map.lexmin, behind).intersect(_beyond(points, isl.Map.lexmax, before))
     # the plainer form, unless it holds more: of several pieces, or where a remainder bounds them
     return hull if affordable(lambda: hull.is_subset(filled), otherwise=False) else coalesced(filled)
+
+
+def _beyond(points: isl.Set, ends: Callable[[isl.Map], isl.Map], order: isl.Map) -> isl.Set:
+    """What lies on one side of some of *points*: of all of them, or of the *ends*, whichever has fewer pieces."""
+    every = coalesced(points.apply(order))
+    if every.n_basic_set() < 2:
+        return every
+    outer = points.dim(DIM.set) - 1
+
+    def from_ends() -> isl.Set:
+        found = ends(isl.Map.from_range(points).move_dims(DIM.in_, 0, DIM.out, 0, outer))
+        return coalesced(found.move_dims(DIM.out, 0, DIM.in_, 0, outer).range().apply(order))
+    fewer = affordable(from_ends, otherwise=every)
+    return fewer if fewer.n_basic_set() < every.n_basic_set() else every

@@ -248,12 +248,25 @@ def differing(pairs: isl.Map, shared: Sequence[SharedLoop]) -> isl.Map | None:
     return _union([part for part in parts if not part.is_empty()])
 
 
-def injective_given(relation: isl.Map, given: Sequence[int]) -> bool:
-    """Do instances that agree in the dimensions *given* and in their image coincide?"""
-    pairs = same_element(relation, relation)
-    for i in given:
-        pairs = pairs.equate(DIM.in_, i, DIM.out, i)
-    return bool(pairs.is_subset(isl.Map.identity(pairs.get_space())))
+def injective_given(relation: isl.Map, domain: InstanceSet, given: Sequence[int]) -> bool:
+    """Do instances of *domain* that agree in the dimensions *given* and in their image under *relation* coincide?"""
+    plain = _at_given(relation, given)      # most are injective wherever their instances lie, which is asked at once
+    return bool(plain.is_injective()) or bool(_at_given(restrict(relation, domain), given).is_injective())
+
+
+def meets_another(first: isl.Map, second: isl.Map, given: Sequence[int]) -> bool:
+    """Do two access relations of one statement take two instances that agree in the dimensions *given* to one element?
+    """
+    pairs = same_element(_at_given(first, given), _at_given(second, given))
+    return any(not part.is_empty() for i in range(pairs.dim(DIM.in_)) for part in apart_along(pairs, i))
+
+
+def _at_given(relation: isl.Map, given: Sequence[int]) -> isl.Map:
+    """*relation* with its dimensions *given* as parameters: isl need not compare them then."""
+    for i in sorted(set(given), reverse=True):
+        at = relation.dim(DIM.param)
+        relation = relation.set_dim_name(DIM.in_, i, f"given{i}'").move_dims(DIM.param, at, DIM.in_, i, 1)
+    return relation
 
 
 def cells(inames: tuple[str, ...], coordinates: Sequence[Expression | None]) -> isl.Map:

@@ -212,8 +212,7 @@ def runs_first(first: InstanceSet, second: InstanceSet, iname: str) -> bool:
 
 def interval_of(points: InstanceSet) -> isl.Set:
     """A parameter called like the one iname, between the least and the greatest of *points*: no holes."""
-    hull = isl.Set.from_basic_set(points.set.remove_divs().simple_hull())
-    return params_of(points.named(hull))
+    return params_of(points.named(plain_hull(points.set)))
 
 
 def with_dim_names(points: isl.Set, names: Sequence[str]) -> isl.Set:
@@ -397,6 +396,16 @@ def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
 def in_few_pieces(points: isl.Set) -> isl.Set:
     """*points* with pieces joined; where there are many, isl finds more to join once it knows their equalities."""
     return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
+
+
+def plain_hull(points: isl.Set) -> isl.Set:
+    """A polyhedron without unknowns around *points*, from their own constraints: not the least, but found at once."""
+    return isl.Set.from_basic_set(points.remove_divs().simple_hull())
+
+
+def has_unknowns(points: isl.Set) -> bool:
+    """Do integers that are no coordinates stand in the conditions on *points*?"""
+    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
 
 
 #: Pieces that are joined as they are: knowing their equalities changes how extents are written.

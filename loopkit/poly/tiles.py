@@ -9,7 +9,7 @@ from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, coalesced
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, params_of
+from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull
 
 
 def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
@@ -48,6 +48,13 @@ def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> 
 
     Sizes for which there are no points at all are left out.
     """
-    context = params_of(around).intersect(assumptions)
+    known = around.set
+    if known.n_basic_set() > _FEW:          # it may be taken for larger than it is
+        known = plain_hull(known)
+    context = params_of(around.named(known)).intersect(assumptions)
     told = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
     return condition_expression(params_of(points.named(told)), context)
+
+
+#: Pieces of which isl tells at once what they imply.
+_FEW = 4

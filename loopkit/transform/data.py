@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.refinement import refined
-from loopkit.analysis.shapes import with_sizes_nonnegative
+from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
 from loopkit.expr.mappers import substitute
@@ -245,7 +246,8 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
 
     def assumed() -> Iterator[Dependence]:
         return (replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return known_better(kernel, assumed, kernel.copy(assumptions=coalesced(both)))
+    return known_better(kernel, assumed, kernel.copy(
+        assumptions=coalesced(both), arguments=without_inferred_shapes(kernel.arguments, but_linear=True)))
 
 
 @transform
@@ -285,7 +287,9 @@ def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]
 
 def reshaped(arg: Argument, values: Mapping[str, Expression]) -> Argument:
     """*arg* with *values* put into its shape."""
-    return replace(arg, shape=_shape(arg.shape, values)) if isinstance(arg, GlobalArg) else arg
+    if not isinstance(arg, GlobalArg):
+        return arg
+    return replace(arg, shape=_shape(arg.shape, values), inferred=_shape(arg.inferred, values))
 
 
 def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -> dict[str, TemporaryVariable]:
@@ -293,8 +297,11 @@ def reshaped_temporaries(kernel: LoopKernel, values: Mapping[str, Expression]) -
     return {t.name: replace(t, shape=_shape(t.shape, values)) for t in kernel.temporaries.values()}
 
 
-def _shape(shape: tuple[Expression, ...] | None, values: Mapping[str, Expression]) -> tuple[Expression, ...] | None:
-    return None if shape is None else tuple(_folded(substitute(e, values)) for e in shape)
+E = TypeVar("E", Expression, Expression | None)
+
+
+def _shape(shape: tuple[E, ...] | None, values: Mapping[str, Expression]) -> tuple[E, ...] | None:
+    return None if shape is None else tuple(e if e is None else _folded(substitute(e, values)) for e in shape)
 
 
 def _folded(extent: Expression) -> Expression:

@@ -12,6 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
 from loopkit.analysis.dependences import Dependence, with_waived
+from loopkit.analysis.shapes import without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.build import sum_of
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
@@ -70,7 +71,7 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
     rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
     return known_better(kernel, dependences, kernel.copy(
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
-        arguments=tuple(reshaped(a, values) for a in kernel.arguments if a.name not in values),
+        arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values)))
 
 

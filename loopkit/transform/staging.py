@@ -22,10 +22,12 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, Tree, leaves, nest
 from loopkit.poly.affine import NotAffineError, add, names_in, subtract
+from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.footprint import box_hull
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import restrict, same_element
-from loopkit.poly.sets import InstanceSet, Map
+from loopkit.poly.sets import InstanceSet, Map, plain_hull
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed, with_loops_kept
 from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
@@ -181,8 +183,8 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
     copy = Statement(
         copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
         request.value(box.arguments()), _copy_domain(kernel, request, readers, moves, outer, box))
-    if request.whole_box:
-        copy = replace(copy, domain=_whole_box(kernel, request, copy, outer, box))
+    copy = replace(copy, domain=_whole_box(kernel, request, copy, outer, box) if request.whole_box else
+                   _in_one_piece(kernel, copy, outer, box))
     if extra := variables(copy.expression) & set(kernel.inames) - {*outer, *box.dims}:
         raise PreconditionError(f"{request.step}: '{request.name}' uses the iname '{min(extra)}', which is not around "
                                 "the copy.", subject=min(extra), hint="add it to the outer inames")
@@ -237,14 +239,36 @@ def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Stateme
     return points if written or one_reference else box_hull(points, box.dims)
 
 
+def _in_one_piece(kernel: LoopKernel, copy: Statement, outer: tuple[str, ...], box: Box) -> InstanceSet:
+    """The domain of *copy*, or one polyhedron around its pieces where what it reads besides is there and not written.
+
+    A few loads more cost less than the conditions that tell them, and than all that later steps ask of many pieces.
+    """
+    if copy.domain.set.n_basic_set() < 2:
+        return copy.domain
+    every = copy.domain.named(plain_hull(copy.domain.set)).where(*_inside_box(box))
+    places = copy.domain.onto(outer).set.remove_divs()
+    shapes = array_shapes(kernel)
+    for a in accesses_as(kernel, replace(copy, domain=every)):
+        if not a.is_write and (a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
+                               or not a.affine or not a.certain
+                               or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
+            return copy.domain
+    fits = every.set.is_bounded() and affordable(lambda: every.onto(outer).set.is_subset(places), otherwise=False)
+    return every if fits else copy.domain
+
+
+def _inside_box(box: Box) -> list[tuple[str, Expression]]:
+    return [c for x, length in zip(box.dims, box.shape, strict=True)
+            for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+
+
 def _whole_box(kernel: LoopKernel, request: Request, copy: Statement, outer: tuple[str, ...], box: Box) -> InstanceSet:
     """All of the box wherever some of it is read, but for what *copy* would read outside of an array.
 
     :raises PreconditionError: there may be no value at a place that nobody reads, or it is not known whether there is.
     """
-    conditions = [c for x, length in zip(box.dims, box.shape, strict=True)
-                  for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
-    every = copy.domain.onto(outer).onto(copy.inames).where(*conditions)
+    every = copy.domain.onto(outer).onto(copy.inames).where(*_inside_box(box))
     shapes = array_shapes(kernel)
     inside, ends = every, dict[tuple[str, Expression], None]()
     for a in accesses_as(kernel, replace(copy, domain=every)):

@@ -19,6 +19,7 @@ from loopkit.analysis.dependences import (
     with_waived,
 )
 from loopkit.analysis.extension_proof import require_extended
+from loopkit.analysis.shapes import reached_elements
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import type_of
 from loopkit.expr.mappers import called, map_children, subexpressions, variables
@@ -26,7 +27,7 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.sets import InstanceSet
+from loopkit.poly.sets import InstanceSet, with_dim_names
 from loopkit.poly.tiles import condition_of, filled_up
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 
@@ -181,8 +182,8 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[st
         return None
     name = kernel.fresh_name(f"{array}_filled", *taken)
     axes = tuple(kernel.fresh_name(f"{array}_axis_{d}", *taken, name) for d in range(rank))
-    now, then = (_elements([a for a in accesses_by_array(k)[array] if k is kernel or a.statement in moved], axes)
-                 for k in (kernel, grown))
+    now = InstanceSet(axes, with_dim_names(reached_elements(kernel, accesses_by_array(kernel)[array]), axes))
+    then = _elements([a for a in accesses_by_array(grown)[array] if a.statement in moved], axes)
     if then.is_subset(now):
         return None
     condition = condition_of(now, now.union(then), kernel.assumptions)

@@ -1,0 +1,111 @@
+"""Questions to isl that grow with a pipeline's depth are asked in a form in which they stay small."""
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.analysis.shapes import array_shapes
+from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.data import GlobalArg
+from loopkit.lowering import storage
+from loopkit.lowering.pipeline import lower
+from loopkit.poly import limits
+
+#: Operations of isl for one step, or all of lowering and one text: a second on a quiet core as a rule.
+FEW = 2_000_000
+
+Build = Callable[[], lk.LoopKernel]
+
+
+def _typed(domains: str, instructions: str, assumptions: str = "n>=1 and m>=1") -> lk.LoopKernel:
+    knl = lk.make_kernel(domains, instructions, assumptions=assumptions)
+    return lk.add_dtypes(knl, dict.fromkeys(knl.array_args, np.float64))
+
+
+def _chunks_filled() -> lk.LoopKernel:
+    knl = _typed("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t", "n>=1")
+    return lk.fill_tiles(lk.split_iname(lk.chunk_iname(knl, "i", 5), "i_inner", 8), {"i_inner_outer": 4})
+
+
+def _last_row_filled() -> lk.LoopKernel:
+    knl = lk.peel(_typed("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j]*w[i-j])", "n>=1"), "i", 0, 1)
+    return lk.fill_tiles(lk.chunk_iname(lk.split_iname(knl, "j", 4), "j_outer", 5), {"i_last": 4})
+
+
+def _triangular() -> lk.LoopKernel:
+    knl = _typed("{[i,j,k]: 0<=i<n and i<=j<n and 0<=k<m}",
+                 "c[i,j] = c[i,j] + a[i,k]*a[j,k] {id=up}\nc[j,i] = c[i,j] {id=mirror,if=j>i}")
+    return lk.tile(lk.split_iname(knl, "j", 3), {"j_outer": 4, "i": 8})
+
+
+def _strided_union() -> lk.LoopKernel:
+    return _typed("{[i,j]: (0<=i<n or 2*n<=i<2*n+m) and 0<=j<m and (i+2*j) mod 3 = 1}", "y[i,j] = x[i]*j + y[i,j]")
+
+
+def _union_tiled() -> lk.LoopKernel:
+    return lk.unroll_and_jam(lk.peel(lk.tile(_strided_union(), {"j": 5, "i": 8}), "j_outer", 1, 1), "i_inner", 3)
+
+
+def _union_split() -> lk.LoopKernel:
+    return lk.peel(lk.split_iname(_strided_union(), "i", 16), "i_outer", 1, 1)
+
+
+def _guarded_stencil() -> lk.LoopKernel:
+    knl = _typed("{[i,j]: 1<=i<n-1 and 1<=j<m-1}",
+                 "b[i,j] = a[i,j] + a[i-1,j] + a[i+1,j] + a[i,j-1] + a[i,j+1] {if=i+j<n+m-4}")
+    knl = lk.split_iname(knl, "j", 5, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(lk.split_iname(knl, "i", 4, inner_tag="unr"), "i_outer", 8)
+    knl = lk.add_prefetch(lk.unroll_and_jam(knl, "i_outer_outer", 2), "a", ["i_outer_inner", "i_outer_outer_inner"])
+    return lk.split_iname(knl, "i_outer_inner", 4)
+
+
+BUILDS: tuple[Build, ...] = (_chunks_filled, _last_row_filled, _triangular, _union_tiled, _union_split,
+                             _guarded_stencil)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_deep_pipelines_ask_little(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "BUDGET", FEW)
+    knl = build()
+    for target in ("cuda", "c"):
+        lk.generate_code(knl, target=target)
+
+
+@pytest.mark.parametrize("build", BUILDS)
+def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
+    """What the accesses of the transformed kernel need, where isl can still tell, is what the first kernel needed."""
+    knl = build()
+    kept = array_shapes(knl)
+    anew = knl.copy(arguments=tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) else a
+                                    for a in knl.arguments))
+    fixed = lk.fix_parameters(anew, **{x: 23 for x in ("n", "m") if x in knl.value_params})
+    for name in knl.array_args:
+        known = [evaluate(e, {"n": 23, "m": 23}) for e in kept[name] if e is not None]
+        assert known == list(array_shapes(fixed)[name])
+
+
+@pytest.mark.parametrize("build", [_guarded_stencil, _last_row_filled])
+def test_storage_that_is_evidently_wrong_is_refused_anyway(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An example is a short way to the answer that following all values gives."""
+    knl = lk.fix_parameters(build(), **{x: 40 for x in ("n", "m") if x in build().value_params})
+    found = str(lower(knl, stop="storage"))
+    monkeypatch.setattr(storage, "evidently_wrong", lambda *_: False)
+    assert str(lower(knl.copy(name="again"), stop="storage")) == found
+
+
+def test_assumptions_may_make_a_shape_simpler() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = x[i] + x[j]")
+    assert str(array_shapes(knl)["x"][0]) != "n"
+    assert str(array_shapes(lk.assume(knl, "n >= m and m >= 1"))["x"][0]) == "n"
+
+
+@pytest.mark.parametrize("n", [0, 1, 5])
+def test_a_fixed_kernel_needs_what_a_kernel_with_that_size_needs(n: int) -> None:
+    text = "y[i] = x[i+2]"
+    fixed = lk.fix_parameters(lk.make_kernel("{[i]: 0<=i<n}", text), n=n)
+    again = lk.make_kernel(f"{{[i]: 0<=i<{n}}}", text)
+    assert array_shapes(fixed) == array_shapes(again)
