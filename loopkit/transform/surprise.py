@@ -90,11 +90,13 @@ def surprise(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
 
 
 def _may_cost(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
-    """May storage or launches differ? A new copy of what nobody writes changes neither."""
-    on_grid = any(isinstance(tag, GroupTag) for tag in after.tags.values())
+    """May storage or launches differ? A new copy of what nobody writes, in each block of its own, changes neither."""
+    on_grid = {x for x, tag in after.tags.items() if isinstance(tag, GroupTag)}
     if not before.temporaries and not on_grid:
         return False
     added = [s for s in after.statements if s.id not in before.statement_by_id]
+    if any(not on_grid.issubset(s.inames) for s in added):
+        return True
     touched = {a.array for s in added for a in accesses_of(after, s)}
     return bool(moved) or not touched.isdisjoint(before.written_names)
 

@@ -33,6 +33,8 @@ class Watching(Trial):
     def _accepted(self, step: Step, new: lk.LoopKernel) -> None:
         before = self.knl
         super()._accepted(step, new)
+        assert "STATEMENTS" in str(new), "a kernel prints, whether it can be lowered or not"
+        assert all(isinstance(line, str) for line in new.history[-1].effects)
         if step.name in STAGING and not any(name.startswith("allow_") for name, _ in step.kwargs):
             COUNTS["copies by default"] += 1
             self._require_orders(before)

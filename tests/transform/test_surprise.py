@@ -218,6 +218,16 @@ def test_launches_are_not_added() -> None:
     assert_same(overlapping(), made, n=4)
 
 
+def test_a_copy_across_blocks_adds_no_launch() -> None:
+    """Blocks that share an axis would wait for a copy that only some of them make."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i,j<5 and 0<=k<=i}", "c[i, j] = sum(k, x[i + k])")
+    knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.int64}), "k", 2)
+    for x in "ij":
+        knl = lk.split_iname(knl, x, 2, outer_tag="g.0", inner_tag="l.0")
+    with pytest.raises((lk.ScheduleError, lk.StorageError)):
+        lk.add_prefetch(lk.add_prefetch(knl, "x", ["i_inner", "k_inner"]), "x", ["i_outer"])
+
+
 @pytest.mark.parametrize("name", ["allow_reordering", "allow_global_storage", "allow_launches"])
 def test_the_arguments_are_truth_values(name: str) -> None:
     with pytest.raises(lk.PreconditionError, match=f"{name}= is True or False"):
