@@ -55,10 +55,11 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
         parameters that are not listed are added.
     :arg assumptions: what is known about the parameters, ``"n>=1 and m>=1"``, or a parameter set of isl's.
     :arg reductions: operations beside ``sum``, ``product``, ``min``, ``max``, ``any`` and ``all``.
-    :raises ParseError: the text cannot be read or contradicts itself.
+    :raises ParseError: the text cannot be read, contradicts itself, or leaves two readings of a temporary.
     :raises UnknownNameError: an iname, function, statement or argument is not known.
     :raises NameConflictError: a name is reserved, or means two things.
-    :raises PreconditionError: a declaration in *kernel_data* does not fit.
+    :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value and
+        as one for each iteration.
     """
     _require_kinds(instructions, kernel_data, name, options)
     require_kernel_name(name)

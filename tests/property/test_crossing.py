@@ -7,8 +7,9 @@ from hypothesis import given, reject
 
 import loopkit as lk
 from tests.property.checks import COUNTS, Trial
-from tests.property.crossing import Crossing, RefusedError, crossings
+from tests.property.crossing import Crossing, crossings
 from tests.property.kernels import UnwrittenError
+from tests.property.rule import RefusedError
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.test_replay import Replayed
 
