@@ -10,6 +10,7 @@ import islpy as isl
 
 from loopkit.poly.affine import DIM
 from loopkit.poly.limits import bounded, coalesced
+from loopkit.poly.pieces import without_empty_pieces
 from loopkit.poly.sets import (
     InstanceSet,
     drop_unused_params,
@@ -17,7 +18,6 @@ from loopkit.poly.sets import (
     params_of,
     params_text,
     with_dim_names,
-    without_empty_pieces,
 )
 
 
