@@ -18,7 +18,8 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.sets import InstanceSet, has_unknowns, params_of
+from loopkit.poly.pieces import has_unknowns
+from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
 

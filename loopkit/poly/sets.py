@@ -15,6 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
 from loopkit.poly.limits import coalesced, gave_up, without_empty_pieces
+from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
 Map = isl.Map
@@ -393,23 +394,11 @@ def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
     return without_empty_pieces(points.fix_val(DIM.set, dim, value)), int(value.to_python())
 
 
-def in_few_pieces(points: isl.Set) -> isl.Set:
-    """*points* with pieces joined; where there are many, isl finds more to join once it knows their equalities."""
-    return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
-
-
-def plain_hull(points: isl.Set) -> isl.Set:
-    """A polyhedron without unknowns around *points*, from their own constraints: not the least, but found at once."""
-    return isl.Set.from_basic_set(points.remove_divs().simple_hull())
-
-
-def has_unknowns(points: isl.Set) -> bool:
-    """Do integers that are no coordinates stand in the conditions on *points*?"""
-    return any(piece.dim(DIM.div) for piece in points.get_basic_sets())
-
-
-#: Pieces that are joined as they are: knowing their equalities changes how extents are written.
-_FEW = 8
+def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
+    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
+    point = lexmin_point(params.from_params(), ())
+    assert point is not None
+    return {x: point[0].get(x, usual) for x in names}
 
 
 T = TypeVar("T", isl.Set, isl.Map)

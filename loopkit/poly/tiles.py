@@ -8,8 +8,9 @@ from loopkit.poly.affine import NotAffineError, add, floor_div, from_pw_aff, mul
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.domains import restricted
 from loopkit.poly.limits import affordable, coalesced
+from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import cells, same_element
-from loopkit.poly.sets import InstanceSet, Set, params_of, plain_hull
+from loopkit.poly.sets import InstanceSet, Set, params_of
 
 
 def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:

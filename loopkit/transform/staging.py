@@ -26,8 +26,9 @@ from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.footprint import box_hull
 from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import restrict, same_element
-from loopkit.poly.sets import InstanceSet, Map, plain_hull
+from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed, with_loops_kept
 from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive

@@ -32,6 +32,7 @@ from loopkit.poly.relations import (
     element_at,
     in_time_order,
     injective_given,
+    meets_another,
     out_of_time_order,
     same_element,
     smallest_pair,
@@ -343,9 +344,12 @@ def test_carried_along_an_instance_relation_pairs_stay_pairs() -> None:
 
 
 def test_injectivity_within_what_is_given() -> None:
-    relation = subscript_relation(("i", "j"), (j,))
-    assert injective_given(relation, [0])
-    assert not injective_given(relation, [])
+    relation, anywhere = subscript_relation(("i", "j"), (j,)), InstanceSet.universe(("i", "j"))
+    assert injective_given(relation, anywhere, [0])
+    assert not injective_given(relation, anywhere, [])
+    assert injective_given(relation, InstanceSet.parse("[n] -> { [i, j] : i = n and 0 <= j < n }"), [])
+    assert meets_another(relation, relation, [])
+    assert not meets_another(relation, relation, [0])
 
 
 def write(relation: str, *time: tuple[str, int], must: bool = True) -> TimedAccess:
