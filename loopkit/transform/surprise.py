@@ -13,7 +13,7 @@ from loopkit.errors import ENTRY_POINTS, LoopkitError, PreconditionError, Schedu
 from loopkit.kernel.cost import SPACES, Cells, Cost, CostChange
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import GroupTag
+from loopkit.kernel.tags import GroupTag, LocalTag
 
 Order = tuple[str, ...]
 
@@ -90,10 +90,15 @@ def surprise(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
 
 
 def _may_cost(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
-    """May storage or launches differ? A new copy of what nobody writes, in each block of its own, changes neither."""
+    """May storage or launches differ? A new copy of what nobody writes, in each block of its own, changes neither.
+
+    Unless it is the first on an axis of the block: threads read each other's values then.
+    """
     on_grid = {x for x, tag in after.tags.items() if isinstance(tag, GroupTag)}
     if not before.temporaries and not on_grid:
         return False
+    if any(isinstance(tag, LocalTag) and tag not in before.tags.values() for tag in after.tags.values()):
+        return True
     added = [s for s in after.statements if s.id not in before.statement_by_id]
     if any(not on_grid.issubset(s.inames) for s in added):
         return True

@@ -169,7 +169,7 @@ def crossings(draw: Draw) -> Crossing:
     temporaries = tuple(dict.fromkeys(s.target for s in _statements(nodes) if s.is_temporary))
     return Crossing("knl", tuple(f"{{[{x}]: {RANGES[x]}}}" for x in used), text, "", "float64", temporaries,
                     "n>=1" if "j" in used else None, ({"n": 5, "m": 3}, {"n": 4, "m": 2}), draw(st.integers(0, 5)),
-                    nodes)
+                    nodes=nodes)
 
 
 def _words(text: str) -> set[str]:

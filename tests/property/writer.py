@@ -383,7 +383,8 @@ def programs(draw: Draw, name: str = "knl", kind: type[Writer] = Writer) -> Prog
     temporaries = tuple(t for t in writer.temporaries if f"{t}[" in "".join(text))
     # written outside of all loops, too, they hold one value for all iterations, as the oracle's do
     begun = [f"{t}[{', '.join(['0']*TEMPORARIES[t])}] = 0" for t in temporaries]
-    text, python = [*begun, *text], [*begun, *python]
+    text = [*(f"{line} {{id=begin_{t}}}" for t, line in zip(temporaries, begun, strict=True)), *text]
+    python = [*begun, *python]
     assumed = [f"{q}>={draw(st.integers(0, 1))}" for q in parameters if draw(st.booleans())]
     return Program(name, domains, "\n".join(text), "\n".join(python), "int64" if writer.integers else "float64",
                    temporaries, " and ".join(assumed) or None,
