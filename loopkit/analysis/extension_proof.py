@@ -174,20 +174,26 @@ def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Ma
             if not new.is_empty() and not _is_neutral(after, node, after.statement_by_id[source.id].domain.named(
                     new.domain())):
                 what = f"what is not the neutral element of its {node.operation}"
-                edges.append(_flow_refusal(after, step, inames, source, sink, new, array,
+                edges.append(_flow_refusal(after, step, _others(inames, node.inames), source, sink, new, array,
                                            f"beyond the edge '{source.id}' would combine {what}", doubt))
         for kind, wrong in (("more", more), ("lost", lost)):
             if not wrong.is_empty():
-                others[kind].append(_flow_refusal(after, step, inames, source, sink, wrong, array,
+                leave = _others(inames, [x for x in source.inames if x not in sink.inames])
+                others[kind].append(_flow_refusal(after, step, leave, source, sink, wrong, array,
                                                   f"'{sink.id}' would get another value of '{array}'", doubt))
     # a value that is lost gave its place to one that is new, and this to what is combined beyond the edge
     yield from edges or others["more"] or others["lost"]
 
 
-def _flow_refusal(after: LoopKernel, step: str, inames: Collection[str], source: Statement, sink: Statement, pairs: Map,
+def _others(inames: Collection[str], own: Collection[str]) -> list[str]:
+    """Those of *inames*, the step's, that are *own*, where the step has others."""
+    return [x for x in inames if len(inames) > 1 and x in own]
+
+
+def _flow_refusal(after: LoopKernel, step: str, leave: Sequence[str], source: Statement, sink: Statement, pairs: Map,
                   array: str, what: str, doubt: str | None) -> Refusal:
-    others = [x for x in inames if len(inames) > 1 and x in source.inames and x not in sink.inames]
-    hints = [f"leave '{x}' out" for x in others] or [f"name the statements that run on with within=, '{source.id}' not"]
+    """:arg leave: inames without which the step would keep the flow, for hints."""
+    hints = [f"leave '{x}' out" for x in leave] or [f"name the statements that run on with within=, '{source.id}' not"]
     return Refusal(after, source.id, sink.id, pairs, lambda params, at_source, at_sink: IllegalTransformError(
         f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"), hints),
         doubt)

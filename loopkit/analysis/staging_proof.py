@@ -8,7 +8,7 @@ that the reader evaluated, and both come behind the same writes of all that the 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 
 import pymbolic.primitives as p
@@ -109,7 +109,11 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
             flow[0] = flow[0].union(relation)
         pairs = pairs.intersect(flow[0]) if flow else pairs.subtract(pairs)
         alike, other = _another_value(before, after, step, copy, use, pairs)
-        refusals += [*_not_covered(after, step, copy, use, pairs), *other]
+        wrong = [*_not_covered(after, step, copy, use, pairs), *other]
+        if wrong:                           # the writes of another element say nothing of the order
+            refusals += wrong
+            pairs = reduce(Map.subtract, [r.pairs for r in other], pairs)
+            use = replace(use, domain=use.domain.named(pairs.range()))
         for name, ours, theirs in dict.fromkeys(alike.references):
             if name in before.written_names:
                 for claim in _other_writes(before, after, copy, use, _Reference(name, ours, theirs), pairs):

@@ -59,7 +59,8 @@ def _guarded_stencil() -> lk.LoopKernel:
                  "b[i,j] = a[i,j] + a[i-1,j] + a[i+1,j] + a[i,j-1] + a[i,j+1] {if=i+j<n+m-4}")
     knl = lk.split_iname(knl, "j", 5, outer_tag="g.1", inner_tag="l.1")
     knl = lk.split_iname(lk.split_iname(knl, "i", 4, inner_tag="unr"), "i_outer", 8)
-    knl = lk.add_prefetch(lk.unroll_and_jam(knl, "i_outer_outer", 2), "a", ["i_outer_inner", "i_outer_outer_inner"])
+    knl = lk.add_prefetch(lk.unroll_and_jam(knl, "i_outer_outer", 2), "a", ["i_outer_inner", "i_outer_outer_inner"],
+                          allow_reordering=True)
     return lk.split_iname(knl, "i_outer_inner", 4)
 
 

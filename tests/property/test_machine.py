@@ -139,6 +139,7 @@ def test_a_block_hides_names_for_itself_only() -> None:
     knl = lk.make_kernel("{[i, j, k]: 0<=i<5 and 0<=j<2 and 0<=k<n}", "y[i, j] = sum(k, x[i + k]*z[k])",
                          [lk.GlobalArg("x,y,z", np.dtype("int64")), "..."])
     knl = lk.split_iname(lk.split_iname(lk.unroll(knl, "j"), "k", 2, inner_tag="unr"), "i", 3, inner_tag="l.0")
+    knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_outer, j")
     lowered = lk.lower(lk.add_prefetch(knl, "z", "i_inner", default_tag="unr"))
     assert isinstance(lowered, Lowered)
     assert str(lowered).count("let i_outer = 0") < str(lowered).count("let i_outer = 1")

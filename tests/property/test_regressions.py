@@ -44,7 +44,7 @@ def _halves(knl: Kernel, iname: str) -> Kernel:
 
 def _copied_by_one_block(knl: Kernel) -> Kernel:
     knl = lk.split_iname(knl, "i", 2, outer_tag="g.1", inner_tag="l.1")
-    return lk.add_prefetch(knl, "z", [], default_tag="for", fetch_outer_inames=[])
+    return lk.add_prefetch(knl, "z", [], default_tag="for", fetch_outer_inames=[], allow_launches=True)
 
 
 def _copy_of_a_copy(tag: str) -> Callable[[Kernel], Kernel]:
@@ -61,7 +61,8 @@ def _expanded_and_split(knl: Kernel) -> Kernel:
 
 def _summed_by_lanes(knl: Kernel) -> Kernel:
     knl = lk.split_iname(lk.split_iname(knl, "k", 3, inner_tag="l.0"), "i", 2, inner_tag="unr")
-    knl = lk.add_prefetch(knl, "x", ["k_inner", "i_inner"], default_tag=None, temporary_address_space="local")
+    knl = lk.add_prefetch(knl, "x", ["k_inner", "i_inner"], default_tag=None, temporary_address_space="local",
+                          allow_global_storage=True)
     return lk.buffer_array(knl, "a", [])
 
 
@@ -94,7 +95,7 @@ PROGRAMS = {
         ["{[i,j]: 0<=i,j<n}"], "for i, j\n c[j, i] = x[i]\nend\na[0] = x[0]", {"c": (1, 1), "x": (1,), "a": (1,)},
         lambda k: lk.split_iname(_halves(k, "i"), "j", 2, outer_tag="g.0", inner_tag="l.0"), {"n": 0}),
     "blocks that write one cell of a temporary": Program(
-        ["{[i]: 0<=i<n}", "{[k]: 0<=k<2}"], "for k, i\n <> w[i] = x[k]\nend\na[0] = w[0] {if=x[0] > 0}",
+        ["{[i]: 0<=i<n}", "{[k]: 0<=k<2}"], "for k, i\n <> w[i] = x[k]\nend\na[0] = w[0] {if=x[0] > 0, inames=}",
         {"x": (2,), "a": (1,)}, lambda k: lk.tag_inames(k, {"k": "g.0"}), {"n": 3}, lk.StorageError),
     "guards of a domain with holes on blocks": Program(
         ["{[i]: 0<=i<n and exists k: i=2*k}"], "a[i] = x[i]", {"a": (9,), "x": (9,)},
@@ -131,7 +132,8 @@ PROGRAMS = {
     "a temporary copied across threads": Program(
         ["{[i,k]: 0<=i<n and 0<=k<3}"], "for i\n for k\n  <> t[i,k] = x[i,k]*2\n end\n y[i] = sum(k, t[i,k])\nend",
         {"x": (5, 3), "y": (5,)}, lambda k: lk.add_prefetch(
-            lk.split_iname(k, "i", 2, outer_tag="g.0", inner_tag="l.0"), "t", ["i_inner", "k"]), {"n": 5}),
+            lk.split_iname(k, "i", 2, outer_tag="g.0", inner_tag="l.0"), "t", ["i_inner", "k"],
+            allow_global_storage=True), {"n": 5}),
     "a copy for two references of one statement": Program(
         ["{[i,k,q]: 0<=i<n and 0<=k,q<4}"],
         "for i\n for q\n  <> t[q] = x[i,q]*2\n end\n for k\n  y[i,k] = t[3-k] + t[k]\n end\nend",

@@ -76,7 +76,7 @@ def test_one_value_for_all_blocks() -> None:
         for f
             <> mean = sum(i, z[i])/8
         end
-        y[b] = x[b] - mean
+        y[b] = x[b] - mean {inames=b}
         """, x=F32, z=F32)
     knl = lk.tag_inames(lk.await_values(plain, "mean"), "f:g.0, b:g.0, i:l.0")
     assert len(lk.generate_code(knl, target="cuda").kernels) == 1
@@ -292,7 +292,7 @@ def test_vectors_moved_without_waiting_are_found() -> None:
     function = low.program.functions[0]
     body = with_vectors(function.body, vectors)
     wrong = replace(low, program=replace(low.program, functions=(replace(function, body=body),)))
-    assert any("x[part[b], j] is moved without waiting for part" in str(f) for f in validate(wrong))
+    assert any("x[part, j] is moved without waiting for part" in str(f) for f in validate(wrong))
 
 
 def vectors_in(node: Node) -> Iterator[tuple[Vector, ...]]:

@@ -284,6 +284,6 @@ def test_the_script_has_them_as_comments() -> None:
 
 def test_a_question_that_costs_too_much_has_no_answer_and_the_step_goes_on() -> None:
     with bounded("a test"):
-        assert affordable(lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), 1) is None
-        assert affordable(lambda: 3, 1) == 3
+        assert affordable(lambda: lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), otherwise=None, budget=1) is None
+        assert affordable(lambda: 3, otherwise=None, budget=1) == 3
         assert lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]").inames == ("i",)
