@@ -16,6 +16,11 @@ from tests.property.kernels import Draw
 TAGS = ("l.0", "g.0", "l.0", "l.1", "unr", "g.1", "ilp", "ilp.seq", "for", "l.auto", "vec")
 
 
+#: Steps that copy data, and the arguments that allow what they do not do by default.
+STAGING = ("add_prefetch", "precompute", "buffer_array")
+ALLOWANCES = ("allow_reordering", "allow_global_storage", "allow_launches")
+
+
 @dataclass(frozen=True)
 class Step:
     """One call of a transformation."""
@@ -253,8 +258,7 @@ class Drawer:
 
     def allowed(self) -> tuple[tuple[str, Any], ...]:
         """What a copy may change beside: most often nothing."""
-        every = ("allow_reordering", "allow_global_storage", "allow_launches")
-        return tuple((name, True) for name in every) if self.chance(35) else ()
+        return tuple((name, True) for name in ALLOWANCES) if self.chance(35) else ()
 
     def pipeline(self) -> Step:
         kwargs: list[tuple[str, Any]] = []

@@ -17,12 +17,11 @@ from loopkit.lowering.pipeline import Stored
 from loopkit.lowering.schedule import HostLoop
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
-from tests.property.pipelines import Drawer, NothingToDoError, Step
+from tests.property.pipelines import STAGING, Drawer, NothingToDoError, Step
 from tests.property.staged import PLAN, Stager, staged_programs
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.writer import programs
 
-STAGING = ("add_prefetch", "precompute", "buffer_array")
 SPACES = ("private", "local", "global")
 SIZES = (1, 2, 3, 7, 64, 1000)
 
