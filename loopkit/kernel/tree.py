@@ -60,6 +60,11 @@ class Barrier:
     def title(self) -> str:
         return place_title(self)
 
+    @property
+    def left_out_last(self) -> bool:
+        """May the last iteration of the loop go without it?"""
+        return self.between_iterations and self.pending is None and not self.commits
+
 
 Tree = Leaf | Loop | Seq | Barrier
 

@@ -362,8 +362,10 @@ def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) ->
     for i, child in enumerate(below):
         result.append(child)
         if i in gaps:
-            result.append(replace(gaps[i], between_iterations=i == len(children) - 1))
-            placed.append(_Placed(here, i, gaps[i].warp, gaps[i].pending is not None))
+            between = i == len(children) - 1
+            result.append(replace(gaps[i], between_iterations=between))
+            if not between:                            # the last iteration goes without one that only parts iterations
+                placed.append(_Placed(here, i, gaps[i].warp, gaps[i].pending is not None))
     return seq(*result), placed
 
 

@@ -403,7 +403,7 @@ def _on_side(points: InstanceSet, where: tuple[tuple[bool, Set], ...]) -> Instan
 def _once(body: Tree) -> Tree:
     """The body of a loop of one iteration: nothing comes after it that its last barrier would wait for."""
     match body:
-        case Seq((*others, Barrier(between_iterations=True, pending=None, commits=False))):
+        case Seq((*others, Barrier() as last)) if last.left_out_last:
             return seq(*others)
         case _:
             return body

@@ -364,13 +364,30 @@ def test_every_loop_program_has_as_many_barriers_as_were_placed_in_each_version(
     assert sum(isinstance(node, Sync) for node in nodes(knl)) == 1
 
 
-def test_a_barrier_of_an_inner_loop_serves_the_loops_around_it() -> None:
-    """What the next iteration of ``c`` overwrites was read before the barrier at the end of ``d_outer``."""
+def test_a_barrier_at_the_end_of_an_inner_loop_serves_that_loop_only() -> None:
+    """Its last iteration goes without it: what the next iteration of ``c`` overwrites needs a barrier of its own."""
     plain = make("{[i,c,d]: 0<=i<n and 0<=c<m and 0<=d<l}", "r[i] = sum([c,d], v[i,c,d]*w[c,d])", v=F32, w=F32)
     knl = lk.split_iname(plain, "i", 64, inner_tag="l.0")
     knl = lk.add_prefetch(lk.split_iname(knl, "d", 64), "w", ["d_inner"], default_tag="l.auto")
-    assert len(reasons(knl)) == 2
-    assert "2, each needed" in str(lk.verify(knl))
+    assert "4, each needed" in str(lk.verify(knl, full=True))
     for less in without_one_barrier(knl):
         assert report(knl, less)["barriers"].verdict is lk.Verdict.REFUTED
     assert_same(plain, knl, n=70, m=3, l=130)
+
+
+def test_what_the_last_iteration_writes_is_read_behind_a_barrier() -> None:
+    knl = lk.make_kernel("{[k,i,j]: 0<=k,i,j<n}", """
+        for k
+            for i
+                u[i] = x[i + k]
+            end
+            for j
+                c[k, j] = u[j]
+            end
+        end
+        """, [lk.GlobalArg("x,c", F32), lk.TemporaryVariable("u", F32), "..."])
+    knl = lk.split_iname(knl, "i", 2, inner_tag="l.0")
+    knl = lk.buffer_array(lk.add_prefetch(knl, "x", ["i_inner"], default_tag="l.auto"), "c", [])
+    checked = lk.verify(knl, full=True)
+    assert checked.ok
+    assert "3, each needed" in str(checked)

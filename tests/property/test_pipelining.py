@@ -35,9 +35,9 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
         swept = ["i_inner"]
     knl = lk.split_iname(knl, "j", strip, inner_tag=draw(st.sampled_from(("unr", None))))
     tags = st.sampled_from(("l.auto", None, "unr", "l.auto"))
-    knl = lk.add_prefetch(knl, "x", [*swept, "j_inner"], default_tag=draw(tags))
+    knl = lk.add_prefetch(knl, "x", [*swept, "j_inner"], default_tag=draw(tags), allow_global_storage=True)
     if draw(st.booleans()):
-        knl = lk.add_prefetch(knl, "w", ["j_inner"], default_tag=draw(tags))
+        knl = lk.add_prefetch(knl, "w", ["j_inner"], default_tag=draw(tags), allow_global_storage=True)
     chosen = draw(st.sampled_from((None, None, ["x_fetch"])))
     stages = draw(st.sampled_from((1, 2, 2, 3, 5)))
     how = draw(st.sampled_from(("registers", "directly", "asynchronous"))) if stages > 1 else "registers"
