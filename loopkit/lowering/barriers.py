@@ -178,24 +178,18 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
               for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
     if blocks:
         pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
-    if a.auto or b.auto:
-        same = None                      # any thread may run them
-    elif is_product(knl, a.statement) or is_product(knl, b.statement):
-        same = None                      # what an instance reads, any lane of its warp may load
-    else:
-        known: list[tuple[Expression, Expression]] = []
-        same = pairs
-        for axis in _axis_names(knl, x, y):
-            ca, cb = _along(knl, a, axis), _along(knl, b, axis)
-            if ca is None or cb is None:
-                same = None              # replicated along the axis on one side: met on every thread
-                break
+    same: Map | None = pairs
+    known: list[tuple[Expression, Expression]] = []
+    for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
+        ca, cb = _along(knl, a, axis), _along(knl, b, axis)
+        if ca is not None and cb is not None:
             known.append((ca, cb))
-        if same is not None and known:
-            same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])
-        others = set(launch.extents) - set(_axis_names(knl, x, y))
-        if any(axis.startswith("l") and (axis in a.alone_on) != (axis in b.alone_on) for axis in others):
-            same = None
+        elif ca is not None or cb is not None or a.auto or b.auto:
+            same = None                      # one side is met on every thread along the axis, or on any
+    if is_product(knl, a.statement) or is_product(knl, b.statement):
+        same = None                          # what an instance reads, any lane of its warp may load
+    if same is not None and known:
+        same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])
     if same is not None:
         pairs = pairs.subtract(same)
     return None if pairs.is_empty() else pairs
@@ -223,7 +217,7 @@ def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Ex
             return None
         result = add(result, multiply(stride, along))
         stride *= extent
-    return None if bound.auto else result
+    return result
 
 
 def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
@@ -232,10 +226,6 @@ def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | No
     if own is not None:
         return packed_coordinate(knl, own)
     return 0 if axis in bound.alone_on else None
-
-
-def _axis_names(knl: LoopKernel, x: Sequence[str], y: Sequence[str]) -> list[str]:
-    return [f"l.{i}" for i in sorted({*axis_inames(knl, x, LocalTag), *axis_inames(knl, y, LocalTag)})]
 
 # }}}
 
