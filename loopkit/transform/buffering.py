@@ -28,6 +28,7 @@ from loopkit.language.names import name_list
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
 from loopkit.transform.placement import with_loops_kept
+from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -36,7 +37,6 @@ from loopkit.transform.step import (
     require_fresh_id,
     transform,
 )
-from loopkit.transform.surprise import Allowed, with_least_surprise
 
 
 @transform
@@ -107,9 +107,10 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                     None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
                     *_templates(kernel, init_expression, store_expression), fetch_bounding_box, partial)
     put_in = _of_updates if partial is not None else _of_values if buffer.of_value else _of_elements
-    return with_least_surprise(kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches), outer,
-                               with_loops_kept(kernel, buffer.users, outer, sweep),
-                               lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
+    return with_fewest_side_effects(
+        kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches),
+        (outer, with_loops_kept(kernel, buffer.users, outer, sweep)),
+        lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
 
 
 def _place(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None

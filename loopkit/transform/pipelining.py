@@ -26,8 +26,8 @@ from loopkit.transform.dealing import dealt
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
+from loopkit.transform.side_effects import Allowed, without_side_effects
 from loopkit.transform.step import require_iname, require_positive, require_untagged, transform
-from loopkit.transform.surprise import Allowed, without_surprise
 
 
 @transform
@@ -100,7 +100,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
         kernel = _through_registers(kernel, found, loads)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
     result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
-    return without_surprise(before, result, step, Allowed(False, allow_global_storage, allow_launches), names)
+    return without_side_effects(before, result, step, Allowed(False, allow_global_storage, allow_launches), names)
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:

@@ -18,9 +18,9 @@ from loopkit.kernel.data import AddressSpace, SubstitutionRule
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
+from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Request, staged, uses_in
 from loopkit.transform.step import as_address_space, as_tag, matching_statements, transform
-from loopkit.transform.surprise import Allowed
 
 
 @transform

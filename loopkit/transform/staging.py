@@ -31,8 +31,8 @@ from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed, with_loops_kept
+from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
 from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
-from loopkit.transform.surprise import Allowed, with_least_surprise
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
         box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
                      [(s, uses[s.id]) for s in readers], place)
         return _with_copy(kernel, request, readers, uses, place, box.lengthened(_multiples(request, len(box.dims))))
-    return with_least_surprise(kernel, request.step, request.allowed, outer, wider, made)
+    return with_fewest_side_effects(kernel, request.step, request.allowed, (outer, wider), made)
 
 
 def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]

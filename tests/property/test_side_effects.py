@@ -85,7 +85,7 @@ def _hosts(nodes: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_copies_are_no_surprise(part: int) -> None:
+def test_copies_keep_what_they_do_not_name(part: int) -> None:
     @examples(part, EXAMPLES // 4)
     @given(programs(), st.data(), st.integers(1, 4))
     def run(program: Program, data: st.DataObject, steps: int) -> None:
@@ -101,7 +101,7 @@ def test_copies_are_no_surprise(part: int) -> None:
 
 
 @pytest.mark.parametrize("part", PARTS)
-def test_copies_of_tiles_are_no_surprise(part: int) -> None:
+def test_copies_of_tiles_keep_what_they_do_not_name(part: int) -> None:
     @examples(part, EXAMPLES // 4)
     @given(staged_programs(), st.data())
     def run(program: Program, data: st.DataObject) -> None:

@@ -1,4 +1,4 @@
-"""No surprise: staging steps keep given orders, storage and launches; the others say what else they change."""
+"""Staging steps keep given orders, storage and launches; the others say what else they change."""
 from __future__ import annotations
 
 import pickle

@@ -1,15 +1,15 @@
-"""No surprise: a step that stages data keeps given orders of loops, the storage of temporaries and the launches.
+"""Side effects: a step that stages data keeps given orders of loops, the storage of temporaries and the launches.
 
 Where it cannot, it is refused, with the numbers and the argument that allows it.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.moves import Moves, moves
-from loopkit.errors import ENTRY_POINTS, LoopkitError, PreconditionError, ScheduleError, StorageError
+from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, PreconditionError, ScheduleError, StorageError
 from loopkit.kernel.cost import SPACES, Cells, Cost, CostChange
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.kernel import LoopKernel
@@ -38,37 +38,39 @@ class Allowed:
                                         subject=f"allow_{name}")
 
 
-def with_least_surprise(kernel: LoopKernel, step: str, allowed: Allowed, outer: Order, wider: Order,
-                        made: Callable[[Order], LoopKernel]) -> LoopKernel:
-    """*made* at the loops *outer*, or at *wider* if only that keeps orders, storage and launches.
+def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, places: Iterable[Order],
+                             made: Callable[[Order], LoopKernel]) -> LoopKernel:
+    """*made* at the first of *places* where it is possible and keeps orders, storage and launches.
 
-    :raises ScheduleError, StorageError: neither does.
+    :raises LoopkitError: there is none; said is why not at the first.
     """
-    result = made(outer)
-    found = surprise(kernel, result, step, allowed)
-    if found is None:
-        return result
-    if wider != outer:
+    refusal: LoopkitError | None = None
+    for place in dict.fromkeys(places):
         try:
-            other = made(wider)
-        except LoopkitError:
-            raise found from None
-        if surprise(kernel, other, step, allowed) is None:
-            return other
-    raise found
+            result = made(place)
+            found = side_effect(kernel, result, step, allowed)
+        except InternalError:
+            raise
+        except LoopkitError as error:
+            found = error
+        if found is None:
+            return result
+        refusal = refusal or found
+    assert refusal is not None
+    raise refusal
 
 
-def without_surprise(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed, growing: Collection[str] = ()
-                     ) -> LoopKernel:
-    """*after*; :raises ScheduleError, StorageError: it is more than *step* promises; see :func:`surprise`."""
-    found = surprise(before, after, step, allowed, growing)
+def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
+                         growing: Collection[str] = ()) -> LoopKernel:
+    """*after*; :raises ScheduleError, StorageError: it is more than *step* promises; see :func:`side_effect`."""
+    found = side_effect(before, after, step, allowed, growing)
     if found is not None:
         raise found
     return after
 
 
-def surprise(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed, growing: Collection[str] = ()
-             ) -> LoopkitError | None:
+def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed, growing: Collection[str] = ()
+                ) -> LoopkitError | None:
     """Why *after* is more than *step* promises, unless *allowed*; ``None``: it is not.
 
     :arg growing: temporaries to which the step gives more cells, as its name says.
