@@ -100,17 +100,16 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     _require_swept(var_name, users, sweep)
     name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
     require_fresh(kernel, name, "temporary")
-    ids = _ids_of(kernel, var_name, init_insn_id, store_insn_id)
     outer, box = _place(kernel, Sweep(step, var_name, sweep, None), users, partial)
     buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box(outer),
                     None if default_tag is None else as_tag(default_tag),
-                    None if temporary_address_space is None else as_address_space(temporary_address_space), *ids,
+                    None if temporary_address_space is None else as_address_space(temporary_address_space),
+                    *_ids_of(kernel, var_name, init_insn_id, store_insn_id),
                     *_templates(kernel, init_expression, store_expression), fetch_bounding_box, partial)
     put_in = _of_updates if partial is not None else _of_values if buffer.of_value else _of_elements
-    return with_fewest_side_effects(
-        kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches),
-        (outer, with_loops_kept(kernel, buffer.users, outer, sweep)),
-        lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
+    return with_fewest_side_effects(kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches),
+                                    (outer, with_loops_kept(kernel, buffer.users, outer, sweep)),
+                                    lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
 
 
 def _place(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None
