@@ -42,7 +42,7 @@ class Barrier:
     Before they do, each thread may end a group of its asynchronous copies, and wait for groups.
 
     :ivar serves: the dependences that need it, in words.
-    :ivar between_iterations: it stands at the end of a loop's body and only separates iterations.
+    :ivar left_out_last: it only separates iterations of the loop at whose end it stands; the last goes without it.
     :ivar warp: it stands between threads of one warp only.
     :ivar commits: the asynchronous copies that a thread began since the last such place become a group.
     :ivar pending: a thread waits until all its groups but so many of the newest are done; ``None``: for none.
@@ -50,7 +50,7 @@ class Barrier:
     """
 
     serves: tuple[str, ...] = ()
-    between_iterations: bool = False
+    left_out_last: bool = False
     warp: bool = False
     commits: bool = False
     pending: int | None = None
@@ -59,11 +59,6 @@ class Barrier:
     @property
     def title(self) -> str:
         return place_title(self)
-
-    @property
-    def left_out_last(self) -> bool:
-        """May the last iteration of the loop go without it?"""
-        return self.between_iterations and self.pending is None and not self.commits
 
 
 Tree = Leaf | Loop | Seq | Barrier

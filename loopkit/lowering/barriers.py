@@ -3,10 +3,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.accesses import Access, accesses_by_array, commute, data_params
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.matrix_products import is_product
@@ -23,6 +24,7 @@ from loopkit.lowering.copies import unfinished, with_groups
 from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import (
     carried_at,
     equal_coordinates,
@@ -32,7 +34,7 @@ from loopkit.poly.relations import (
     same_element,
     smallest_pair,
 )
-from loopkit.poly.sets import Map
+from loopkit.poly.sets import InstanceSet, Map, Set
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,7 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         wants.setdefault(where, []).append(want)
     if not wants:
         return launch
-    tree, _ = _with_barriers(launch.tree, (), wants)
+    tree, _ = _with_barriers(knl, launch.tree, (), wants)
     return replace(launch, tree=with_groups(knl, launch, storages, tree))
 
 
@@ -238,6 +240,7 @@ class _Want:
 
     :ivar source: the way to the statement that runs before it; *sink* to the one behind it.
     :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
+    :ivar hazard: why; ``None``: a user asked for it.
     """
 
     source: Path
@@ -247,8 +250,15 @@ class _Want:
     cyclic: bool
     kind: str
     reason: str
-    in_warp: bool
-    of_copy: bool = False
+    hazard: Hazard | None = None
+
+    @property
+    def in_warp(self) -> bool:
+        return self.hazard is not None and self.hazard.in_warp
+
+    @property
+    def of_copy(self) -> bool:
+        return self.hazard is not None and self.hazard.of_copy
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
@@ -268,19 +278,18 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
     a, b = ways[h.source], ways[h.sink]
     where = meeting(a, b)
     carried = carried_at(h.pairs, shared_loops(knl, h.source, h.sink, where.loops))
-    common = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+    common = _common(a, b)
     kind = h.kind if h.of_value else "cell"
     level = -1
     for loop in range(len(where.loops)):
         level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
         if carried[loop]:
             yield a[:level + 1], _Want(a, b, _position(a, level + 1), _position(b, level + 1) - 1, True, kind,
-                                       h.reason, h.in_warp, h.of_copy)
+                                       h.reason, h)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
             raise _at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
-        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, kind, h.reason, h.in_warp,
-                                h.of_copy)
+        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, kind, h.reason, h)
 
 
 def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
@@ -290,9 +299,15 @@ def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Ite
         if barrier.kind == "local" and pairs:
             order = list(leaves(launch.tree))
             a, b = ways[max((a for a, _ in pairs), key=order.index)], ways[min((b for _, b in pairs), key=order.index)]
-            common = next(i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+            common = _common(a, b)
             yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, "asked",
-                                    f"asked for between {barrier.first} and {barrier.second}", False)
+                                    f"asked for between {barrier.first} and {barrier.second}")
+
+
+def _common(first: Path, second: Path) -> int:
+    """How many steps two ways have in common."""
+    apart = (i for i, (x, y) in enumerate(zip(first, second, strict=False)) if x != y)
+    return next(apart, min(len(first), len(second)))
 
 
 def _position(way: Path, level: int) -> int:
@@ -311,27 +326,58 @@ def _nosync_contradicted(knl: LoopKernel, h: Hazard) -> IllegalTransformError:
 class _Placed:
     """A barrier that stands in *gap* of a body, to which *body* is the way.
 
+    :ivar beside: the statements of that body: it runs wherever one of them does, for some thread.
     :ivar waits: each thread waits for its copies there.
     """
 
     body: Path
     gap: int
+    beside: tuple[str, ...]
     warp: bool
     waits: bool
 
-    def serves(self, w: _Want) -> bool:
-        """Does it separate what *w*, of a body around this one, wants separated?
+    def serves(self, knl: LoopKernel, here: Path, w: _Want) -> bool:
+        """Does it separate what *w*, of the body *here* around this one, wants separated?
 
-        It does if it runs behind the source, or before the sink, in the same iteration of its own loops, as both ends
-        are then on its two sides. That it runs is sure: the body does.
+        It does if it is sure to run behind the source, or before the sink, in the same iteration of the loops that it
+        shares with that end, and the other end is on its other side.
         """
-        n = len(self.body)
-        behind = w.source[:n] == self.body and _position(w.source, n) <= self.gap
-        ahead = w.sink[:n] == self.body and self.gap < _position(w.sink, n)
-        return (behind or ahead) and w.kind != "asked" and w.in_warp >= self.warp and self.waits >= w.of_copy
+        if w.hazard is None or w.in_warp < self.warp or self.waits < w.of_copy:
+            return False
+        child = _position(self.body, len(here))
+        return ((w.cyclic or child <= w.last) and self._is_behind(w.source)
+                and self._is_sure(knl, w.source, w.hazard.source, w.hazard.pairs.domain())) or (
+                (w.cyclic or child > w.first) and self._is_before(w.sink)
+                and self._is_sure(knl, w.sink, w.hazard.sink, w.hazard.pairs.range()))
+
+    def _is_behind(self, way: Path) -> bool:
+        n = _common(self.body, way)
+        return _position(way, n) <= self.gap if n == len(self.body) else way[n].position < self.body[n].position
+
+    def _is_before(self, way: Path) -> bool:
+        n = _common(self.body, way)
+        return self.gap < _position(way, n) if n == len(self.body) else self.body[n].position < way[n].position
+
+    def _is_sure(self, knl: LoopKernel, way: Path, statement: str, instances: Set) -> bool:
+        """Does it run in each iteration of the loops shared with *statement* in which one of *instances* does?"""
+        n = _common(self.body, way)
+        if n == len(self.body):
+            return True
+
+        def own(inames: Sequence[str]) -> tuple[str, ...]:
+            return tuple(x for x in inames if x in around or isinstance(knl.tags.get(x), GroupTag))
+        around = {step.iname for step in self.body[:n]}
+        inames = knl.statement_by_id[statement].inames
+        names = own(inames)
+        beside = [d for d in (knl.statement_by_id[s].domain for s in self.beside)
+                  if set(own(d.inames)) == set(names) and not data_params(knl, d)]
+        return bool(beside) and affordable(
+            lambda: InstanceSet(inames, instances).onto(names).is_subset(
+                reduce(InstanceSet.union, (d.onto(names) for d in beside))), otherwise=False)
 
 
-def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) -> tuple[Tree, list[_Placed]]:
+def _with_barriers(knl: LoopKernel, tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]
+                   ) -> tuple[Tree, list[_Placed]]:
     """*tree* with barriers in the gaps of each body, and where they stand; *here* is the path to *tree*.
 
     The innermost bodies come first: a barrier that an inner loop needs anyway may serve the loops around it too.
@@ -343,19 +389,20 @@ def _with_barriers(tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]) ->
         way = (*here, Step(i, None)) if isinstance(tree, Seq) else here
         inside, found = child, list[_Placed]()
         if isinstance(child, Loop):
-            body, found = _with_barriers(child.body, (*way, Step(0, child.iname)), wants)
+            body, found = _with_barriers(knl, child.body, (*way, Step(0, child.iname)), wants)
             inside = Loop(child.iname, body)
         below.append(inside)
         placed += found
-    gaps = _chosen_gaps([w for w in wants.get(here, []) if not any(b.serves(w) for b in placed)], len(children))
+    open_wants = [w for w in wants.get(here, []) if not any(b.serves(knl, here, w) for b in placed)]
+    gaps = _chosen_gaps(open_wants, len(children))
     result: list[Tree] = []
     for i, child in enumerate(below):
         result.append(child)
         if i in gaps:
-            between = i == len(children) - 1
-            result.append(replace(gaps[i], between_iterations=between))
-            if not between:                            # the last iteration goes without one that only parts iterations
-                placed.append(_Placed(here, i, gaps[i].warp, gaps[i].pending is not None))
+            barrier = replace(gaps[i], left_out_last=i == len(children) - 1 and gaps[i].pending is None)
+            result.append(barrier)
+            if not barrier.left_out_last:
+                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier.warp, barrier.pending is not None))
     return seq(*result), placed
 
 

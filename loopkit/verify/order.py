@@ -48,7 +48,7 @@ class PlacedBarrier:
         a one runs is sure, since the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
-        if not self._is_sure(level):
+        if not self._is_sure(a, b, level):
             return False
         if self.loops == a.loops and a.first and (level < b.loops or not b.first):
             return True
@@ -57,12 +57,12 @@ class PlacedBarrier:
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Could it run between some of these pairs, in whatever iteration?"""
         a, b = self.sides[source], self.sides[sink]
-        return self._is_sure(level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
+        return self._is_sure(a, b, level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
 
-    def _is_sure(self, level: int) -> bool:
+    def _is_sure(self, a: Side, b: Side, level: int) -> bool:
         """Does it run in each iteration that ends between such pairs? The last one of a loop goes without a barrier
         that only separates iterations, so that this one is for pairs which its own loop carries."""
-        return not self.barrier.left_out_last or level == self.loops - 1
+        return not self.barrier.left_out_last or (a.loops == b.loops == self.loops == level + 1)
 
     def runs_only_between(self, source: str, sink: str, level: int) -> bool:
         """Can it run between such pairs only in iterations of the loop *level* between those of the two?"""

@@ -391,3 +391,40 @@ def test_what_the_last_iteration_writes_is_read_behind_a_barrier() -> None:
     checked = lk.verify(knl, full=True)
     assert checked.ok
     assert "3, each needed" in str(checked)
+
+
+def test_a_barrier_behind_a_loop_is_not_the_one_that_its_last_iteration_goes_without() -> None:
+    """The sums are written behind the last barrier that is sure to run in the loop."""
+    knl = make("{[i,k]: 0<=i<5 and 0<=k<=i}", "for i\n a[i] = sum(k, x[i + k])\nend", a=F32, x=F32)
+    knl = lk.buffer_array(lk.split_iname(knl, "k", 128), "a", ["i"])
+    knl = lk.split_iname(knl, "k_inner", 64, inner_tag="l.0")
+    assert "each needed" in str(lk.verify(knl, full=True))
+    for less in without_one_barrier(knl):
+        assert report(knl, less)["races"].verdict is lk.Verdict.REFUTED
+
+
+def test_a_barrier_in_a_loop_between_two_statements_serves_them_if_it_is_sure_to_run() -> None:
+    """So it does where the loop has an iteration whenever the two statements have instances."""
+    def program(assumptions: str) -> lk.LoopKernel:
+        plain = make("{[i,j,k,r]: 0<=i<n and 0<=j,k,r<64}", """
+            c[j] = x[j] {id=first}
+            for i
+                s[i] = sum(r, x[r]) {id=sums}
+            end
+            c[63 - k] = 2.0 {id=last}
+            """, x=F32, c=F32)
+        return lk.tag_inames(lk.assume(plain, assumptions), "j:l.0, k:l.0, r:l.0")
+    sure, unsure = program("n>=1"), program("n>=0")
+    assert len(reasons(sure)) + 1 == len(reasons(unsure))
+    for knl in (sure, unsure):
+        assert "each needed" in str(lk.verify(knl, full=True))
+        for less in without_one_barrier(knl):
+            assert report(knl, less)["races"].verdict is lk.Verdict.REFUTED
+
+
+def test_a_box_spread_over_no_axis_is_read_by_the_thread_that_wrote_it() -> None:
+    knl = make("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, x[i + k])", x=F32)
+    knl = lk.add_prefetch(lk.split_iname(knl, "k", 4), "x", ["k_inner"], default_tag="l.auto")
+    knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
+    assert not reasons(knl)
+    assert lk.verify(knl, full=True).ok
