@@ -86,10 +86,22 @@ def instances_of(knl: lk.LoopKernel, s: Statement, params: Values) -> list[Insta
 
 
 def _may_hold(condition: Expression, values: Values) -> bool:
+    return _truth(condition, values) is not False
+
+
+def _truth(condition: Expression, values: Values) -> bool | None:
+    """Whether *condition* holds; ``None``: it is read from memory."""
     try:
         return bool(evaluate(condition, values))
     except (KeyError, TypeError):
-        return True
+        return None
+
+
+def is_sure(knl: lk.LoopKernel, pair: Pair, params: Values) -> bool:
+    """Do the conditions of both instances hold whatever the data?"""
+    sizes = {**dict.fromkeys(knl.value_params, 0), **params}
+    return all(_truth(e, {**sizes, **i.point}) for i in (pair.source, pair.sink)
+               for e in knl.statement_by_id[i.statement].predicates)
 
 
 def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterator[Touch]:
@@ -422,7 +434,7 @@ def key(knl: lk.LoopKernel, pair: Pair) -> tuple[object, ...]:
 
 
 def require_smallest(kernels: Sequence[lk.LoopKernel], witness: Witness, reach: int = 2) -> None:
-    """*witness* is a pair that the last of *kernels* breaks, and none is smaller.
+    """*witness* is a pair that the last of *kernels* breaks, and none that runs whatever the data is smaller.
 
     :arg reach: how far above the witness' parameters those that follow a smaller one are tried.
     :raises AssertionError: it is not, or one is.
@@ -437,11 +449,11 @@ def require_smallest(kernels: Sequence[lk.LoopKernel], witness: Witness, reach: 
     assert same, f"the step does not break {witness}"
     assert any((b.array, b.element, b.kind) == (witness.array, witness.element or (), witness.kind) for b in same), \
         f"{witness}, but they meet at {same}"
-    least = min(broken, key=lambda b: key(last, b))
+    least = min((b for b in broken if b in same or is_sure(last, b, witness.parameters)), key=lambda b: key(last, b))
     assert key(last, least) == key(last, same[0]), f"{least} is smaller than {witness} at the same sizes"
     for values in smaller(list(witness.parameters.values()), reach):
         params = dict(zip(names, values, strict=True))
-        found = Judged(tuple(kernels), params).broken()
+        found = [b for b in Judged(tuple(kernels), params).broken() if is_sure(last, b, params)]
         assert not found, f"{found[0]} with {params} is smaller than {witness}"
 
 
