@@ -79,9 +79,9 @@ def _flows(kernel: LoopKernel, name: str) -> list[Dependence]:
 def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]], final: Collection[str]) -> None:
     """Refuse that one name stands for values in loops over an iname, and for others that are in none.
 
-    All writers of a temporary say together which inames its values have. Where not all of their values reach a read,
-    those that do may have further ones, and a reader would mean the value of the same iteration, or the last one.
-    Of an array that is written outside of the loops too, elements are cells, as those of arguments.
+    All writers of a temporary say together which inames its values have. Those that reach a read may have further
+    ones, together or, written outside of ``for`` blocks, each for itself; the reader would then mean the value of the
+    same iteration, or the last one. An array that is written outside of the loops too has cells, as an argument has.
 
     :arg opened: the inames of the ``for`` blocks around each statement.
     :arg final: the statements that have given all their inames.
@@ -102,9 +102,12 @@ def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Acce
     writers = {a.statement: a for a in accesses if a.is_write}
     common = _inames_of_values(kernel, accesses)
     flows = _flows(kernel, name)
+    readers = {a.statement for a in accesses if not a.is_write}
     for d in flows:
         together = _reaching(flows, d.sink) & writers.keys()
         more = _inames_of_values(kernel, [writers[w] for w in together]) - common
+        if d.source in writers.keys() - readers:
+            more |= _inames_of_values(kernel, [writers[d.source]]) - common - opened[_owner(kernel, d.source)]
         reader = kernel.statement_by_id[d.sink]
         owner = _owner(kernel, d.sink)
         for x in sorted(more):

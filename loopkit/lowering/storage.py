@@ -250,7 +250,9 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
     tried[space, separating] = None
     tried[space, sequential] = None
     if space is AddressSpace.LOCAL and not t.lanes:
-        tried[space, tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))] = None
+        in_block = tuple(x for x in common if not isinstance(knl.tags.get(x), GroupTag))
+        tried[space, tuple(x for x in in_block if x in separating or is_parallel(knl.tags.get(x)))] = None
+        tried[space, in_block] = None
     if t.address_space in (None, AddressSpace.GLOBAL):
         if own:
             tried[AddressSpace.GLOBAL, ()] = None

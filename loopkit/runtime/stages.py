@@ -1,11 +1,6 @@
 """What the runtime asks of the floors below, gathered in one place."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
 import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
@@ -21,6 +16,7 @@ from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
+from loopkit.transform.data import with_dtypes
 from loopkit.verify.code import generate_code
 
 __all__ = [
@@ -37,12 +33,6 @@ __all__ = [
     "unknown_dtypes",
     "with_dtypes",
 ]
-
-
-def with_dtypes(knl: LoopKernel, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
-    """*knl* with the dtypes of the arguments in *dtypes* set."""
-    return knl.copy(arguments=tuple(replace(a, dtype=dtypes[a.name]) if a.name in dtypes else a
-                                    for a in knl.arguments))
 
 
 def structural_values(knl: LoopKernel) -> frozenset[str]:

@@ -53,6 +53,11 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
             raise unknown("argument or temporary", name, [*kernel.argument_by_name, *kernel.temporaries])
         if known.dtype is not None and np.dtype(known.dtype) != dtype:
             raise PreconditionError(f"'{name}' has the dtype {known.dtype} already, not {dtype}.", subject=name)
+    return with_dtypes(kernel, wanted)
+
+
+def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKernel:
+    """*kernel* whose arguments and temporaries have the dtypes *wanted*, those that it has."""
     # that an argument is an integer says more of the conditions which it stands in
     more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
     typed = kernel.copy(

@@ -329,7 +329,10 @@ def understood(nodes: tuple[Node, ...], inputs: Mapping[str, np.ndarray]) -> Mea
 
 
 def _require_one_meaning(meaning: Meaning, run: Run) -> None:
-    """Of scalars: all values that may reach a read have the inames that all values of that name have."""
+    """Of scalars: all values that may reach a read have the inames that all values of that name have.
+
+    A value that is written outside of blocks has its own inames, whatever else may reach the read.
+    """
     for name, writer, (reader, reducing) in run.flows:
         begun = {meaning.values(name, [w]) for w in meaning.writers(name)
                  if (name, frozenset()) not in meaning.reads(w)}
@@ -341,6 +344,8 @@ def _require_one_meaning(meaning: Meaning, run: Run) -> None:
         if not reducing and reader.target == name:
             reaching.add(reader)
         extra = meaning.values(name, [w for w in meaning.writers(name) if w in reaching]) - meaning.values(name)
+        if (name, frozenset()) not in meaning.reads(writer):
+            extra |= meaning.values(name, [writer]) - meaning.values(name) - set(meaning.opened[writer.id])
         for x in extra:
             lacks = x not in meaning.inames[reader.id] | reducing and reader.inames is None \
                 and x not in meaning.opened[writer.id]
