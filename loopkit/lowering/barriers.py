@@ -5,63 +5,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from pymbolic.typing import Expression
-
-from loopkit.analysis.accesses import Access, accesses_by_array, commute, data_params
-from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.matrix_products import is_product
-from loopkit.analysis.waived import not_waived, waived
+from loopkit.analysis.accesses import data_params
+from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.legality import axis_inames
+from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
-from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
-from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.copies import unfinished, with_groups
+from loopkit.lowering.hazards import Hazard, at_once, hazards
 from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
-from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.limits import affordable
+from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (
     carried_at,
-    equal_coordinates,
+    differing_first_at,
     in_one_iteration,
     in_time_order,
-    other_instance,
-    same_element,
+    only_dims,
+    shared_dims,
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set
-
-
-@dataclass(frozen=True)
-class Hazard:
-    """Pairs of instances on different threads of one block that touch one element, one of them writing.
-
-    :ivar pairs: source to sink, in time order.
-    :ivar in_warp: the two threads are always of one warp.
-    :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
-    :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
-    :ivar of_copy: the source copies asynchronously; the two may be on one thread.
-    """
-
-    array: str
-    source: str
-    sink: str
-    pairs: Map
-    kind: str
-    in_warp: bool
-    of_value: bool = True
-    of_copy: bool = False
-
-    @property
-    def reason(self) -> str:
-        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
-                         "output": ("writes", "overwrites")}[self.kind]
-        return f"{self.array}: {self.source} {first}, {self.sink} {second}"
 
 
 def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Launch:
@@ -73,163 +42,15 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     wants: dict[Path, list[_Want]] = {}
     copies = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, in_warp=False, of_copy=True)
               for u in unfinished(knl, launch, storages)]
-    for hazard in (*copies, *(_hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
+    for hazard in (*copies, *(hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
         for where, want in _wants(knl, hazard, ways):
             wants.setdefault(where, []).append(want)
     for where, want in _asked_for(knl, launch, ways) if launch.threads > 1 else ():
         wants.setdefault(where, []).append(want)
     if not wants:
         return launch
-    tree, _ = _with_barriers(knl, launch.tree, (), wants)
+    tree, _ = _with_barriers(launch, launch.tree, (), wants)
     return replace(launch, tree=with_groups(knl, launch, storages, tree))
-
-
-# {{{ hazards
-
-def _hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], ways: Mapping[str, Path]
-             ) -> Iterator[Hazard]:
-    for array, accesses in accesses_by_array(knl).items():
-        here = [a for a in accesses if a.statement in launch.statements]
-        storage = storages.get(array)
-        if storage is not None and (storage.space is AddressSpace.PRIVATE or storage.lanes):
-            continue                         # what lanes read of each other, they read when all of them are there
-        if not any(a.is_write for a in here):
-            continue
-        if storage is None:
-            yield from _argument_hazards(knl, launch, array)
-        else:
-            yield from _storage_hazards(knl, launch, storage, here, ways)
-
-
-def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[Hazard]:
-    """Between accesses to an argument: the kernel's own dependences, inside one block."""
-    for d in dependences(knl):
-        if d.array != array or d.source not in launch.statements or d.sink not in launch.statements:
-            continue
-        pairs = _other_thread(knl, launch, d.source, d.sink, d.relation)
-        if pairs is not None:
-            yield Hazard(array, d.source, d.sink, pairs, d.kind, _in_warp(knl, launch, d.source, d.sink, pairs))
-
-
-def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses: Sequence[Access],
-                     ways: Mapping[str, Path]) -> Iterator[Hazard]:
-    """Between accesses to cells of a shared or global temporary: all pairs, in the order that runs."""
-    cache: dict[object, Map | None] = {}
-    values = {(d.source, d.sink) for d in dependences(knl)
-              if d.of_value and d.kind == "flow" and d.array == storage.name}
-    touched = [(a, storage.touched(a)) for a in accesses]
-    for a, first in touched:
-        for b, second in touched:
-            if not (a.is_write or b.is_write) or commute(a, b):
-                continue
-            where = meeting(ways[a.statement], ways[b.statement])
-            if not where.loops and not where.before and a.statement != b.statement:
-                continue
-            key = (id(a.domain), a.subscripts, id(b.domain), b.subscripts, where, a.statement == b.statement,
-                   launch.statements[a.statement].auto, launch.statements[b.statement].auto,
-                   launch.statements[a.statement].alone_on, launch.statements[b.statement].alone_on)
-            if key not in cache:
-                touching = same_element(first, second)
-                if a.statement == b.statement:
-                    touching = other_instance(touching)
-                cache[key] = _other_thread(knl, launch, a.statement, b.statement, touching)
-            pairs = cache[key]
-            if pairs is None:
-                continue
-            if waived(knl, storage.name):
-                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
-                if pairs.is_empty():
-                    continue
-            loops = shared_loops(knl, a.statement, b.statement, where.loops)
-            _require_ordered(knl, storage.name, a, b, pairs, loops, where.before)
-            ordered = in_time_order(pairs, loops, where.before)
-            if not ordered.is_empty():
-                kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-                yield Hazard(storage.name, a.statement, b.statement, ordered, kind,
-                             _in_warp(knl, launch, a.statement, b.statement, ordered),
-                             kind != "flow" or (a.statement, b.statement) in values)
-
-
-def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: Map,
-                     loops: Sequence[tuple[int, int]], before: bool) -> None:
-    """Two threads that touch one cell at the same time are a race that no barrier can order."""
-    if before or a.statement != b.statement:
-        return
-    at_once = in_one_iteration(pairs, loops)
-    if at_once.is_empty():
-        return
-    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-    raise _at_once(knl, Hazard(array, a.statement, b.statement, at_once, kind, in_warp=False), at_once)
-
-
-def _at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
-    """The error for *pairs* of *h* between which no barrier can come."""
-    a, b = knl.statement_by_id[h.source], knl.statement_by_id[h.sink]
-    params, first, second = smallest_pair(pairs, a.inames, b.inames, parameters_of(knl))
-    return IllegalTransformError(
-        f"Two threads would touch one element of '{h.array}' at once.",
-        witness_at(knl, h.array, h.kind, params, (a.id, first), (b.id, second)), ["keep one of the inames sequential"])
-
-
-def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
-    """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
-    a, b = launch.statements[source], launch.statements[sink]
-    x, y = a.statement.inames, b.statement.inames
-    first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    blocks = [pair for axis in first.keys() & second.keys()
-              for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    if blocks:
-        pairs = pairs.intersect(equal_coordinates(x, [c for c, _ in blocks], y, [c for _, c in blocks]))
-    same: Map | None = pairs
-    known: list[tuple[Expression, Expression]] = []
-    for axis in (axis for axis, extent in zip(BLOCK, launch.block, strict=True) if extent > 1):
-        ca, cb = _along(knl, a, axis), _along(knl, b, axis)
-        if ca is not None and cb is not None:
-            known.append((ca, cb))
-        elif ca is not None or cb is not None or a.auto or b.auto:
-            same = None                      # one side is met on every thread along the axis, or on any
-    if is_product(knl, a.statement) or is_product(knl, b.statement):
-        same = None                          # what an instance reads, any lane of its warp may load
-    if same is not None and known:
-        same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])
-    if same is not None:
-        pairs = pairs.subtract(same)
-    return None if pairs.is_empty() else pairs
-
-
-def _in_warp(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> bool:
-    """Do all *pairs* run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
-    if launch.threads <= WARP:
-        return True
-    a, b = launch.statements[source], launch.statements[sink]
-    first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
-    if first is None or second is None:
-        return False
-    warps = [floor_div(first, WARP)], [floor_div(second, WARP)]
-    return bool(pairs.is_subset(equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])))
-
-
-def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Expression | None:
-    """The number in its block of the thread that runs an instance; ``None`` if several do, or any may."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in zip(BLOCK, launch.block, strict=True):
-        along = _along(knl, bound, axis) if extent > 1 else 0
-        if along is None:
-            return None
-        result = add(result, multiply(stride, along))
-        stride *= extent
-    return result
-
-
-def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
-    """Where along an axis of the block an instance runs; ``None``: everywhere."""
-    own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
-    if own is not None:
-        return packed_coordinate(knl, own)
-    return 0 if axis in bound.alone_on else None
-
-# }}}
 
 
 # {{{ places
@@ -241,6 +62,7 @@ class _Want:
     :ivar source: the way to the statement that runs before it; *sink* to the one behind it.
     :ivar cyclic: the gap after the last child serves too (the dependence is carried by the body's loop).
     :ivar hazard: why; ``None``: a user asked for it.
+    :ivar level: the loop that carries the hazard, of those that both stand in; their number: one iteration of all.
     """
 
     source: Path
@@ -251,6 +73,7 @@ class _Want:
     kind: str
     reason: str
     hazard: Hazard | None = None
+    level: int = 0
 
     @property
     def in_warp(self) -> bool:
@@ -285,11 +108,12 @@ def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tup
         level = next(i for i in range(level + 1, len(a)) if a[i].iname is not None)
         if carried[loop]:
             yield a[:level + 1], _Want(a, b, _position(a, level + 1), _position(b, level + 1) - 1, True, kind,
-                                       h.reason, h)
+                                       h.reason, h, loop)
     if carried[-1]:
         if common >= len(a) or a[common].position >= b[common].position:
-            raise _at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
-        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, kind, h.reason, h)
+            raise at_once(knl, h, in_one_iteration(h.pairs, shared_loops(knl, h.source, h.sink, where.loops)))
+        yield a[:common], _Want(a, b, a[common].position, b[common].position - 1, False, kind, h.reason, h,
+                                len(where.loops))
 
 
 def _asked_for(knl: LoopKernel, launch: Launch, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
@@ -336,19 +160,19 @@ class _Placed:
     warp: bool
     waits: bool
 
-    def serves(self, knl: LoopKernel, here: Path, w: _Want) -> bool:
-        """Does it separate what *w*, of the body *here* around this one, wants separated?
+    def may_serve(self, w: _Want) -> bool:
+        """Do all threads that *w* is about wait here, and for what it is about?"""
+        return w.hazard is not None and w.in_warp >= self.warp and self.waits >= w.of_copy
 
-        It does if it is sure to run behind the source, or before the sink, in the same iteration of the loops that it
-        shares with that end, and the other end is on its other side.
+    def serves(self, w: _Want) -> bool:
+        """Does it separate what *w*, of a body around this one, wants separated, as its body holds one end?
+
+        It runs behind the source, or before the sink, in the same iteration of its own loops, so that both ends are on
+        its two sides. That it runs is sure: the body does.
         """
-        if w.hazard is None or w.in_warp < self.warp or self.waits < w.of_copy:
-            return False
-        child = _position(self.body, len(here))
-        return ((w.cyclic or child <= w.last) and self._is_behind(w.source)
-                and self._is_sure(knl, w.source, w.hazard.source, w.hazard.pairs.domain())) or (
-                (w.cyclic or child > w.first) and self._is_before(w.sink)
-                and self._is_sure(knl, w.sink, w.hazard.sink, w.hazard.pairs.range()))
+        n = len(self.body)
+        return (_common(self.body, w.source) == n and self._is_behind(w.source)) or (
+            _common(self.body, w.sink) == n and self._is_before(w.sink))
 
     def _is_behind(self, way: Path) -> bool:
         n = _common(self.body, way)
@@ -358,25 +182,82 @@ class _Placed:
         n = _common(self.body, way)
         return self.gap < _position(way, n) if n == len(self.body) else self.body[n].position < way[n].position
 
-    def _is_sure(self, knl: LoopKernel, way: Path, statement: str, instances: Set) -> bool:
-        """Does it run in each iteration of the loops shared with *statement* in which one of *instances* does?"""
-        n = _common(self.body, way)
-        if n == len(self.body):
-            return True
+    def between(self, launch: Launch, source: _End, sink: _End) -> Map | None:
+        """The iterations of two statements, that of *source* first, between which it runs; ``None``: that is open."""
+        grid = {**source.grid, **sink.grid}
+        if grid != {**sink.grid, **source.grid}:
+            return None                      # which blocks are the same is not said by names
+        knl, points = launch.kernel, list[InstanceSet]()
+        for b in (launch.statements[s] for s in self.beside):
+            domain = b.statement.domain
+            own = axis_inames(knl, domain.inames, GroupTag)
+            if own.items() <= grid.items() and not set(GRID).intersection(b.alone_on) and not data_params(knl, domain):
+                points.append(domain)
+        if not points:
+            return None
+        names = (*(x for inames in grid.values() for x in inames), *loops_of(self.body))
+        here = _End(self.body, grid, names)
+        met = as_points(reduce(InstanceSet.union, (d.onto(names) for d in points)).set)
+        return _in_order(source, source.anywhere, here, met, self._is_behind(source.way)).apply_range(
+            _in_order(here, met, sink, sink.anywhere, self._is_before(sink.way)))
 
-        def own(inames: Sequence[str]) -> tuple[str, ...]:
-            return tuple(x for x in inames if x in around or isinstance(knl.tags.get(x), GroupTag))
-        around = {step.iname for step in self.body[:n]}
+
+@dataclass(frozen=True)
+class _End:
+    """When a statement or a barrier runs: in a block, and in an iteration of the loops on the way to it.
+
+    :ivar grid: its inames on each axis of the grid; it runs at every place along the other axes.
+    :ivar names: those inames and those of the loops, in any order.
+    """
+
+    way: Path
+    grid: Mapping[int, tuple[str, ...]]
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, knl: LoopKernel, statement: str, way: Path) -> _End:
+        """That of a *statement*, to which *way* leads."""
         inames = knl.statement_by_id[statement].inames
-        names = own(inames)
-        beside = [d for d in (knl.statement_by_id[s].domain for s in self.beside)
-                  if set(own(d.inames)) == set(names) and not data_params(knl, d)]
-        return bool(beside) and affordable(
-            lambda: InstanceSet(inames, instances).onto(names).is_subset(
-                reduce(InstanceSet.union, (d.onto(names) for d in beside))), otherwise=False)
+        grid = axis_inames(knl, inames, GroupTag)
+        kept = {*(x for own in grid.values() for x in own), *loops_of(way)}
+        return cls(way, grid, tuple(x for x in inames if x in kept))
+
+    @property
+    def anywhere(self) -> Set:
+        return as_points(InstanceSet.universe(self.names).set)
 
 
-def _with_barriers(knl: LoopKernel, tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]
+def _in_order(a: _End, first: Set, b: _End, second: Set, before: bool) -> Map:
+    """Pairs of one block, out of *first* and *second*, of which the first runs before the second."""
+    blocks = [x for own in a.grid.values() for x in own]
+    pairs = in_one_iteration(Map.from_domain_and_range(first, second), shared_dims(a.names, b.names, blocks))
+    around = loops_of(a.way[:_common(a.way, b.way)])
+    return in_time_order(pairs, shared_dims(a.names, b.names, around), before)
+
+
+def _is_served(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> bool:
+    """Do the barriers of inner bodies separate what *w* wants separated?"""
+    able = [b for b in placed if b.may_serve(w)]
+    return any(b.serves(w) for b in able) or (bool(able) and affordable(
+        lambda: _left(launch, w, able).is_empty(), otherwise=False))
+
+
+def _left(launch: Launch, w: _Want, placed: Sequence[_Placed]) -> Map:
+    """The iterations between which none of the barriers is known to run."""
+    h, knl = w.hazard, launch.kernel
+    assert h is not None
+    ends = _End.of(knl, h.source, w.source), _End.of(knl, h.sink, w.sink)
+    shared = shared_loops(knl, h.source, h.sink, meeting(w.source, w.sink).loops)
+    inames = (knl.statement_by_id[s].inames for s in (h.source, h.sink))
+    pairs = only_dims(differing_first_at(h.pairs, shared, w.level),
+                      *([own.index(x) for x in end.names] for own, end in zip(inames, ends, strict=True)))
+    for b in placed:
+        between = b.between(launch, *ends)
+        pairs = pairs if between is None else pairs.subtract(between)
+    return pairs
+
+
+def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, list[_Want]]
                    ) -> tuple[Tree, list[_Placed]]:
     """*tree* with barriers in the gaps of each body, and where they stand; *here* is the path to *tree*.
 
@@ -389,12 +270,11 @@ def _with_barriers(knl: LoopKernel, tree: Tree, here: Path, wants: Mapping[Path,
         way = (*here, Step(i, None)) if isinstance(tree, Seq) else here
         inside, found = child, list[_Placed]()
         if isinstance(child, Loop):
-            body, found = _with_barriers(knl, child.body, (*way, Step(0, child.iname)), wants)
+            body, found = _with_barriers(launch, child.body, (*way, Step(0, child.iname)), wants)
             inside = Loop(child.iname, body)
         below.append(inside)
         placed += found
-    open_wants = [w for w in wants.get(here, []) if not any(b.serves(knl, here, w) for b in placed)]
-    gaps = _chosen_gaps(open_wants, len(children))
+    gaps = _chosen_gaps([w for w in wants.get(here, []) if not _is_served(launch, w, placed)], len(children))
     result: list[Tree] = []
     for i, child in enumerate(below):
         result.append(child)

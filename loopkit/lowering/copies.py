@@ -23,12 +23,12 @@ from loopkit.lowering.binding import Launch
 from loopkit.lowering.storage import Storage, is_asynchronous
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (
-    SharedLoop,
     equal_coordinates,
     in_one_iteration,
     in_time_order,
     only_dims,
     same_element,
+    shared_dims,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set
 
@@ -206,8 +206,8 @@ class Waits:
         if found is None:
             (a, x, points), (b, y, others) = self._end(first), self._end(second)
             where = meeting(a, b)
-            pairs = in_one_iteration(Map.from_domain_and_range(points, others), _both(x, y, self.blocks or ()))
-            found = self.memo[key] = in_time_order(pairs, _both(x, y, where.loops), where.before)
+            pairs = in_one_iteration(Map.from_domain_and_range(points, others), shared_dims(x, y, self.blocks or ()))
+            found = self.memo[key] = in_time_order(pairs, shared_dims(x, y, where.loops), where.before)
         return found
 
     def _end(self, of: str | int) -> tuple[Path, tuple[str, ...], Set]:
@@ -236,11 +236,6 @@ def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path
                 yield from _barriers(child, (*way, Step(i, None)), body)
         case Leaf():
             pass
-
-
-def _both(x: Sequence[str], y: Sequence[str], names: Sequence[str]) -> list[SharedLoop]:
-    """The dimensions *names* in two lists of them, those that both have."""
-    return [(x.index(name), y.index(name)) for name in names if name in x and name in y]
 
 
 def _then(first: Map | None, second: Map) -> Map | None:
@@ -288,7 +283,7 @@ def _group_by_group(knl: LoopKernel, launch: Launch, tree: Tree, pairs: Sequence
             continue
         around = {*(waits.blocks or ()), *meeting(a, b).loops}
         x, y = waits.names(u.source, {*around, str(a[first].iname)}), waits.names(u.sink, {*around, *later})
-        same = _both(x, y, tuple(around))
+        same = shared_dims(x, y, tuple(around))
         relation = in_one_iteration(waits.by_names(u, {*around, *later, str(a[first].iname)}), same)
         everything = in_one_iteration(Map.from_domain_and_range(relation.domain(), relation.range()), same)
         if not everything.is_subset(relation):

@@ -310,6 +310,11 @@ def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl
     return pairs
 
 
+def shared_dims(first: Sequence[str], second: Sequence[str], names: Sequence[str]) -> list[SharedLoop]:
+    """The dimensions *names* in two lists of them, those that both have."""
+    return [(first.index(x), second.index(x)) for x in names if x in first and x in second]
+
+
 def side_by_side(first: isl.Map, second: isl.Map) -> isl.Map:
     """``{ [a, c] -> [b, d] : first(a, b) and second(c, d) }``."""
     return first.flat_product(second)

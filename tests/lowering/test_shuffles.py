@@ -257,7 +257,7 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
     axes = ("l.0", "l.1") if swapped else ("l.1", "l.0")
     knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
     knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
-    with mock.patch("loopkit.lowering.barriers.WARP", warp), mock.patch("loopkit.lowering.shuffles.WARP", warp), \
+    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.lowering.shuffles.WARP", warp), \
             mock.patch("loopkit.verify.threads.WARP", warp):
         low = lowered(knl)
         assert lk.verify(knl).ok

@@ -158,7 +158,7 @@ class Trial:
     def lowered(self) -> Lowered | None:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
         try:
-            with mock.patch("loopkit.lowering.barriers.WARP", self.warp), \
+            with mock.patch("loopkit.lowering.hazards.WARP", self.warp), \
                     mock.patch("loopkit.lowering.shuffles.WARP", self.warp), \
                     mock.patch("loopkit.verify.threads.WARP", self.warp):
                 fresh = self.knl.copy()               # no schedule, which steps found with warps of their own length

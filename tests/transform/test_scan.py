@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import loopkit as lk
-import loopkit.lowering.barriers as lowering_barriers
+import loopkit.lowering.hazards as lowering_hazards
 import loopkit.lowering.scans as lowering_scans
 import loopkit.lowering.shuffles as lowering_shuffles
 from loopkit.verify.validation import validate
@@ -152,7 +152,7 @@ def test_over_threads(data: Any) -> None:
         """, assumptions="n>=1", reductions=[LARGEST]), {"x": np.int64})
     mapped = lk.realize_scan(lk.tag_inames(plain, f"b:g.0, r:{row}, i:{along}"), "j", "i")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (lowering_barriers, lowering_shuffles, lowering_scans, sys.modules["loopkit.verify.threads"]):
+        for module in (lowering_hazards, lowering_shuffles, lowering_scans, sys.modules["loopkit.verify.threads"]):
             patch.setattr(module, "WARP", warp)
         lowered = lk.lower(mapped)
         assert not validate(lowered, warp=warp)
