@@ -80,8 +80,9 @@ def require_one_meaning(kernel: LoopKernel, opened: Mapping[str, frozenset[str]]
     """Refuse that one name stands for values in loops over an iname, and for others that are in none.
 
     All writers of a temporary say together which inames its values have. Those that reach a read may have further
-    ones, together or, written outside of ``for`` blocks, each for itself; the reader would then mean the value of the
-    same iteration, or the last one. An array that is written outside of the loops too has cells, as an argument has.
+    ones, which the reader lacks or has in another loop, and it would mean the value of the same iteration, or the last
+    one. In another loop the same holds for each of them, written outside of ``for`` blocks. An array that is written
+    outside of the loops too has cells, as an argument has.
 
     :arg opened: the inames of the ``for`` blocks around each statement.
     :arg final: the statements that have given all their inames.
@@ -106,13 +107,13 @@ def _require_values_alike(kernel: LoopKernel, name: str, accesses: Sequence[Acce
     for d in flows:
         together = _reaching(flows, d.sink) & writers.keys()
         more = _inames_of_values(kernel, [writers[w] for w in together]) - common
-        if d.source in writers.keys() - readers:
-            more |= _inames_of_values(kernel, [writers[d.source]]) - common - opened[_owner(kernel, d.source)]
+        own = _inames_of_values(kernel, [writers[d.source]]) - common - opened[_owner(kernel, d.source)] \
+            if d.source in writers.keys() - readers else frozenset()
         reader = kernel.statement_by_id[d.sink]
         owner = _owner(kernel, d.sink)
-        for x in sorted(more):
+        for x in sorted(more | own):
             apart = x in _apart(kernel, d.source, d.sink, [x])
-            lacks = x not in reader.inames and owner not in final and x not in opened[_owner(kernel, d.source)]
+            lacks = x in more.difference(reader.inames, opened[_owner(kernel, d.source)]) and owner not in final
             if apart or lacks:
                 other = next(w for w in writers if x not in kernel.statement_by_id[w].inames
                              or x in variables(kernel.statement_by_id[w].assignee))

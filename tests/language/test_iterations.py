@@ -50,6 +50,7 @@ def run(domain: str | list[str], text: str, **arrays: Any) -> Any:
                  id="a sum is the same value in all later iterations"),
     pytest.param(BOX, "for i\n for j\n  <> t = x[i]*j\n end\n y[i] = t\nend", 2*X,
                  id="behind the end of a block the last"),
+    pytest.param(LINE, "<> t = 0.\nfor i\n t = x[i] {if=x[i]<6}\nend\ny[0] = t", 5., id="the last that was found"),
     pytest.param(BOX, "for i\n <> t = x[i]*j\n y[i] = t {inames=}\nend", 2*X, id="inames= says that the last is meant"),
     pytest.param(LINE, "<> t = x[i]\ny[i] = t\nt = 2*x[i]\nz[i] = t", X, id="a name that is used again"),
     pytest.param(["{[i]: 0<=i<8}", "{[j]: 0<=j<3}"], "<> t = x[i]\ny[i] = t\nt = x[j]\nz[j] = t", X,
@@ -155,6 +156,14 @@ def test_each_way_out_gives_its_reading() -> None:
                  "'insn_2' writes 't' without 'i'", id="two values of one name"),
     pytest.param(["{[i]: 0<=i<4}", "{[j]: 0<=j<2}"], "<> t = x[i]\nq[j] = 1\ny[i] = t\nt = x[j]\nz[j] = t",
                  "'insn_2' writes 't' without 'i'", id="two values of one name, in another loop"),
+    pytest.param(LINE, "if x[0] > 5\n<> t = 1.\nelse\nt = x[i]\nend\ny[0] = sum(i, t)", "writes 't' without 'i'",
+                 id="a branch without the iname"),
+    pytest.param(LINE, "<> t = 0.\nt = x[i] {if=x[i]>0}\ny[0] = sum(i, t)", "'insn' writes 't' without 'i'",
+                 id="a default"),
+    pytest.param(BOX, "<> t = 0.\nt = x[i] {if=x[i]>0}\nz[j] = 1\ny[i] = t", "'insn' writes 't' without 'i'",
+                 id="a default, read in another loop"),
+    pytest.param(LINE, "<> t = x[i]\nt = 0. {if=x[0]>5}\ny[i] = t", "'insn_0' writes 't' without 'i'",
+                 id="a value for all iterations behind one of each"),
 ])
 def test_what_has_no_value_for_each_iteration(domain: str | list[str], text: str, sentence: str) -> None:
     error = refusal(domain, text)

@@ -104,6 +104,14 @@ def test_a_name_for_two_values_is_refused() -> None:
         lk.make_kernel(["{[i]: 0<=i<8}", "{[j]: 0<=j<3}"], "<> t = x[i]\n<> u = 2*t\ny[i] = u\nt = x[j]\nz[j] = t")
 
 
+@pytest.mark.parametrize("text", [
+    "<> t = 0.\nt = x[i] {if=x[i]>0}\ny[0] = sum(i, t)", "<> t = x[i]\nt = 0. {if=x[0]>5}\ny[i] = t"])
+def test_a_default_beside_a_value_of_each_iteration_is_refused(text: str) -> None:
+    """loopy adds up what each iteration finds in the first, and finds no schedule for the second."""
+    with pytest.raises(lk.PreconditionError, match="may mean each of these values, or the last one"):
+        lk.make_kernel(LINE, text)
+
+
 def test_what_a_statement_writes_first_is_an_argument_of_its_own() -> None:
     """loopy wants ``y`` passed, as it is read too."""
     out = run(LINE, "y = 3\nz[i] = y*x[i]", x=X)

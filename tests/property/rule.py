@@ -331,7 +331,7 @@ def understood(nodes: tuple[Node, ...], inputs: Mapping[str, np.ndarray]) -> Mea
 def _require_one_meaning(meaning: Meaning, run: Run) -> None:
     """Of scalars: all values that may reach a read have the inames that all values of that name have.
 
-    A value that is written outside of blocks has its own inames, whatever else may reach the read.
+    A value that is written outside of blocks has its own inames in another loop, whatever else may reach the read.
     """
     for name, writer, (reader, reducing) in run.flows:
         begun = {meaning.values(name, [w]) for w in meaning.writers(name)
@@ -344,10 +344,10 @@ def _require_one_meaning(meaning: Meaning, run: Run) -> None:
         if not reducing and reader.target == name:
             reaching.add(reader)
         extra = meaning.values(name, [w for w in meaning.writers(name) if w in reaching]) - meaning.values(name)
-        if (name, frozenset()) not in meaning.reads(writer):
-            extra |= meaning.values(name, [writer]) - meaning.values(name) - set(meaning.opened[writer.id])
-        for x in extra:
-            lacks = x not in meaning.inames[reader.id] | reducing and reader.inames is None \
+        own = meaning.values(name, [writer]) - meaning.values(name) - set(meaning.opened[writer.id]) \
+            if (name, frozenset()) not in meaning.reads(writer) else frozenset()
+        for x in extra | own:
+            lacks = x in extra and x not in meaning.inames[reader.id] | reducing and reader.inames is None \
                 and x not in meaning.opened[writer.id]
             if lacks or (name, writer, (reader, reducing), x) in run.apart:
                 raise RefusedError(f"{name} is two values for {reader.id}")
