@@ -322,8 +322,9 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
         space = space_of_flow(knl, d, places)
         if _SIZES[space] > _SIZES[needed]:
             needed, witness = space, d
-    if t.address_space is None:
-        return needed
+    if t.address_space is None:             # what is spread over threads is for all of them, however few there are
+        spread = needed is AddressSpace.PRIVATE and any(_spread(knl, d) for d in flows)
+        return AddressSpace.LOCAL if spread else needed
     if _SIZES[t.address_space] < _SIZES[needed]:
         if witness is None:
             raise StorageError(f"'{t.name}' is declared {t.address_space}, but other blocks wait for its values.",
@@ -345,10 +346,19 @@ def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -
         return AddressSpace.GLOBAL
     if not _together(knl, d, GroupTag):
         return AddressSpace.GLOBAL
-    a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-    if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in (*a.inames, *b.inames)):
+    if not _together(knl, d, LocalTag):
         return AddressSpace.LOCAL
-    return AddressSpace.PRIVATE if _together(knl, d, LocalTag) else AddressSpace.LOCAL
+    own = axis_inames(knl, knl.statement_by_id[d.source].inames, LocalTag)
+    others = _spread(knl, d) and any(isinstance(tag := knl.tags.get(x), LocalTag) and tag.axis not in own
+                                     for s, place in places.items() if place.launch == places[d.source].launch
+                                     for x in knl.statement_by_id[s].inames)
+    return AddressSpace.LOCAL if others else AddressSpace.PRIVATE
+
+
+def _spread(knl: LoopKernel, d: Dependence) -> tuple[str, ...]:
+    """The ``l.auto`` inames of the two statements: the axes of the block that these do not have run them."""
+    return tuple(x for s in (d.source, d.sink) for x in knl.statement_by_id[s].inames
+                 if isinstance(knl.tags.get(x), AutoLocalTag))
 
 
 def is_global_anyway(knl: LoopKernel, name: str) -> bool:

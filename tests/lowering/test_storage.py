@@ -247,6 +247,40 @@ def test_a_smaller_one_is_refused(tags: str, space: str, needed: str) -> None:
     assert caught.value.hint == f"set_temporary_address_space(knl, 't', '{needed}')"
 
 
+def test_a_box_that_no_axis_is_left_for_may_be_private() -> None:
+    """By default it is shared; the thread that wrote it reads it."""
+    plain = make("{[i,k]: 0<=i<n and 0<=k<16}", "y[i] = sum(k, x[i,k]*w[k])", x=F32, w=F32)
+    knl = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
+    assert storages(lk.add_prefetch(knl, "x", "k"))["x_fetch"] == "local float32 x_fetch[32][16] expanded over i_inner"
+    private = lk.add_prefetch(knl, "x", "k", temporary_address_space="private")
+    assert storages(private)["x_fetch"] == "private float32 x_fetch[16]"
+    assert lk.verify(private, full=True).ok
+    assert_same(plain, private, n=70)
+    shared = lk.add_prefetch(knl, "w", "k", temporary_address_space="private")
+    with pytest.raises(lk.StorageError, match="another thread"):
+        lk.lower(shared)
+
+
+@pytest.mark.parametrize("n", ["n", "1024"])
+def test_a_copy_inside_a_loop_that_all_of_it_is_made_in_has_no_cells_for_that_loop(n: str) -> None:
+    """Threads share it for each tile of ``j`` again, whichever of the two copies was asked for first."""
+    plain = make(f"{{[i,j,e]: 0<=i,j<{n} and 0<=e<16}}", """
+        for i
+            <> a = 0
+            for j
+                a = a + sum(e, q[i,e]*k[j,e])
+            end
+            o[i] = a
+        end
+        """, q=F32, k=F32)
+    knl = lk.split_iname(lk.split_iname(plain, "j", 16), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    for first, second in (("k", "q"), ("q", "k")):
+        copied = knl
+        for x in (first, second):
+            copied = lk.add_prefetch(copied, x, ["j_inner", "e"] if x == "k" else "e")
+        assert storages(copied)["q_fetch"] == "local float32 q_fetch[32][16] expanded over i_inner"
+
+
 @pytest.mark.parametrize("space", ["private", "local"])
 def test_across_blocks_only_global_memory_holds(space: str) -> None:
     knl = lk.set_temporary_address_space(lk.tag_inames(across_blocks(), "i:g.0, j:g.0"), "t", space)

@@ -397,3 +397,11 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
     assert {f: getattr(caught.value, f) for f in fields} == fields
 
 # }}}
+
+
+def test_a_condition_on_a_size_is_decided_once_a_call_says_that_it_is_an_integer() -> None:
+    """As it is by ``add_dtypes``: what is stored is what was loaded, or written."""
+    knl = lk.buffer_array(lk.make_kernel("{[i]: 0<=i<4}", "b[i] = x[i] {if=i*n > 3}"), "b", ["i"])
+    x, b = np.arange(4.) + 1, np.zeros(4)
+    lk.compile(knl)(x=x, b=b, n=2)
+    assert np.array_equal(b, [0, 0, 3, 4])
