@@ -68,9 +68,9 @@ class Crossing(Program):
 
     @property
     def depends_on_data(self) -> bool:
-        """Does the data say which of several writes a read finds?"""
+        """Does the data say which of several writes a read finds, or whether there is a read?"""
         return any(s.condition is not None and any(True for _ in reads_of(s.condition))
-                   for s in _statements(self.nodes) if s.is_temporary)
+                   for s in _statements(self.nodes))
 
     def meaning(self) -> Meaning:
         return understood(self.nodes, self.inputs())
