@@ -10,13 +10,14 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
 from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
 from loopkit.verify.validation_products import ProductCheck
 from loopkit.verify.validation_vectors import VectorCheck
-from loopkit.verify.validation_walk import Execution, annotated_loops, executions, grid_of
+from loopkit.verify.validation_walk import Execution, annotated_loops, executions
 
 
 def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:

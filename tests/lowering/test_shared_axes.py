@@ -188,7 +188,7 @@ def test_one_launch_takes_the_larger_extent() -> None:
 @pytest.mark.parametrize("inner", ["0<=k<2", "0<=k<l", "m<=k<m+2"])
 @pytest.mark.parametrize(("outer", "length"), [("m<=i<=n", 2), ("m<=i<=n", 3), ("m-1<=i<n and i mod 2 = 0", 2)])
 def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: int) -> None:
-    """In the host's iteration *i_inner* the blocks begin at a later ``i_outer``, and places count from the first one."""
+    """In an iteration *i_inner* of the host the blocks begin at a later ``i_outer``; places count from the first."""
     def nest() -> lk.LoopKernel:
         knl = lk.make_kernel([f"{{[i]: {outer}}}", "{[j]: 0<=j<n}", f"{{[k]: {inner}}}"], """
             for i
