@@ -4,8 +4,8 @@ Inames share an axis in mixed radix. Where the radices are sizes, as in ``i = g.
 are no affine forms of the axis. They are coordinates of their own then, beside the axis: each runs from 0 to the length
 of its part, and none is above the axis. More places than there are keep these conditions, and a proof for all of them
 holds for those that exist. Two facts come from products of sizes, which are compared term by term: the parts tell the
-places of the axis apart, and the axis is as long as all its parts together. A fault is looked for at single sizes, at
-which all coordinates are affine forms.
+places of the axis apart, and the axis is as long as all of them need. A fault is looked for at single sizes, at which
+all coordinates are affine forms.
 """
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from functools import cached_property, reduce
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import iname_extent
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.ast.nodes import Function
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.binding import BLOCK
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
 from loopkit.poly.piecewise import as_points, conjunction, is_piecewise, params_condition, points_where
@@ -75,44 +76,47 @@ class Grid:
     points: Set
 
     @cached_property
-    def unknown(self) -> tuple[str, ...]:
-        """The inames that are coordinates of their own."""
+    def by_sizes(self) -> tuple[str, ...]:
+        """The inames whose parts of an axis sizes give: coordinates of their own."""
         return tuple(x for x in self.coordinates if x in self.parts)
 
     @cached_property
     def exact(self) -> bool:
         """Are :attr:`points` the places of the launch, and no others?"""
-        return not self.unknown and all(map(is_piecewise, self.extents.values()))
+        return not self.by_sizes and all(map(is_piecewise, self.extents.values()))
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
         return as_points(InstanceSet((), points).onto(self.coordinates).onto(dims).set)
 
-    def by_axis(self, inames: Sequence[str]) -> dict[str, list[str]]:
-        """Hardware *inames* by their axis."""
-        result: dict[str, list[str]] = {}
-        for x in inames:
-            result.setdefault(self.parts[x].axis, []).append(x)
-        return result
-
     # {{{ what is certain of the places of a statement
 
-    def tells_apart(self, inames: Sequence[str]) -> bool:
-        """Do *inames*, all those of a statement on one axis, tell the places of the axis apart?
+    def misplaced(self, inames: Sequence[str]) -> str | None:
+        """An axis that a statement with *inames* does not use as the kernel packs them; ``None``: there is none.
 
-        They do where each part begins where the one inside of it ends, and the last one takes all that is left.
+        Packed as the kernel says, the parts tell the places of an axis apart, and instances of two statements share a
+        place where the kernel's legality and its dependences take them to.
         """
+        for letter, kind in (("g", GroupTag), ("l", LocalTag)):
+            for number, packed in axis_inames(self.kernel, inames, kind).items():
+                if not self._packs(f"{letter}.{number}", packed):
+                    return f"{letter}.{number}"
+        return None
+
+    def _packs(self, axis: str, inames: Sequence[str]) -> bool:
+        """Is each of *inames*, outermost first, the part of *axis* that the others leave?"""
         stride: Expression = 1
-        left = [part for part in map(self.parts.__getitem__, inames) if part.length != 1]
-        while left:
-            part = next((x for x in left if _terms(x.stride) == _terms(stride)), None)
-            if part is None:
+        for x in reversed(inames):
+            part, length = self.parts.get(x), iname_extent(self.kernel, x)
+            if part is None or part.axis != axis or _terms(part.stride) != _terms(stride) \
+                    or _terms(part.low) != _terms(iname_range(self.kernel, x)[0]):
                 return False
-            left.remove(part)
-            if part.length is None:
-                return not left
+            if part.length is None or x == inames[0]:
+                return part.length is None and x == inames[0]
+            if _terms(part.length) not in (_terms(length), _terms(p.Max((1, length)))):
+                return False
             stride = multiply(stride, part.length)
-        return False
+        return True
 
     def surely_there(self, hardware: Collection[str]) -> Set:
         """Places of a statement with the inames *hardware* that exist for certain, of those in :attr:`points`.
@@ -121,7 +125,7 @@ class Grid:
         """
         result = self.points
         for axis, extent in self.extents.items():
-            parts = [x for x in self.unknown if x in hardware and self.parts[x].axis == axis]
+            parts = [x for x in self.by_sizes if x in hardware and self.parts[x].axis == axis]
             if not parts and is_piecewise(extent):
                 continue                                 # the points are exact along this axis
             some = Set.empty(universe_params().get_space())
@@ -173,7 +177,7 @@ class Grid:
         for axis, extent in self.extents.items():
             place = p.Variable(axis)
             conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
-        conditions += [_condition(p.Variable(x), "==", self.parts[x].at(known).value) for x in self.unknown]
+        conditions += [_condition(p.Variable(x), "==", self.parts[x].at(known).value) for x in self.by_sizes]
         return reduce(Set.intersect, conditions)
 
     # }}}
@@ -184,8 +188,7 @@ def grid_of(knl: LoopKernel, function: Function) -> Grid:
 
     :raises NotAffineError: a hardware iname is no part of its axis, or the length of a part may not be positive.
     """
-    parts = {x: _part_of(axis, value) for x, value in function.coordinates.items()
-             for axis in sorted(variables(value) & function.extents.keys())}
+    parts = {x: _part_of(value, function.extents) for x, value in function.coordinates.items()}
     own = {x for x in parts if not is_piecewise(function.coordinates[x])}
     on_axis = {axis: (axis, *(x for x in parts if x in own and parts[x].axis == axis))
                for axis in sorted(function.extents)}
@@ -226,17 +229,20 @@ def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
 
 # {{{ parts of an axis
 
-def _part_of(axis: str, value: Expression) -> Part:
-    """*value* as a part of *axis*; :raises NotAffineError: it is none."""
+def _part_of(value: Expression, axes: Collection[str]) -> Part:
+    """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is none."""
     terms = value.children if isinstance(value, p.Sum) else (value,)
-    place = next(t for t in terms if axis in variables(t))
+    place = next((t for t in terms if not variables(t).isdisjoint(axes)), None)
+    if place is None:
+        raise NotAffineError(str(value))
     low = subtract(value, place)
     quotient, length = (place.numerator, place.denominator) if isinstance(place, p.Remainder) else (place, None)
     within, stride = (quotient.numerator, quotient.denominator) if isinstance(quotient, p.FloorDiv) else (quotient, 1)
     others = variables(low) | variables(stride) | (frozenset() if length is None else variables(length))
-    if within != p.Variable(axis) or axis in others or not is_piecewise(low):
+    if not isinstance(within, p.Variable) or within.name not in axes or not others.isdisjoint(axes) \
+            or not is_piecewise(low):
         raise NotAffineError(str(value))
-    return Part(axis, low, stride, length)
+    return Part(within.name, low, stride, length)
 
 
 def _along(knl: LoopKernel, part: Part, iname: p.Variable) -> Set:
@@ -261,9 +267,8 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
             share = _share_of(knl, x, part, length)
             if share is not None:
                 count, positive = share
-                points = points.intersect(reduce(
-                    Set.union, (set_.complement() for set_ in positive),
-                    _condition(subtract(p.Variable(x), part.low), "<", count)))
+                below = _condition(subtract(p.Variable(x), part.low), "<", count)
+                points = points.intersect(reduce(Set.union, (some.complement() for some in positive), below))
         result = result.union(points)
     return result
 

@@ -66,7 +66,7 @@ class InstanceCheck:
         real = self.grid.real(points, names)
         if real is None:
             return Finding("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
-                           f"{_names(self.grid.unknown)} share axes in parts that sizes give")
+                           f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
         found = lexmin_point(real, names)
         assert found is not None
         parameters, values = found
@@ -82,11 +82,6 @@ class InstanceCheck:
         axes = self._axes(bound)
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
-        for axis, inames in self.grid.by_axis(bound.hardware).items():
-            if not self.grid.tells_apart(inames):
-                yield self._finding("undecided", s.id, f"whether {_names(inames)} tell the places on '{axis}' apart "
-                                    "cannot be told")
-                return
         own = names[len(axes):]
         sure = wanted.intersect(self.grid.onto(names, self.grid.surely_there(bound.hardware)))
         lost = self._domain(s).subtract(as_points(InstanceSet(names, sure).onto(own).set))
@@ -96,6 +91,10 @@ class InstanceCheck:
                 yield self._finding("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
             else:
                 yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+        axis = self.grid.misplaced(s.inames)
+        if axis is not None:
+            yield self._finding("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
+            return
         left = wanted
         for execution in executions:
             unknown = execution.data.difference(data_params(self.kernel, s.domain))

@@ -90,6 +90,26 @@ def test_what_is_no_part_of_an_axis_is_not_proven(value: str) -> None:
     assert {finding.kind for finding in found} == {"undecided"}
 
 
+@pytest.mark.parametrize("length", [4, p.Variable("n")], ids=str)
+def test_instances_in_another_block_than_what_they_need(length: int | p.Variable) -> None:
+    """Each instance runs once in either way, but not where the kernel has it, which is where its values are."""
+    knl = lk.make_kernel([f"{{[i, j]: 0<=i<{length} and 0<=j<3}}", f"{{[k, l]: 0<=k<{length} and 0<=l<3}}"], """
+        for i, j
+            a[i, j] = x[i, j]
+        end
+        for k, l
+            b[k, l] = a[k, l]
+        end
+        """, [lk.GlobalArg("a, b, x", F32, shape=f"{length}, 3"), "..."], assumptions=None if length == 4 else "n>=1")
+    low = lowered(lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0, l:g.0"))
+    assert validate(low) == ()
+    function, = low.program.functions
+    axis = p.Variable("g.0")
+    turned = {**function.coordinates, "k": p.Remainder(axis, length), "l": p.FloorDiv(axis, length)}
+    wrong = replace(low.program, functions=(replace(function, coordinates=turned),))
+    assert [(f.kind, f.statement) for f in validate(replace(low, program=wrong))] == [("undecided", "insn_0")]
+
+
 def test_axis_shared_in_bounds_that_depend_on_sizes() -> None:
     """The inames are no affine forms of the axis and stand for it."""
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "y[i, j] = 2*x[i, j]", name="both")
