@@ -26,7 +26,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     Proven is, for all sizes that the assumptions allow:
 
     - each statement executes each of its instances once on each thread that has to, and nothing else;
-    - the blocks and threads have the inames that the kernel's tags give them, by which the order of the kernel was judged;
+    - blocks and threads have the values of inames that the kernel's tags give them, by which its order was judged;
     - each execution reads and writes the elements, and computes the expression, of its instance;
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;

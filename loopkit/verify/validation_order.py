@@ -239,11 +239,14 @@ class OrderCheck:
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Finding:
         assert isinstance(first.node, Assign)
         assert isinstance(second.node, Assign)
-        real = self.grid.real(pairs.domain(), first.coordinates)
-        if real is None:
-            return Finding("undecided", self.launch.name, second.node.statement, f"whether '{second.node.statement}' "
-                           f"meets '{first.node.statement}' in a block that exists cannot be told")
-        parameters, source, sink = smallest_pair(pairs.intersect_domain(real), first.coordinates, second.coordinates)
+        if not self.grid.exact:
+            real = self.grid.real(pairs.domain(), first.coordinates)
+            if real is None:
+                return Finding("undecided", self.launch.name, second.node.statement, "whether "
+                               f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
+                               "cannot be told")
+            pairs = pairs.intersect_domain(real)
+        parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",
                 "lanes": "runs on another lane with neither a barrier nor a shuffle between",
