@@ -215,6 +215,30 @@ def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: 
         np.testing.assert_array_equal(second, first)
 
 
+@pytest.mark.parametrize("most", [2, 3, 5])
+def test_a_part_with_a_length_in_each_launch_only(most: int) -> None:
+    """The host's loop over *j_inner* leaves few values to ``k_outer``, of which the whole kernel has as many as n."""
+    def nest() -> lk.LoopKernel:
+        return lk.make_kernel(["{[j]: m<=j<=n}", "[j] -> {[k]: j<=k<n}"], f"""
+            for j
+                <> t = x[j] + 1
+                for k
+                    c[j, k] = j + t {{if=k < {most}}}
+                end
+            end
+            """, [lk.GlobalArg("x", F64, ("n + 1",)), lk.GlobalArg("c", F64, ("n + 1", "n + 1")), "..."],
+            assumptions="m>=0 and n>=0")
+    knl = lk.split_iname(lk.split_iname(nest(), "j", 2, outer_tag="g.0"), "k", 2, outer_tag="g.0")
+    lowered = lk.lower(knl)
+    assert isinstance(lowered, Lowered)
+    assert validate(lowered) == ()
+    for n, m in ((1, 0), (5, 1), (4, 4), (6, 0), (2, 5)):
+        first, second = np.zeros((n + 1, n + 1)), np.zeros((n + 1, n + 1))
+        nest()(x=np.arange(n + 1.0), c=first, n=n, m=m)
+        knl(x=np.arange(n + 1.0), c=second, n=n, m=m)
+        np.testing.assert_array_equal(second, first)
+
+
 def test_an_l_axis_is_refused_with_the_step_that_helps() -> None:
     with pytest.raises(lk.LoopkitError, match=r"split_iname|constant"):
         lk.lower(lk.tag_inames(gramschmidt(), {"i1": "l.0", "j": "l.0"}))
