@@ -216,8 +216,7 @@ def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     memo: dict[str, Expression] = knl.memo.setdefault("iname_extent", {})
     if iname not in memo:
         low, extent = iname_range(knl, iname)
-        memo[iname] = extent or extent_from(iname_points(knl, iname), low if isinstance(low, int) else None,
-                                            knl.assumptions)
+        memo[iname] = extent or extent_from(iname_points(knl, iname), low, knl.assumptions)
     return memo[iname]
 
 

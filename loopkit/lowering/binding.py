@@ -322,9 +322,11 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
 def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: str,
                   extents: Mapping[str, Expression]) -> tuple[int, int]:
     """What values *iname* has over the threads of the block, where the axis may be longer than it needs."""
-    low, extent = iname_range(knl, iname)
+    low = iname_range(knl, iname)[0]
     assert isinstance(low, int)
     if iname != inames[0]:
+        extent = iname_extent(knl, iname)             # a launch may have a constant one, though the kernel has not
+        assert isinstance(extent, int)
         return low, low + extent - 1
     inner = _packed_extent(knl, inames[1:])
     length = extents[axis]

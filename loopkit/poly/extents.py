@@ -24,6 +24,7 @@ from loopkit.poly.affine import (
     subtract,
 )
 from loopkit.poly.limits import coalesced
+from loopkit.poly.piecewise import piecewise
 from loopkit.poly.sets import InstanceSet, at_least, constant_max
 
 
@@ -36,8 +37,8 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
     return _shaped(from_pw_aff(coalesced(points.set.dim_min(0)), context), known) if not known.is_empty() else 0
 
 
-def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expression:
-    """How many values there are from *low* (``None``: the least one) to the greatest of the one iname of *points*.
+def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expression:
+    """How many values there are from *low* to the greatest of the one iname of *points*.
 
     Right where there are values. Divisions round down, or are C's where the *number* is the same: both may be given
     for a range that is empty, and are not positive then.
@@ -47,13 +48,14 @@ def extent_from(points: InstanceSet, low: int | None, context: isl.Set) -> Expre
     if points.set.params().intersect(context).is_empty():
         return 0
     top = points.set.dim_max(0)
-    below = points.set.dim_min(0).neg() if low is None else _constant(top, -low)
-    return _count(from_pw_aff(coalesced(top.add(below).add(_constant(top, 1))), context), context)
+    # the least value itself makes shorter forms than its expression
+    least = not isinstance(low, int) and low == first_value(points, context)
+    before = points.set.dim_min(0) if least else _of_params(low)
+    return _count(from_pw_aff(coalesced(top.sub(before).add(_of_params(1))), context), context)
 
 
-def _constant(like: isl.PwAff, value: int) -> isl.PwAff:
-    zero = isl.Aff.zero_on_domain(isl.LocalSpace.from_space(like.get_domain_space()))
-    return isl.PwAff.from_aff(zero.set_constant_val(isl.Val.int_from_si(isl.DEFAULT_CONTEXT, value)))
+def _of_params(value: Expression) -> isl.PwAff:
+    return piecewise(value, ()).project_domain_on_params()
 
 
 def is_endless(params: isl.Set, name: str) -> bool:

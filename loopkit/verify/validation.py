@@ -10,13 +10,14 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
 from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
 from loopkit.verify.validation_products import ProductCheck
 from loopkit.verify.validation_vectors import VectorCheck
-from loopkit.verify.validation_walk import Execution, annotated_loops, executions, grid_of
+from loopkit.verify.validation_walk import Execution, annotated_loops, executions
 
 
 def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
@@ -25,6 +26,7 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
     Proven is, for all sizes that the assumptions allow:
 
     - each statement executes each of its instances once on each thread that has to, and nothing else;
+    - blocks and threads have the values of inames that the kernel's tags give them, by which its order was judged;
     - each execution reads and writes the elements, and computes the expression, of its instance;
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;

@@ -27,7 +27,8 @@ from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_walk import Execution, Grid
+from loopkit.verify.validation_grid import Grid
+from loopkit.verify.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +63,11 @@ class InstanceCheck:
                  names: Sequence[str] = ()) -> Finding:
         if points is None:
             return Finding(kind, self.launch.name, statement, text)
-        found = lexmin_point(points, names)
+        real = self.grid.real(points, names)
+        if real is None:
+            return Finding("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
+                           f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
+        found = lexmin_point(real, names)
         assert found is not None
         parameters, values = found
         inames = self.kernel.statement_by_id[statement].inames
@@ -77,11 +82,19 @@ class InstanceCheck:
         axes = self._axes(bound)
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
-        reached = InstanceSet(names, wanted).onto(names[len(axes):])
-        lost = self._domain(s).subtract(as_points(reached.set))
+        own = names[len(axes):]
+        sure = wanted.intersect(self.grid.onto(names, self.grid.surely_there(bound.hardware)))
+        lost = self._domain(s).subtract(as_points(InstanceSet(names, sure).onto(own).set))
         if not lost.is_empty():
-            yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", lost,
-                                reached.inames)
+            real = self.grid.without_place(lost, own, wanted, names)
+            if real is None:
+                yield self._finding("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
+            else:
+                yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+        axis = self.grid.misplaced(s.inames)
+        if axis is not None:
+            yield self._finding("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
+            return
         left = wanted
         for execution in executions:
             unknown = execution.data.difference(data_params(self.kernel, s.domain))
@@ -156,13 +169,12 @@ class InstanceCheck:
         own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
         dims = (*axes, *own.inames)
         result = as_points(own.onto(dims).set)
-        there = InstanceSet((), self.grid.points).onto(self.grid.coordinates).onto(dims)
-        result = result.intersect(as_points(there.set))
+        result = result.intersect(self.grid.onto(dims, self.grid.points))
         for x in bound.hardware:
             value = p.Variable(x) if x in axes else self.grid.values[x]
             result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
         for axis in bound.alone_on:
-            result = result.intersect(points_where(self.grid.zero[axis], dims))
+            result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
         return result
 
     def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:

@@ -34,7 +34,8 @@ from loopkit.poly.relations import (
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_walk import TOGETHER, Execution, Grid, thread_number
+from loopkit.verify.validation_grid import Grid, thread_number
+from loopkit.verify.validation_walk import TOGETHER, Execution
 
 #: Two statements, and the array on which they meet.
 Meet = tuple[str, str, str]
@@ -238,6 +239,13 @@ class OrderCheck:
     def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Finding:
         assert isinstance(first.node, Assign)
         assert isinstance(second.node, Assign)
+        if not self.grid.exact:
+            real = self.grid.real(pairs.domain(), first.coordinates)
+            if real is None:
+                return Finding("undecided", self.launch.name, second.node.statement, "whether "
+                               f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
+                               "cannot be told")
+            pairs = pairs.intersect_domain(real)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",

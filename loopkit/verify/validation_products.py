@@ -22,7 +22,8 @@ from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
 from loopkit.verify.validation_findings import Finding
-from loopkit.verify.validation_walk import Execution, Grid, thread_number
+from loopkit.verify.validation_grid import Grid, thread_number
+from loopkit.verify.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ around. Loops, guards and named constants are read as C runs them, not as they w
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -13,7 +13,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.analysis.legality import iname_extent, iname_range
 from loopkit.ast.matrix_products import products_in
 from loopkit.ast.nodes import (
     Assign,
@@ -32,34 +31,16 @@ from loopkit.ast.nodes import (
 from loopkit.ast.vectors import vectors_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import BLOCK
-from loopkit.poly.affine import NotAffineError, add, multiply, remainder, subtract
+from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
+from loopkit.verify.validation_grid import Grid
 
 #: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other.
 TOGETHER = Sync((), warp=True)
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Grid:
-    """Blocks and threads of a launch.
-
-    :ivar coordinates: what tells the threads apart: the axes, or the inames on an axis that are no affine forms of it.
-    :ivar on_axis: the coordinates of each axis.
-    :ivar values: the hardware inames in terms of the coordinates.
-    :ivar points: the coordinates that exist, as a condition on parameters.
-    :ivar zero: coordinate 0 of each axis, as a condition.
-    """
-
-    coordinates: tuple[str, ...]
-    on_axis: Mapping[str, tuple[str, ...]]
-    values: Mapping[str, Expression]
-    points: Set
-    zero: Mapping[str, Expression]
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,72 +81,6 @@ class Execution:
     @property
     def loops(self) -> tuple[str, ...]:
         return tuple(x for x in self.path if isinstance(x, str))
-
-
-def grid_of(knl: LoopKernel, function: Function) -> Grid:
-    """The blocks and threads of *function*.
-
-    :raises NotAffineError: inames share an axis in bounds that depend on sizes, and the axis is longer than they need.
-    """
-    on_axis: dict[str, tuple[str, ...]] = {}
-    values: dict[str, Expression] = {}
-    conditions: list[Expression] = []
-    zero: dict[str, Expression] = {}
-    for axis in sorted(function.extents):
-        inames = [x for x, value in function.coordinates.items() if axis in variables(value)]
-        if all(_is_affine(function.coordinates[x]) for x in inames):
-            on_axis[axis] = (axis,)
-            values.update((x, function.coordinates[x]) for x in inames)
-            conditions += _between(axis, 0, function.extents[axis])
-            zero[axis] = p.Comparison(p.Variable(axis), "==", 0)
-            continue
-        extent, product = function.extents[axis], _extent_of(knl, inames)
-        if isinstance(extent, p.If) and extent.else_ == 0:
-            conditions.append(extent.condition)
-            extent = extent.then
-        if extent != product:
-            raise NotAffineError(str(function.coordinates[inames[-1]]))
-        for x in inames:
-            conditions += _between(x, iname_range(knl, x)[0], iname_extent(knl, x))
-        on_axis[axis] = tuple(inames)
-        zero[axis] = p.LogicalAnd(tuple(p.Comparison(p.Variable(x), "==", iname_range(knl, x)[0]) for x in inames))
-    values.update((x, value) for x, value in function.coordinates.items() if not variables(value) & set(on_axis))
-    points = knl.assumptions
-    for condition in conditions:
-        points = points.intersect(params_condition(points_where(condition, ())))
-    return Grid(tuple(c for cs in on_axis.values() for c in cs), on_axis, values, points, zero)
-
-
-def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
-    """The number of a thread in its block, ``l.0`` fastest."""
-    result: Expression = 0
-    stride = 1
-    for axis, extent in zip(BLOCK, block, strict=True):
-        if axis in grid.on_axis:
-            result = add(result, multiply(stride, p.Variable(axis)))
-        stride *= extent
-    return result
-
-
-def _extent_of(knl: LoopKernel, inames: Sequence[str]) -> Expression:
-    """How long an axis is that *inames* share."""
-    result: Expression = 1
-    for x in inames:
-        result = multiply(result, iname_extent(knl, x))
-    return result
-
-
-def _is_affine(expr: Expression) -> bool:
-    try:
-        points_where(p.Comparison(expr, "==", 0), ())
-    except NotAffineError:
-        return False
-    return True
-
-
-def _between(name: str, low: Expression, extent: Expression) -> list[Expression]:
-    x = p.Variable(name)
-    return [p.Comparison(low, "<=", x), p.Comparison(subtract(x, low), "<", extent)]
 
 
 def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:

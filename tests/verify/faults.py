@@ -1,7 +1,7 @@
 """Loop programs with one fault each: a guard, a bound, a box, an index, a barrier or a vector that is off by one."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +25,7 @@ from loopkit.ast.nodes import (
     Vector,
 )
 from loopkit.expr.mappers import children, map_children, substitute, variables
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, floor_div, remainder
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,47 @@ def _of_function(function: Function) -> Found:
             yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
     if function.in_turn:
         yield "blocks out of turn", function.name, replace(function, in_turn=False)
+    for kind, text, coordinates in _of_coordinates(function.coordinates):
+        yield kind, text, replace(function, coordinates=coordinates)
     for axis, extent in function.extents.items():
         if axis.startswith("g"):
             yield "grid shrunk", axis, replace(function, extents={**function.extents, axis: add(extent, -1)})
+
+
+def _of_coordinates(coordinates: Mapping[str, Expression]) -> Found:
+    """An iname that is one off, and parts of an axis that are of another length, in one coordinate or in all."""
+    for x, value in coordinates.items():
+        yield "coordinate shifted", x, {**coordinates, x: add(value, 1)}
+        for wrong in _changed(value, _of_other_length):
+            yield "part of another length", f"{x} = {wrong}", {**coordinates, x: wrong}
+    lengths = {e.denominator: None for value in coordinates.values() for e in _remainders(value)}
+    for length in lengths:
+        for by in (1, -1):
+            longer: Mapping[Expression, Expression] = {length: add(length, by)}
+            yield "part of another length", f"{length} as {longer[length]}", {
+                x: _replaced(value, longer) for x, value in coordinates.items()}
+
+
+def _of_other_length(expr: Expression) -> Iterator[Expression]:
+    match expr:
+        case p.Remainder():
+            yield expr.numerator
+            yield remainder(expr.numerator, add(expr.denominator, 1))
+        case p.FloorDiv(numerator=p.Variable()):
+            yield floor_div(expr.numerator, add(expr.denominator, 1))
+        case _:
+            pass
+
+
+def _remainders(expr: Expression) -> Iterator[p.Remainder]:
+    """The remainders in a coordinate that are parts of its axis."""
+    for part in expr.children if isinstance(expr, p.Sum) else (expr,):
+        if isinstance(part, p.Remainder) and any(x.startswith(("g.", "l.")) for x in variables(part)):
+            yield part
+
+
+def _replaced(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
+    return names[expr] if expr in names else map_children(expr, lambda e: _replaced(e, names))
 
 
 def _of_block(block: Block) -> Found:

@@ -16,6 +16,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
 from loopkit.verify.validation_findings import Finding
 from tests.cases import CASES, F32
+from tests.verify.packed import PACKED
 
 BY_NAME = {case.name: case for case in CASES}
 #: Written out, these two are hundreds of statements, which takes seconds to prove.
@@ -64,6 +65,49 @@ def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:
     if options.get("textual_unroll") and name in LARGE:
         pytest.skip("hundreds of statements")
     assert validate(lowered(lk.set_options(BY_NAME[name].make(), **options))) == ()
+
+
+@pytest.mark.parametrize("full_tiles", [True, False], ids=["full_tiles", "generic"])
+@pytest.mark.parametrize("name", PACKED)
+def test_parts_of_an_axis_that_sizes_give_are_proven(name: str, full_tiles: bool) -> None:
+    low = lowered(lk.set_options(PACKED[name](), full_tiles=full_tiles))
+    assert any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
+               for launch in low.launches for value in launch.coordinates.values()
+               for e in (value.children if isinstance(value, p.Sum) else (value,)))
+    assert validate(low) == ()
+
+
+@pytest.mark.parametrize("value", ["g.0*m", "g.0 % (n*m)", "(g.0 + 1) % m", "g.0 // m % m"])
+def test_what_is_no_part_of_an_axis_is_not_proven(value: str) -> None:
+    low = lowered(PACKED["plain"]())
+    axis, n, m = p.Variable("g.0"), p.Variable("n"), p.Variable("m")
+    values = {"g.0*m": p.Product((axis, m)), "g.0 % (n*m)": p.Remainder(axis, p.Product((n, m))),
+              "(g.0 + 1) % m": p.Remainder(p.Sum((axis, 1)), m),
+              "g.0 // m % m": p.Remainder(p.FloorDiv(axis, m), m)}
+    function, = low.program.functions
+    wrong = replace(function, coordinates={**function.coordinates, "i": values[value]})
+    found = validate(replace(low, program=replace(low.program, functions=(wrong,))))
+    assert {finding.kind for finding in found} == {"undecided"}
+
+
+@pytest.mark.parametrize("length", [4, p.Variable("n")], ids=str)
+def test_instances_in_another_block_than_what_they_need(length: int | p.Variable) -> None:
+    """Each instance runs once in either way, but not where the kernel has it, which is where its values are."""
+    knl = lk.make_kernel([f"{{[i, j]: 0<=i<{length} and 0<=j<3}}", f"{{[k, l]: 0<=k<{length} and 0<=l<3}}"], """
+        for i, j
+            a[i, j] = x[i, j]
+        end
+        for k, l
+            b[k, l] = a[k, l]
+        end
+        """, [lk.GlobalArg("a, b, x", F32, shape=f"{length}, 3"), "..."], assumptions=None if length == 4 else "n>=1")
+    low = lowered(lk.tag_inames(knl, "i:g.0, j:g.0, k:g.0, l:g.0"))
+    assert validate(low) == ()
+    function, = low.program.functions
+    axis = p.Variable("g.0")
+    turned = {**function.coordinates, "k": p.Remainder(axis, length), "l": p.FloorDiv(axis, length)}
+    wrong = replace(low.program, functions=(replace(function, coordinates=turned),))
+    assert [(f.kind, f.statement) for f in validate(replace(low, program=wrong))] == [("undecided", "insn_0")]
 
 
 def test_axis_shared_in_bounds_that_depend_on_sizes() -> None:

@@ -1,0 +1,343 @@
+"""Blocks and threads of a launch as sets: the axes, and the parts of an axis whose lengths depend on sizes.
+
+Inames share an axis in mixed radix. Where the radices are sizes, as in ``i = g.0 // m`` and ``j = g.0 % m``, the inames
+are no affine forms of the axis. They are coordinates of their own then, beside the axis: each runs from 0 to the length
+of its part, and none is above the axis. More places than there are keep these conditions, and a proof for all of them
+holds for those that exist. Two facts come from products of sizes, which are compared term by term: the parts tell the
+places of the axis apart, and the axis is as long as all of them need. A fault is looked for at single sizes, at which
+all coordinates are affine forms.
+"""
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
+from loopkit.ast.nodes import Function
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.lowering.binding import BLOCK
+from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
+from loopkit.poly.piecewise import as_points, conjunction, is_piecewise, params_condition, points_where
+from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, universe_params
+
+
+@dataclass(frozen=True)
+class Part:
+    """The part of an axis that an iname runs through: ``axis // stride % length + low``.
+
+    :ivar length: ``None``: all that inner parts leave of the axis.
+    """
+
+    axis: str
+    low: Expression
+    stride: Expression
+    length: Expression | None
+
+    @property
+    def value(self) -> Expression:
+        """The iname as a function of the axis."""
+        place = p.Variable(self.axis) if self.stride == 1 else floor_div(p.Variable(self.axis), self.stride)
+        return add(place if self.length is None else remainder(place, self.length), self.low)
+
+    def at(self, sizes: Mapping[str, int]) -> Part:
+        """The part at certain *sizes*, which is an affine form."""
+        return Part(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
+                    None if self.length is None else evaluate(self.length, sizes))
+
+
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Blocks and threads of a launch.
+
+    :ivar kernel: the kernel as the launch sees it.
+    :ivar extents: of each axis.
+    :ivar coordinates: what tells the threads apart: the axes, and the inames on an axis that are no affine forms of it.
+    :ivar on_axis: the coordinates of each axis, the axis first.
+    :ivar values: the other hardware inames in terms of the coordinates.
+    :ivar parts: where each hardware iname lies on its axis.
+    :ivar points: coordinates, as a condition on parameters: all places of the launch are among them, and no others
+        where all hardware inames are affine forms.
+    """
+
+    kernel: LoopKernel
+    extents: Mapping[str, Expression]
+    coordinates: tuple[str, ...]
+    on_axis: Mapping[str, tuple[str, ...]]
+    values: Mapping[str, Expression]
+    parts: Mapping[str, Part]
+    points: Set
+
+    @cached_property
+    def by_sizes(self) -> tuple[str, ...]:
+        """The inames whose parts of an axis sizes give: coordinates of their own."""
+        return tuple(x for x in self.coordinates if x in self.parts)
+
+    @cached_property
+    def exact(self) -> bool:
+        """Are :attr:`points` the places of the launch, and no others?"""
+        return not self.by_sizes and all(map(is_piecewise, self.extents.values()))
+
+    def onto(self, dims: Sequence[str], points: Set) -> Set:
+        """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
+        return as_points(InstanceSet((), points).onto(self.coordinates).onto(dims).set)
+
+    # {{{ what is certain of the places of a statement
+
+    def misplaced(self, inames: Sequence[str]) -> str | None:
+        """An axis that a statement with *inames* does not use as the kernel packs them; ``None``: there is none.
+
+        Packed as the kernel says, the parts tell the places of an axis apart, and instances of two statements share a
+        place where the kernel's legality and its dependences take them to.
+        """
+        for letter, kind in (("g", GroupTag), ("l", LocalTag)):
+            for number, packed in axis_inames(self.kernel, inames, kind).items():
+                if not self._packs(f"{letter}.{number}", packed):
+                    return f"{letter}.{number}"
+        return None
+
+    def _packs(self, axis: str, inames: Sequence[str]) -> bool:
+        """Is each of *inames*, outermost first, the part of *axis* that the others leave?"""
+        stride: Expression = 1
+        for x in reversed(inames):
+            part, length = self.parts.get(x), iname_extent(self.kernel, x)
+            if part is None or part.axis != axis or _terms(part.stride) != _terms(stride) \
+                    or _terms(part.low) != _terms(iname_range(self.kernel, x)[0]):
+                return False
+            if part.length is None or x == inames[0]:
+                return part.length is None and x == inames[0]
+            if _terms(part.length) not in (_terms(length), _terms(p.Max((1, length)))):
+                return False
+            stride = multiply(stride, part.length)
+        return True
+
+    def surely_there(self, hardware: Collection[str]) -> Set:
+        """Places of a statement with the inames *hardware* that exist for certain, of those in :attr:`points`.
+
+        The result is a condition on parameters.
+        """
+        result = self.points
+        for axis, extent in self.extents.items():
+            parts = [x for x in self.by_sizes if x in hardware and self.parts[x].axis == axis]
+            if not parts and is_piecewise(extent):
+                continue                                 # the points are exact along this axis
+            some = Set.empty(universe_params().get_space())
+            for condition, length in _lengths(extent):
+                some = some.union(condition.intersect(self._within(parts, length) if parts else
+                                                      _below_a_factor(axis, length)))
+            result = result.intersect(some)
+        return result
+
+    def _within(self, parts: Sequence[str], length: Expression) -> Set:
+        """The places of *parts* that fit into an axis of *length*."""
+        outermost = next((x for x in parts if self.parts[x].length is None), None)
+        share = None if outermost is None else _share_of(self.kernel, outermost, self.parts[outermost], length)
+        if outermost is None or share is None:
+            return Set.empty(universe_params().get_space())
+        count, positive = share
+        below = _condition(subtract(p.Variable(outermost), self.parts[outermost].low), "<", count)
+        return reduce(Set.intersect, positive, below)
+
+    # }}}
+
+    # {{{ places at certain sizes
+
+    def real(self, points: Set, names: Sequence[str]) -> Set | None:
+        """Some of *points*, with the dimensions *names*, whose places exist; ``None``: none found."""
+        if self.exact or not set(names).intersection(self.coordinates):
+            return points
+        found = (points.intersect(self.onto(names, self.at(sizes))) for sizes in some_sizes(points, names))
+        return next((there for there in found if not there.is_empty()), None)
+
+    def without_place(self, instances: Set, own: Sequence[str], wanted: Set, names: Sequence[str]) -> Set | None:
+        """Some of *instances*, with the dimensions *own*, that have no place; ``None``: none found.
+
+        :arg wanted: the places of all instances, with the dimensions *names*: coordinates, then *own*.
+        """
+        for sizes in some_sizes(instances, own):
+            there = InstanceSet(tuple(names), wanted.intersect(self.onto(names, self.at(sizes)))).onto(own)
+            left = instances.intersect_params(conjunction(sizes)).subtract(as_points(there.set))
+            if not left.is_empty():
+                return left
+        return None
+
+    def at(self, sizes: Mapping[str, int]) -> Set:
+        """The blocks and threads at certain *sizes*, as a condition on parameters; a size that is not named is 1."""
+        values = (*self.extents.values(), *(part.value for part in self.parts.values()))
+        used = frozenset[str]().union(*map(variables, values))
+        known = {**dict.fromkeys(used & self.kernel.value_params, 1), **sizes}
+        conditions = [conjunction(known)]
+        for axis, extent in self.extents.items():
+            place = p.Variable(axis)
+            conditions += [_condition(place, ">=", 0), _condition(place, "<", evaluate(extent, known))]
+        conditions += [_condition(p.Variable(x), "==", self.parts[x].at(known).value) for x in self.by_sizes]
+        return reduce(Set.intersect, conditions)
+
+    # }}}
+
+
+def grid_of(knl: LoopKernel, function: Function) -> Grid:
+    """The blocks and threads of *function*.
+
+    :raises NotAffineError: a hardware iname is no part of its axis, or the length of a part may not be positive.
+    """
+    parts = {x: _part_of(value, function.extents) for x, value in function.coordinates.items()}
+    own = {x for x in parts if not is_piecewise(function.coordinates[x])}
+    on_axis = {axis: (axis, *(x for x in parts if x in own and parts[x].axis == axis))
+               for axis in sorted(function.extents)}
+    points = knl.assumptions
+    for x in sorted(own):
+        points = points.intersect(_along(knl, parts[x], p.Variable(x)))
+    for axis, extent in sorted(function.extents.items()):
+        shares = {x: parts[x] for x in on_axis[axis][1:] if parts[x].length is None}
+        points = points.intersect(_condition(p.Variable(axis), ">=", 0)).intersect(
+            _places(knl, axis, extent, shares) if shares or not is_piecewise(extent) else
+            _condition(p.Variable(axis), "<", extent))
+    values = {x: value for x, value in function.coordinates.items() if x not in own}
+    return Grid(knl, function.extents, tuple(c for cs in on_axis.values() for c in cs), on_axis, values, parts, points)
+
+
+def some_sizes(points: Set, names: Sequence[str]) -> Iterator[dict[str, int]]:
+    """A few sizes at which there are *points*, with the dimensions *names*: the smallest, and some larger ones."""
+    sizes = InstanceSet((), points.params()).params
+    for low, larger in ((0, ()), *((low, sizes) for low in (1, 2, 3)), *((4, (x,)) for x in sizes)):
+        some = points
+        for x in larger:
+            some = some.intersect_params(range_from(x, low))
+        found = lexmin_point(some, names)
+        if found is not None:
+            yield found[0]
+
+
+def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
+    """The number of a thread in its block, ``l.0`` fastest."""
+    result: Expression = 0
+    stride = 1
+    for axis, extent in zip(BLOCK, block, strict=True):
+        if axis in grid.on_axis:
+            result = add(result, multiply(stride, p.Variable(axis)))
+        stride *= extent
+    return result
+
+
+# {{{ parts of an axis
+
+def _part_of(value: Expression, axes: Collection[str]) -> Part:
+    """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is none."""
+    terms = value.children if isinstance(value, p.Sum) else (value,)
+    place = next((t for t in terms if not variables(t).isdisjoint(axes)), None)
+    if place is None:
+        raise NotAffineError(str(value))
+    low = subtract(value, place)
+    quotient, length = (place.numerator, place.denominator) if isinstance(place, p.Remainder) else (place, None)
+    within, stride = (quotient.numerator, quotient.denominator) if isinstance(quotient, p.FloorDiv) else (quotient, 1)
+    others = variables(low) | variables(stride) | (frozenset() if length is None else variables(length))
+    if not isinstance(within, p.Variable) or within.name not in axes or not others.isdisjoint(axes) \
+            or not is_piecewise(low):
+        raise NotAffineError(str(value))
+    return Part(within.name, low, stride, length)
+
+
+def _along(knl: LoopKernel, part: Part, iname: p.Variable) -> Set:
+    """What is known of the value of *iname* on its *part*, as a condition on parameters."""
+    place = subtract(iname, part.low)
+    points = _condition(place, ">=", 0).intersect(_condition(place, "<=", p.Variable(part.axis)))
+    if part.length is None:
+        return points
+    if not knl.assumptions.is_subset(_condition(part.length, ">=", 1)):
+        raise NotAffineError(str(part.value))
+    return points.intersect(_condition(place, "<", part.length))
+
+
+def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, Part]) -> Set:
+    """What is known of places below *extent*, of which *outermost* are the inames that take all that is left."""
+    result = Set.empty(universe_params().get_space())
+    for condition, length in _lengths(extent):
+        points = condition
+        if is_piecewise(length):
+            points = points.intersect(_condition(p.Variable(axis), "<", length))
+        for x, part in outermost.items():
+            share = _share_of(knl, x, part, length)
+            if share is not None:
+                count, positive = share
+                below = _condition(subtract(p.Variable(x), part.low), "<", count)
+                points = points.intersect(reduce(Set.union, (some.complement() for some in positive), below))
+        result = result.union(points)
+    return result
+
+
+def _share_of(knl: LoopKernel, iname: str, part: Part, length: Expression) -> tuple[Expression, list[Set]] | None:
+    """How many values *iname*, outermost on its axis, has in *length* places, and conditions for that.
+
+    ``None``: that is not known.
+    """
+    count = iname_extent(knl, iname)
+    positive: list[Expression] = []
+    if not is_piecewise(count) or _terms(length, positive) != _terms(multiply(count, part.stride), positive):
+        return None
+    return count, [_condition(e, ">=", 1) for e in positive]
+
+
+def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
+    """A place is below *extent* if it is below one of these lengths whose condition holds."""
+    match extent:
+        case p.Max(children=children):
+            for child in children:
+                yield from _lengths(child)
+        case p.If(condition=condition, then=then, else_=0):        # no blocks at all at some sizes
+            holds = params_condition(points_where(condition, ()))
+            yield from ((holds.intersect(own), length) for own, length in _lengths(then))
+        case _:
+            yield universe_params(), extent
+
+
+def _below_a_factor(axis: str, length: Expression) -> Set:
+    """Places that are surely below *length*: those below one of its factors, where none of them is less than 1."""
+    factors = length.children if isinstance(length, p.Product) and not is_piecewise(length) else (length,)
+    if not all(map(is_piecewise, factors)):
+        return Set.empty(universe_params().get_space())
+    below = reduce(Set.union, [_condition(p.Variable(axis), "<", f) for f in factors])
+    return reduce(Set.intersect, [_condition(f, ">=", 1) for f in factors], below)
+
+
+def _terms(expr: Expression, positive: list[Expression] | None = None) -> Counter[tuple[Expression, ...]]:
+    """A sum of products, by what is multiplied, with the factor of each.
+
+    :arg positive: gets what has to be at least 1 for that: ``max(1, n)`` is n there.
+    """
+    result: Counter[tuple[Expression, ...]] = Counter()
+    match expr:
+        case int():
+            result[()] = expr
+        case p.Sum(children=children):
+            for child in children:
+                for names, factor in _terms(child, positive).items():
+                    result[names] += factor
+        case p.Product(children=children):
+            result[()] = 1
+            for child in children:
+                other = _terms(child, positive)
+                product: Counter[tuple[Expression, ...]] = Counter()
+                for a, x in result.items():
+                    for b, y in other.items():
+                        product[tuple(sorted((*a, *b), key=str))] += x*y
+                result = product
+        case p.Max(children=(1, size)) if positive is not None:
+            positive.append(size)
+            return _terms(size, positive)
+        case _:
+            result[expr,] = 1
+    return Counter({names: factor for names, factor in result.items() if factor})
+
+
+def _condition(left: Expression, operator: str, right: Expression) -> Set:
+    return params_condition(points_where(p.Comparison(left, operator, right), ()))
+
+# }}}
