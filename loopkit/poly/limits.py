@@ -168,25 +168,26 @@ def _pieces(points: isl.Set | isl.Map) -> list[Any]:
 
 
 @contextmanager
-def bounded(what: str) -> Iterator[None]:
-    """Run isl under :data:`BUDGET`; *what* names the step and its kernel in the error.
+def bounded(what: str, budget: int | None = None) -> Iterator[None]:
+    """Run isl under *budget*, or :data:`BUDGET`; *what* names the step and its kernel in the error.
 
     Inside another bounded step the outer one's budget holds.
 
     :raises UndecidedError: isl gave up.
     """
+    most = BUDGET if budget is None else budget
     if _running.step is not None:
         yield
         return
     context = isl.DEFAULT_CONTEXT
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
-    context.set_max_operations(BUDGET)
-    _running.step, _running.optional = what, ALL_OPTIONAL
+    context.set_max_operations(most)
+    _running.step, _running.optional = what, min(ALL_OPTIONAL, most)
     try:
         yield
     except isl.Error as err:
-        reason = f"isl gave up after {BUDGET:_} operations" if gave_up(err) else f"isl says: {err}"
+        reason = f"isl gave up after {most:_} operations" if gave_up(err) else f"isl says: {err}"
         raise UndecidedError(
             f"{what} asks a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err
