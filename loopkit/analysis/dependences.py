@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import pymbolic.primitives as p
@@ -25,6 +26,7 @@ from loopkit.kernel.tree import Path
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
 
@@ -302,6 +304,9 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
     for array, accesses in accesses_by_array(knl).items():
         if array not in knl.array_args or all(a.is_write for a in accesses):
             continue
+        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False):
+            result.add(array)
+            continue
         flows = list(_value_flow(knl, accesses, reference_paths(knl))) if array in knl.written_names else []
         for i, a in enumerate(accesses):
             if a.is_write:
@@ -314,6 +319,14 @@ def needed_inputs(knl: LoopKernel) -> frozenset[str]:
             if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
                 result.add(array)
     return frozenset(result)
+
+
+def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
+    """Is an element read that is written nowhere? That asks for no order, in which values are followed."""
+    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
+        if any(a.is_write for a in accesses) else None
+    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
+                                                    else a.relation.range().is_subset(written)) for a in accesses)
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:

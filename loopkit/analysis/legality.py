@@ -26,7 +26,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.pieces import with_plain_ends
+from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.relations import (
     equal_coordinates,
     joined_by_chains,
@@ -230,7 +230,7 @@ def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
         found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
         every = reduce(InstanceSet.union, found) if found \
             else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
-        memo[iname] = every.named(with_plain_ends(every.set, knl.assumptions))
+        memo[iname] = every.named(in_plain_bounds(every.set, knl.assumptions))
     return memo[iname]
 
 

@@ -32,6 +32,7 @@ from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
 
 
@@ -148,7 +149,9 @@ class Coder:
         special = opaque(tree, level)
         if special is not None:
             name = f"P{len(parts)}"
+            # the part asks for itself whether it runs: its loops may be wider
             domain = self._domain(special.statements or scope.statements, level, scope)
+            domain = domain.named(in_plain_bounds(domain.set, level.context))
             parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
         match tree:

@@ -17,8 +17,8 @@ def plain_hull(points: isl.Set) -> isl.Set:
     return isl.Set.from_basic_set(points.remove_divs().simple_hull())
 
 
-def with_plain_ends(points: isl.Set, context: isl.Set) -> isl.Set:
-    """*points* of one dimension, or a polyhedron around them where they are a union with strides.
+def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
+    """*points*, or a polyhedron around them where they are a union with strides.
 
     Such a union ends at many forms of the parameters, one for each remainder that they leave: isl takes minutes to find
     them, and nobody can read them. The polyhedron begins and ends some values beyond.
@@ -28,7 +28,8 @@ def with_plain_ends(points: isl.Set, context: isl.Set) -> isl.Set:
     if points.n_basic_set() == 1 or not has_unknowns(points):
         return points
     around = plain_hull(points.intersect_params(context))
-    bounded = around.dim_has_lower_bound(DIM.set, 0) and around.dim_has_upper_bound(DIM.set, 0)
+    bounded = all(around.dim_has_lower_bound(DIM.set, i) and around.dim_has_upper_bound(DIM.set, i)
+                  for i in range(around.dim(DIM.set)))
     return around if bounded else points
 
 
