@@ -49,6 +49,17 @@ def gave_up(error: isl.Error) -> bool:
     return "maximal number of operations" in str(error)
 
 
+def _at_the_end(error: isl.Error | TypeError) -> bool:
+    """Did isl reach the end of its budget, or fail? Texts of its numbers and sets are ``None`` there, and no error."""
+    if isinstance(error, isl.Error):
+        return True
+    try:
+        isl.Val.zero(isl.DEFAULT_CONTEXT)
+    except isl.Error:
+        return True
+    return False
+
+
 A = TypeVar("A")
 
 
@@ -83,7 +94,9 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
     context.set_max_operations(start + allowed)
     try:
         return question()
-    except isl.Error:
+    except (isl.Error, TypeError) as err:
+        if not _at_the_end(err):
+            raise
         return otherwise
     finally:
         taken = _used(start, context.get_max_operations(), limit) - start
@@ -186,8 +199,11 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
     _running.step, _running.optional = what, min(ALL_OPTIONAL, most)
     try:
         yield
-    except isl.Error as err:
-        reason = f"isl gave up after {most:_} operations" if gave_up(err) else f"isl says: {err}"
+    except (isl.Error, TypeError) as err:
+        if not _at_the_end(err):
+            raise
+        failed = isinstance(err, isl.Error) and not gave_up(err)
+        reason = f"isl says: {err}" if failed else f"isl gave up after {most:_} operations"
         raise UndecidedError(
             f"{what} asks a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err
