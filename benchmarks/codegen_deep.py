@@ -123,8 +123,8 @@ def report(results: Sequence[tuple[int, list[str], list[Timing]]]) -> Iterator[s
         return
     seconds = [t.seconds for t, _, _ in every]
     above = [x for x in every if x[0].seconds > MOST_SECONDS]
-    yield (f"{len(results)} pipelines, {len(every)} steps, stages, checks and texts, in seconds of the processor: median "
-           f"{1e3*seconds[len(seconds)//2]:.1f} ms, 99 of 100 below {1e3*seconds[len(seconds)//100]:.0f} ms, "
+    yield (f"{len(results)} pipelines, {len(every)} steps, stages, checks and texts, in seconds of the processor: "
+           f"median {1e3*seconds[len(seconds)//2]:.1f} ms, 99 of 100 below {1e3*seconds[len(seconds)//100]:.0f} ms, "
            f"{sum(seconds):.0f} s in all")
     yield f"above {MOST_SECONDS:.0f} s: {len(above)}, in {len({seed for _, seed, _ in above})} pipelines (goal: 0)"
     yield from (f"{t.seconds:8.2f} s  pipeline {seed:5}  {t.what}{'  ' + t.ended if t.ended else ''}"

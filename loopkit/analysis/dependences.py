@@ -30,6 +30,9 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
 
+#: Operations of isl for following the values of an argument.
+FOLLOWING = 500_000
+
 
 @dataclass(frozen=True)
 class Dependence:
@@ -299,26 +302,34 @@ def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dep
 
 
 def needed_inputs(knl: LoopKernel) -> frozenset[str]:
-    """The arrays of which some element is read that the kernel has not certainly written before."""
+    """The arrays of which some element is read that the kernel has not certainly written before.
+
+    Where isl cannot afford to follow the values of an array, that is one of them.
+    """
     result = set()
     for array, accesses in accesses_by_array(knl).items():
         if array not in knl.array_args or all(a.is_write for a in accesses):
             continue
-        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False):
+        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False) \
+                or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING):
             result.add(array)
-            continue
-        flows = list(_value_flow(knl, accesses, reference_paths(knl))) if array in knl.written_names else []
-        for i, a in enumerate(accesses):
-            if a.is_write:
-                continue
-            sources = [(accesses[source], relation) for source, sink, _, relation in flows
-                       if sink == i and accesses[source].certain and accesses[source].affine]
-            unwritten = a.domain.set
-            for _, relation in sources:
-                unwritten = unwritten.subtract(relation.range())
-            if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
-                result.add(array)
     return frozenset(result)
+
+
+def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
+    """May an element of the one array of *accesses* be read before it is written?"""
+    flows = list(_value_flow(knl, accesses, reference_paths(knl))) if any(a.is_write for a in accesses) else []
+    for i, a in enumerate(accesses):
+        if a.is_write:
+            continue
+        sources = [(accesses[source], relation) for source, sink, _, relation in flows
+                   if sink == i and accesses[source].certain and accesses[source].affine]
+        unwritten = a.domain.set
+        for _, relation in sources:
+            unwritten = unwritten.subtract(relation.range())
+        if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
+            return True
+    return False
 
 
 def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:

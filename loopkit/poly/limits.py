@@ -196,7 +196,7 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
     context.set_max_operations(most)
-    _running.step, _running.optional = what, min(ALL_OPTIONAL, most)
+    _running.step, _running.optional = what, ALL_OPTIONAL if budget is None else min(ALL_OPTIONAL, budget)
     try:
         yield
     except (isl.Error, TypeError) as err:
