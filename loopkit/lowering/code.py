@@ -149,9 +149,9 @@ class Coder:
         special = opaque(tree, level)
         if special is not None:
             name = f"P{len(parts)}"
-            # the part asks for itself whether it runs: its loops may be wider
             domain = self._domain(special.statements or scope.statements, level, scope)
-            domain = domain.named(in_plain_bounds(domain.set, level.context))
+            if not scope.where:             # the part asks for itself whether it runs, but not on which side of a split
+                domain = domain.named(in_plain_bounds(domain.set, level.context))
             parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
         match tree:
