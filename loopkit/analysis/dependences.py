@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial, reduce
 from typing import Any
 
 import pymbolic.primitives as p
@@ -25,8 +26,12 @@ from loopkit.kernel.tree import Path
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
+
+#: Operations of isl for following the values of an argument.
+FOLLOWING = 500_000
 
 
 @dataclass(frozen=True)
@@ -297,23 +302,42 @@ def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dep
 
 
 def needed_inputs(knl: LoopKernel) -> frozenset[str]:
-    """The arrays of which some element is read that the kernel has not certainly written before."""
+    """The arrays of which some element is read that the kernel has not certainly written before.
+
+    Where isl cannot afford to follow the values of an array, that is one of them.
+    """
     result = set()
     for array, accesses in accesses_by_array(knl).items():
         if array not in knl.array_args or all(a.is_write for a in accesses):
             continue
-        flows = list(_value_flow(knl, accesses, reference_paths(knl))) if array in knl.written_names else []
-        for i, a in enumerate(accesses):
-            if a.is_write:
-                continue
-            sources = [(accesses[source], relation) for source, sink, _, relation in flows
-                       if sink == i and accesses[source].certain and accesses[source].affine]
-            unwritten = a.domain.set
-            for _, relation in sources:
-                unwritten = unwritten.subtract(relation.range())
-            if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
-                result.add(array)
+        if affordable(partial(_reads_beyond_writes, accesses), otherwise=False) \
+                or affordable(partial(_reads_before_writes, knl, accesses), otherwise=True, budget=FOLLOWING):
+            result.add(array)
     return frozenset(result)
+
+
+def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
+    """May an element of the one array of *accesses* be read before it is written?"""
+    flows = list(_value_flow(knl, accesses, reference_paths(knl))) if any(a.is_write for a in accesses) else []
+    for i, a in enumerate(accesses):
+        if a.is_write:
+            continue
+        sources = [(accesses[source], relation) for source, sink, _, relation in flows
+                   if sink == i and accesses[source].certain and accesses[source].affine]
+        unwritten = a.domain.set
+        for _, relation in sources:
+            unwritten = unwritten.subtract(relation.range())
+        if not unwritten.is_empty() or not (a.affine or _any_is_written(knl, a, sources)):
+            return True
+    return False
+
+
+def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
+    """Is an element read that is written nowhere? That asks for no order, in which values are followed."""
+    written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
+        if any(a.is_write for a in accesses) else None
+    return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
+                                                    else a.relation.range().is_subset(written)) for a in accesses)
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
@@ -25,6 +26,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
+from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.relations import (
     equal_coordinates,
     joined_by_chains,
@@ -194,7 +196,7 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    """The minimum of *iname* over all its statements, and its extent where that is constant (else 0)."""
+    """Where the values of *iname* over all its statements begin, and its extent where that is constant (else 0)."""
     memo: dict[str, tuple[Expression, int]] = knl.memo.setdefault("iname_range", {})
     if iname not in memo:
         domains = _domains_of(knl, iname)
@@ -207,29 +209,27 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
         elif all(v is not None for v in lows):
             memo[iname] = min(lows), 0
         else:
-            memo[iname] = first_value(iname_points(knl, iname), knl.assumptions), 0
+            memo[iname] = first_value(iname_span(knl, iname), knl.assumptions), 0
     return memo[iname]
 
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
-    """How many values of *iname* there are, from its minimum on, as an expression in the parameters."""
+    """How long the span of *iname* is, from where it begins on, as an expression in the parameters."""
     memo: dict[str, Expression] = knl.memo.setdefault("iname_extent", {})
     if iname not in memo:
         low, extent = iname_range(knl, iname)
-        memo[iname] = extent or extent_from(iname_points(knl, iname), low, knl.assumptions)
+        memo[iname] = extent or extent_from(iname_span(knl, iname), low, knl.assumptions)
     return memo[iname]
 
 
-def iname_points(knl: LoopKernel, iname: str) -> InstanceSet:
-    """The values of *iname* over all of its statements."""
-    memo: dict[str, InstanceSet] = knl.memo.setdefault("iname_points", {})
+def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
+    """The values of *iname* over all of its statements, or a polyhedron around them: what an axis is as long as."""
+    memo: dict[str, InstanceSet] = knl.memo.setdefault("iname_span", {})
     if iname not in memo:
-        result: InstanceSet | None = None
-        for d in _domains_of(knl, iname):
-            points = d.onto((iname,))
-            result = points if result is None else result.union(points)
-        memo[iname] = result if result is not None else InstanceSet.universe((iname,)).where(
-            ("==", p.Variable(iname)))
+        found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
+        every = reduce(InstanceSet.union, found) if found \
+            else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
+        memo[iname] = every.named(in_plain_bounds(every.set, knl.assumptions))
     return memo[iname]
 
 

@@ -15,7 +15,11 @@ from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, covered, leaves_a_margin, outside, reached_within
+from loopkit.poly.limits import affordable
 from loopkit.poly.sets import Set, range_from
+
+#: Operations of isl for the question whether an output is written everywhere.
+COVERING = 500_000
 
 Shape = tuple[Expression | None, ...]
 
@@ -163,7 +167,10 @@ def _is_linear(extent: Expression | None) -> bool:
 
 
 def filled_outputs(knl: LoopKernel) -> frozenset[str]:
-    """The array arguments whose every element, within their shape, the kernel writes for all sizes and data."""
+    """The array arguments whose every element, within their shape, the kernel writes for all sizes and data.
+
+    An output of which isl cannot afford to find that is none of them: it starts as zeros.
+    """
     found: frozenset[str] | None = knl.memo.get("filled_outputs")
     if found is None:
         found = knl.memo["filled_outputs"] = frozenset(
@@ -177,7 +184,7 @@ def _filled(knl: LoopKernel, name: str) -> bool:
     if not writes or len(extents) != len(array_shapes(knl)[name]):
         return False
     try:
-        return covered(writes, extents, knl.assumptions)
+        return affordable(lambda: covered(writes, extents, knl.assumptions), otherwise=False, budget=COVERING)
     except NotAffineError:
         return False
 

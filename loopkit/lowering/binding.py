@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
 from loopkit.analysis.awaited import awaited_by
-from loopkit.analysis.legality import axis_inames, iname_extent, iname_points, iname_range
+from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -183,7 +183,7 @@ def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_gri
         if some is not None:
             sizes = sizes.intersect(some)
     idle = [axis for axis, inames in on_grid if _follows(knl, axis, inames, extents)
-            and not all(sizes.is_subset(iname_points(knl, x).set.params()) for x in inames)]
+            and not all(sizes.is_subset(iname_span(knl, x).set.params()) for x in inames)]
     if not idle:
         return extents, sizes
     domains = {id(s.domain): analysis_domain(knl, s).set.params() for s in statements}
@@ -228,7 +228,7 @@ def _has_ends(knl: LoopKernel, iname: str, sizes: Set) -> bool:
 
     An axis begins at the least value for any sizes where that is constant; there may be blocks before the first value.
     """
-    points = iname_points(knl, iname)
+    points = iname_span(knl, iname)
     low, extent = iname_range(knl, iname)
     if not isinstance(low, int):
         return sizes.is_subset(points.set.params()) and low == first_value(points, knl.assumptions)
@@ -282,7 +282,7 @@ def _unpacked(knl: LoopKernel, axis: str, inames: Sequence[str]) -> dict[str, Ex
 def _divisor(knl: LoopKernel, iname: str) -> Expression:
     """The extent of *iname*, or 1 where it has no values: a block may be there all the same, for other statements."""
     extent = iname_extent(knl, iname)
-    if isinstance(extent, int) or knl.assumptions.is_subset(iname_points(knl, iname).set.params()):
+    if isinstance(extent, int) or knl.assumptions.is_subset(iname_span(knl, iname).set.params()):
         return extent
     return p.Max((1, extent))
 

@@ -32,6 +32,7 @@ from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_condition, runs_first
 
 
@@ -149,6 +150,8 @@ class Coder:
         if special is not None:
             name = f"P{len(parts)}"
             domain = self._domain(special.statements or scope.statements, level, scope)
+            if not scope.where:             # the part asks for itself whether it runs, but not on which side of a split
+                domain = domain.named(in_plain_bounds(domain.set, level.context))
             parts[name] = _Part(domain, lambda values: with_values(special.emit(domain), domain.inames, values))
             return name
         match tree:

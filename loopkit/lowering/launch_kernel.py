@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, shared_loops, with_waived
-from loopkit.analysis.legality import axis_inames, iname_points, iname_range, packing_order
+from loopkit.analysis.legality import axis_inames, iname_range, iname_span, packing_order
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -64,7 +64,7 @@ def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str
         inames = next(iter(packings))
         if len(packings) > 1 or len(inames) > 1:
             continue
-        low = rounded_once(first_value(iname_points(launch, inames[0]), launch.assumptions))
+        low = rounded_once(first_value(iname_span(launch, inames[0]), launch.assumptions))
         if is_quasi_affine(low) and not variables(low).isdisjoint(hosts):
             yield inames[0], (low, 0)
 

@@ -8,7 +8,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_waived
-from loopkit.analysis.legality import iname_points, iname_range
+from loopkit.analysis.legality import iname_range, iname_span
 from loopkit.ast.check import require_well_formed
 from loopkit.ast.nodes import Array, Block, Function, If, Program
 from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
@@ -101,7 +101,7 @@ def _outermost(knl: LoopKernel, launch: Launch) -> Level:
         if x in launch.block_ranges:
             context = context.intersect(range_condition(x, *launch.block_ranges[x]))
         elif x in launch.whole:
-            context = context.intersect(interval_of(iname_points(knl, x)))
+            context = context.intersect(interval_of(iname_span(knl, x)))
         elif isinstance(low, int):
             context = context.intersect(range_from(x, low))
     for axis in GRID:

@@ -18,7 +18,7 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.pieces import has_unknowns
+from loopkit.poly.pieces import has_unknowns, plain_hull
 from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
@@ -83,6 +83,9 @@ class BlockNode:
 
 Node = ForNode | IfNode | CallNode | BlockNode
 
+#: Operations of isl for loops that run exactly the points, where looser ones with conditions would do.
+LOOPS = 400_000
+
 # }}}
 
 
@@ -94,7 +97,8 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     iteration (``j`` and ``j + 1`` for even and odd ones); such a loop counts by a variable of its own.
 
     Where strides leave one value of a loop only, which isl writes as a form of others, isl 0.27 misses some of the
-    points. The strides become conditions there, and the loops go over all that lies between.
+    points, and of unions of many pieces it takes minutes to find the loops. There the loops go over a polyhedron around
+    each leaf's points, and the leaf stands under a condition.
 
     :arg domains: by leaf; the inames of a leaf are the loops around it, outermost first.
     :arg context: what is known about the parameters.
@@ -107,12 +111,15 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     if isinstance(tree, CodeSeq) and all(isinstance(c, str) for c in tree.children):
         return block(*(generate(c, domains, context, fresh_name) for c in tree.children))
     loops = _loops_of_leaves(tree)
-    ast, back = _ast(tree, domains, context), {_id(x): x for d in domains.values() for x in d.params if "." in x}
+    back = {_id(x): x for d in domains.values() for x in d.params if "." in x}
     convert = _Conversion(loops, fresh_name, context)
-    if not any(has_unknowns(d.set) for d in domains.values()) or not _lacks_loops(ast):
+    wide = {name: domain.named(plain_hull(domain.set.intersect_params(context))) for name, domain in domains.items()}
+    is_bounded = all(d.set.is_bounded() for d in wide.values())
+    ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
+        else _ast(tree, domains, context)
+    if ast is not None and not (any(has_unknowns(d.set) for d in domains.values()) and _lacks_loops(ast)):
         return convert.node(ast, back)
-    wide = {name: domain.named(domain.set.remove_divs()) for name, domain in domains.items()}
-    if not all(d.set.is_bounded() for d in wide.values()):
+    if not is_bounded:
         raise InternalError(f"The loops around {', '.join(domains)} have strides that isl cannot make loops of.")
 
     def inside(call: CallNode) -> Node:

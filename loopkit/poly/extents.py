@@ -34,7 +34,9 @@ def first_value(points: InstanceSet, context: isl.Set) -> Expression:
     :arg context: what is known about the parameters.
     """
     known = points.set.params().intersect(context)
-    return _shaped(from_pw_aff(coalesced(points.set.dim_min(0)), context), known) if not known.is_empty() else 0
+    if known.is_empty():
+        return 0
+    return _shaped(from_pw_aff(coalesced(points.set.dim_min(0)), context), known)
 
 
 def extent_from(points: InstanceSet, low: Expression, context: isl.Set) -> Expression:

@@ -49,6 +49,17 @@ def gave_up(error: isl.Error) -> bool:
     return "maximal number of operations" in str(error)
 
 
+def _at_the_end(error: isl.Error | TypeError) -> bool:
+    """Did isl reach the end of its budget, or fail? Texts of its numbers and sets are ``None`` there, and no error."""
+    if isinstance(error, isl.Error):
+        return True
+    try:
+        isl.Val.zero(isl.DEFAULT_CONTEXT)
+    except isl.Error:
+        return True
+    return False
+
+
 A = TypeVar("A")
 
 
@@ -83,7 +94,9 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
     context.set_max_operations(start + allowed)
     try:
         return question()
-    except isl.Error:
+    except (isl.Error, TypeError) as err:
+        if not _at_the_end(err):
+            raise
         return otherwise
     finally:
         taken = _used(start, context.get_max_operations(), limit) - start
@@ -168,25 +181,29 @@ def _pieces(points: isl.Set | isl.Map) -> list[Any]:
 
 
 @contextmanager
-def bounded(what: str) -> Iterator[None]:
-    """Run isl under :data:`BUDGET`; *what* names the step and its kernel in the error.
+def bounded(what: str, budget: int | None = None) -> Iterator[None]:
+    """Run isl under *budget*, or :data:`BUDGET`; *what* names the step and its kernel in the error.
 
     Inside another bounded step the outer one's budget holds.
 
     :raises UndecidedError: isl gave up.
     """
+    most = BUDGET if budget is None else budget
     if _running.step is not None:
         yield
         return
     context = isl.DEFAULT_CONTEXT
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
-    context.set_max_operations(BUDGET)
-    _running.step, _running.optional = what, ALL_OPTIONAL
+    context.set_max_operations(most)
+    _running.step, _running.optional = what, ALL_OPTIONAL if budget is None else min(ALL_OPTIONAL, budget)
     try:
         yield
-    except isl.Error as err:
-        reason = f"isl gave up after {BUDGET:_} operations" if gave_up(err) else f"isl says: {err}"
+    except (isl.Error, TypeError) as err:
+        if not _at_the_end(err):
+            raise
+        failed = isinstance(err, isl.Error) and not gave_up(err)
+        reason = f"isl says: {err}" if failed else f"isl gave up after {most:_} operations"
         raise UndecidedError(
             f"{what} asks a question that cannot be decided.", reason,
             hint="fix some parameters (fix_parameters), or split the kernel") from err

@@ -17,6 +17,22 @@ def plain_hull(points: isl.Set) -> isl.Set:
     return isl.Set.from_basic_set(points.remove_divs().simple_hull())
 
 
+def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
+    """*points*, or a polyhedron around them where they are a union with strides.
+
+    Such a union ends at many forms of the parameters, one for each remainder that they leave: isl takes minutes to find
+    them, and nobody can read them. The polyhedron begins and ends some values beyond.
+
+    :arg context: what is known about the parameters.
+    """
+    if points.n_basic_set() == 1 or not has_unknowns(points):
+        return points
+    around = plain_hull(points.intersect_params(context))
+    bounded = all(around.dim_has_lower_bound(DIM.set, i) and around.dim_has_upper_bound(DIM.set, i)
+                  for i in range(around.dim(DIM.set)))
+    return around if bounded else points
+
+
 def has_unknowns(points: isl.Set) -> bool:
     """Do integers that are no coordinates stand in the conditions on *points*?"""
     return any(piece.dim(DIM.div) for piece in points.get_basic_sets())

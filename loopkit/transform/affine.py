@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.legality import iname_points, require_legal
+from loopkit.analysis.legality import iname_span, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import PreconditionError, ScheduleError, instance_text
@@ -149,7 +149,7 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
     chosen, _ = _owners(kernel, iname, within)
     require_untagged(kernel, iname, "reversed")
     require_whole_reductions(kernel, iname, chosen)
-    ends = affine_ends(iname_points(kernel, iname), kernel.assumptions)
+    ends = affine_ends(iname_span(kernel, iname), kernel.assumptions)
     total = add(*ends) if ends is not None else 0
     step = Reindexing((iname,), (iname,), {iname: subtract(total, p.Variable(iname))})
     tree = rewrite_loops(kernel, (iname,), chosen, lambda loop: loop)

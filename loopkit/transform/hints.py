@@ -25,6 +25,8 @@ Step = Callable[[LoopKernel], LoopKernel]
 
 #: How many ways of one family are tried, and of how many families the first that helps is told.
 MOST_TRIED, MOST_TOLD = 40, 2
+#: Operations of isl for all that is tried: half a second. The kernels of the tests need a third of it.
+BUDGET = 500_000
 #: Factors of a skew and distances of a shift that are tried.
 _FACTORS = (1, 2, -1, 3)
 
@@ -48,7 +50,7 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
     """
     told: list[str] = []
     try:
-        with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal"):
+        with bounded(f"looking for what would make {name} on kernel '{kernel.name}' legal", BUDGET):
             told += [accumulation] if (accumulation := _accumulation(kernel, refusal)) else []
             first = (next((way for way in islice(ways, MOST_TRIED) if _helps(way, kernel, step)), None)
                      for ways in _families(kernel, name, refusal.witness))
@@ -73,7 +75,7 @@ def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel
     if temporary not in kernel.temporaries:
         return known
     try:
-        with bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'"):
+        with bounded(f"looking for cells of '{temporary}' in kernel '{kernel.name}'", BUDGET):
             ways = islice(_ways_to_cells(kernel, temporary), MOST_TRIED)
             return next((way.text for way in ways if _helps(way, kernel, lower)), known)
     except UndecidedError:

@@ -7,7 +7,7 @@ from itertools import groupby
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.legality import iname_points, require_legal
+from loopkit.analysis.legality import iname_span, require_legal
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import InameTag
@@ -121,7 +121,7 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
         require_untagged(kernel, split_iname, "chunked")
     outer, inner = outer_and_inner(kernel, split_iname, outer_iname, inner_iname)
     chosen = matching_statements(kernel, within)
-    ends = affine_ends(iname_points(kernel, split_iname), kernel.assumptions)
+    ends = affine_ends(iname_span(kernel, split_iname), kernel.assumptions)
     if ends is None:
         raise PreconditionError(
             f"The range of '{split_iname}' does not begin and end at one affine form in the parameters each.",

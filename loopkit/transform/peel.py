@@ -16,6 +16,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
 from loopkit.poly.bijections import parted
+from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.sets import InstanceSet
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops, substituted
 from loopkit.transform.step import (
@@ -98,6 +100,9 @@ class _Part:
     where: InstanceSet
 
 
+#: Operations of isl for the exact ends of a loop.
+ENDS = 500_000
+
 _ENDS = ("first", "", "last")
 
 
@@ -162,7 +167,10 @@ def _require_whole_reductions(kernel: LoopKernel, iname: str, ids: Sequence[str]
 
 def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, last: int
              ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
-    """The first iterations of a loop, those between, and the last."""
+    """The first iterations of a loop, those between, and the last.
+
+    Of a union with strides they may be those of a polyhedron around it, if isl cannot afford the exact ends.
+    """
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)
     points: InstanceSet | None = None
@@ -170,7 +178,10 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
         own = analysis_domain(kernel, kernel.statement(s)).onto(inames)
         points = own if points is None else points.union(own)
     assert points is not None
-    regions = parted(points, first, last)
+    # where a union begins may be a form for each remainder of its strides; where a polyhedron around it does is one
+    found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=ENDS)
+    around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
+    regions = found[0] if found is not None else parted(around, first, last)
     if regions is None:
         data = [x for s in ids for x in data_params(kernel, kernel.statement(s).domain)]
         raise PreconditionError(f"The loop over '{iname}' around '{ids[0]}' has no known end to peel: its bound is "

@@ -279,6 +279,8 @@ class Conflicts:
 
     def across_blocks(self) -> Iterator[tuple[Candidate, Map]]:
         """Accesses to one element of global memory in two blocks, which nothing orders."""
+        if all(extent == 1 for extent in self.launch.grid):
+            return
         for array, own in self.shared.items():
             if array in self.storages and self.storages[array].space is not AddressSpace.GLOBAL:
                 continue

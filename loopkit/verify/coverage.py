@@ -14,10 +14,14 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
 from loopkit.poly.flow import OneOf
+from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verify.smallest import smallest_instance
+
+#: Operations of isl for one note.
+NOTE = 500_000
 
 
 def coverage(lowered: Lowered) -> Check:
@@ -55,12 +59,18 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
         yield f"{name}: which elements are written is not known, as {doubt}"
         return
     try:
-        gaps = missed(certain, extents, lowered.kernel.assumptions)
+        known = affordable(lambda: (missed(certain, extents, lowered.kernel.assumptions),), otherwise=None,
+                           budget=NOTE)
     except NotAffineError:
         yield f"{name}: whether every element is written is not known, its shape being no affine form"
         return
+    if known is None:
+        yield f"{name}: whether every element is written is not known, as isl gave up after {NOTE:_} operations"
+        return
+    (gaps,) = known
     rest = " for certain" if len(certain) < len(writes) else ""
-    often = ", some more than once" if _more_than_once(writes) else " once"
+    more = affordable(lambda: _more_than_once(writes), otherwise=True)
+    often = ", some more than once" if more else " once"
     if gaps is None:
         yield f"{name}: every element is written{rest}{often}"
         return

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis import dependences
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
@@ -36,10 +37,13 @@ def _last_row_filled() -> lk.LoopKernel:
     return lk.fill_tiles(lk.chunk_iname(lk.split_iname(knl, "j", 4), "j_outer", 5), {"i_last": 4})
 
 
+def _triangle() -> lk.LoopKernel:
+    return _typed("{[i,j,k]: 0<=i<n and i<=j<n and 0<=k<m}",
+                  "c[i,j] = c[i,j] + a[i,k]*a[j,k] {id=up}\nc[j,i] = c[i,j] {id=mirror,if=j>i}")
+
+
 def _triangular() -> lk.LoopKernel:
-    knl = _typed("{[i,j,k]: 0<=i<n and i<=j<n and 0<=k<m}",
-                 "c[i,j] = c[i,j] + a[i,k]*a[j,k] {id=up}\nc[j,i] = c[i,j] {id=mirror,if=j>i}")
-    return lk.tile(lk.split_iname(knl, "j", 3), {"j_outer": 4, "i": 8})
+    return lk.tile(lk.split_iname(_triangle(), "j", 3), {"j_outer": 4, "i": 8})
 
 
 def _strided_union() -> lk.LoopKernel:
@@ -64,8 +68,50 @@ def _guarded_stencil() -> lk.LoopKernel:
     return lk.split_iname(knl, "i_outer_inner", 4)
 
 
+def _union_on_two_axes() -> lk.LoopKernel:
+    knl = lk.split_iname(lk.skew(_strided_union(), "j", by={"i": 1}), "i", 3, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.1", inner_tag="l.1")
+    return lk.interchange(lk.add_prefetch(knl, "x", ["j_inner"], default_tag="l.auto"), "i_outer", "i_inner")
+
+
+def _union_with_a_barrier() -> lk.LoopKernel:
+    knl = lk.split_iname(lk.tile(_strided_union(), {"i": 5, "j": 8}), "j_outer", 8, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.split_iname(knl, "i_inner", 4, inner_tag="unr")
+    knl = lk.split_iname(knl, "i_inner_outer", 4, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.add_prefetch(knl, "x", ["i_inner_inner", "i_inner_outer_inner"], default_tag="l.auto")
+    return lk.skew(lk.unroll_and_jam(knl, "i_outer", 4), "j_inner", by={"j_outer_outer": 2})
+
+
+def _union_chunked() -> lk.LoopKernel:
+    knl = lk.skew(lk.tile(lk.shift(_strided_union(), "j", 2), {"j": 8, "i": 8}), "i_outer", by={"j_outer": 2})
+    return lk.reverse(lk.chunk_iname(knl, "j_inner", 5), "i_outer")
+
+
+def _union_peeled() -> lk.LoopKernel:
+    knl = lk.unroll_and_jam(lk.chunk_iname(_strided_union(), "i", 3), "j", 2)
+    knl = lk.tile(lk.tile(knl, {"j_outer": 5, "i_outer": 2}), {"j_outer_outer": 2, "i_outer_outer": 3})
+    return lk.peel(knl, "i_inner", 0, 1)
+
+
+def _triangle_chunked() -> lk.LoopKernel:
+    knl = lk.reverse(lk.distribute_loop(lk.tile(_triangle(), {"j": 4, "k": 16}), "j_outer", "mirror"), "i")
+    knl = lk.chunk_iname(lk.peel(lk.unroll_and_jam(knl, "i", 4), "j_inner", 1, 1), "j_outer", 3)
+    return lk.split_iname(lk.tile(knl, {"i_outer": 4, "j_inner_last": 5}), "k_inner", 2)
+
+
+def _time_stencil() -> lk.LoopKernel:
+    return _typed("{[t,i]: 0<=t<s and 1<=i<n-1}", "u[t+1,i] = u[t,i-1] + u[t,i] + u[t,i+1]", "n>=3 and s>=1")
+
+
+def _time_chunked() -> lk.LoopKernel:
+    knl = lk.join_inames(lk.split_iname(lk.skew(_time_stencil(), "i", by={"t": 2}), "i", 3), ["i_outer", "i_inner"])
+    knl = lk.tile(lk.split_iname(knl, "t", 16, inner_tag="l.0"), {"t_outer": 4, "i_outer_i_inner": 8})
+    return lk.chunk_iname(lk.tile(knl, {"t_outer_inner": 4, "i_outer_i_inner_inner": 2}), "t_outer_outer", 5)
+
+
 BUILDS: tuple[Build, ...] = (_chunks_filled, _last_row_filled, _triangular, _union_tiled, _union_split,
-                             _guarded_stencil)
+                             _guarded_stencil, _union_on_two_axes, _union_with_a_barrier, _union_chunked,
+                             _union_peeled, _triangle_chunked, _time_chunked)
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -76,6 +122,22 @@ def test_deep_pipelines_ask_little(build: Build, monkeypatch: pytest.MonkeyPatch
         lk.generate_code(knl, target=target)
 
 
+@pytest.mark.parametrize(("start", "build"), [
+    (_strided_union, _union_on_two_axes), (_strided_union, _union_with_a_barrier), (_strided_union, _union_chunked),
+    (_strided_union, _union_peeled),
+    (_triangle, _triangle_chunked), (_time_stencil, _time_chunked)])
+def test_loops_and_axes_that_are_wider_than_need_be_run_the_same(start: Build, build: Build) -> None:
+    knl = build()
+    for sizes in ({"n": 7, "m": 5, "s": 4}, {"n": 4, "m": 1, "s": 1}):
+        lk.check_equivalent(start(), knl, {x: v for x, v in sizes.items() if x in knl.value_params}, target="c")
+
+
+def test_what_must_be_passed_asks_for_no_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An element that is read and written nowhere must be there, whatever the order of the others."""
+    monkeypatch.setattr(dependences, "_value_flow", lambda *_: pytest.fail("all values are followed"))
+    assert dependences.needed_inputs(_time_chunked()) == {"u"}
+
+
 @pytest.mark.parametrize("build", BUILDS)
 def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     """What the accesses of the transformed kernel need, where isl can still tell, is what the first kernel needed."""
@@ -83,9 +145,9 @@ def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     kept = array_shapes(knl)
     anew = knl.copy(arguments=tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) else a
                                     for a in knl.arguments))
-    fixed = lk.fix_parameters(anew, **{x: 23 for x in ("n", "m") if x in knl.value_params})
+    fixed = lk.fix_parameters(anew, **{x: 23 for x in ("n", "m", "s") if x in knl.value_params})
     for name in knl.array_args:
-        known = [evaluate(e, {"n": 23, "m": 23}) for e in kept[name] if e is not None]
+        known = [evaluate(e, {"n": 23, "m": 23, "s": 23}) for e in kept[name] if e is not None]
         assert known == list(array_shapes(fixed)[name])
 
 

@@ -24,7 +24,16 @@ from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
 from loopkit.poly.affine import TruncatedQuotient, add, from_pw_aff
 from loopkit.poly.extents import extent_from, first_value
-from loopkit.poly.sets import InstanceSet, Set, parse_assumptions, universe_params
+from loopkit.poly.pieces import in_plain_bounds
+from loopkit.poly.sets import (
+    InstanceSet,
+    Set,
+    constant_max,
+    constant_min,
+    fix_params,
+    parse_assumptions,
+    universe_params,
+)
 from loopkit.target.dialects import C
 from tests.compilers import c_compiler
 
@@ -33,6 +42,31 @@ TILE = "exists j: {low}<=j<{high} and 256*i{base}<=j<256*i{base}+256"
 
 def points(condition: str) -> InstanceSet:
     return InstanceSet.parse(f"[n, m, k] -> {{ [i] : {condition} }}")
+
+
+@pytest.mark.parametrize("condition", [
+    "(0 <= i < n or 2*n <= i < 2*n + m) and i mod 3 = 1",
+    "exists j: (0 <= j < n or 2*n <= j < 2*n + m) and 0 <= j - 4*i < 4 and (j + k) mod 3 = 1",
+    "exists j, e: 0 <= j < m and (0 <= e < n or 2*n <= e < 2*n + m) and (e + 2*j) mod 3 = 1 and 0 <= e + j - 16*i < 16",
+])
+def test_unions_with_strides_end_at_one_form(condition: str) -> None:
+    union, context = points(condition), assuming("n >= 1 and m >= 1 and k >= 0")
+    around = union.named(in_plain_bounds(union.set, context))
+    assert union.set.intersect_params(context).is_subset(around.set)
+    low, extent = first_value(around, context), extent_from(around, None, context)
+    assert "if" not in f"{to_text(low)} {to_text(extent)}"
+    for n, m, k in ((1, 1, 0), (2, 7, 1), (9, 4, 2)):
+        sizes = {"n": n, "m": m, "k": k}
+        values = fix_params(union.set, sizes)
+        if not values.is_empty():
+            at = evaluate(low, sizes)
+            assert at <= constant_min(values, 0)
+            assert constant_max(values, 0) < at + evaluate(extent, sizes)
+
+
+def test_ends_of_one_piece_and_of_plain_unions_stay_exact() -> None:
+    for condition in ("0 <= i < n and i mod 3 = 1", "0 <= i < n or 0 <= i < m"):
+        assert in_plain_bounds(points(condition).set, universe_params()).is_equal(points(condition).set)
 
 
 def assuming(text: str) -> Set:

@@ -1,7 +1,7 @@
 """What isl does that a reader would not expect, and where our code keeps it in check."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import product
 from random import Random
 
@@ -245,6 +245,33 @@ def test_a_domain_of_pieces_is_visited_in_order_once() -> None:
         assert [v for _, (v,) in calls(code, {"n": size})] == wanted
 
 
+UNIONS = {
+    "pieces with a stride": (CodeLoop("i", "A"), {
+        "A": "0 <= i < n or 2*n <= i < 3*n or (exists e : i = 5*e and 0 <= i < 3*n)"}),
+    "two strides in one loop": (CodeLoop("i", CodeSeq(("A", "B"))), {
+        "A": "0 <= i < n and i mod 2 = 0", "B": "0 <= i < n and i mod 3 = 1"}),
+    "a stride below a loop": (CodeLoop("i", CodeSeq(("A", CodeLoop("j", "B")))), {
+        "A": "0 <= i < n", "B": "(0 <= i < n or 2*n <= i < 3*n) and 0 <= j <= i and (i + 2*j) mod 3 = 1"}),
+    "chunks": (CodeLoop("i", CodeLoop("j", "B")), {
+        "B": "0 <= i < 3 and (0 <= j < floor(n/3) or (j = floor(n/3) and i < n mod 3))"}),
+    "nothing": (CodeLoop("i", "A"), {"A": "0 <= i < n and i < 0"}),
+}
+
+
+@pytest.mark.parametrize("name", UNIONS)
+def test_loops_over_more_than_the_points_have_conditions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where isl cannot afford loops that run exactly the points, looser ones run the same in the same order."""
+    tree, conditions = UNIONS[name]
+    domains = {x: InstanceSet.parse(f"[n] -> {{ [{'i, j' if 'j' in text else 'i'}] : {text} }}")
+               for x, text in conditions.items()}
+    context = parse_assumptions("n >= 1", ["n"])
+    exact = generated(tree, domains, context)
+    monkeypatch.setattr(codegen, "LOOPS", 1)
+    loose = generated(tree, domains, context)
+    for n in range(1, 9):
+        assert calls(loose, {"n": n}) == calls(exact, {"n": n})
+
+
 def test_loops_that_start_below_zero_and_have_strides() -> None:
     strided = InstanceSet.parse("[n] -> { [i] : -7 <= i < n and exists e : i = 3*e + 1 }")
     code = generated(CodeLoop("i", "A"), {"A": strided}, universe_params())
@@ -310,6 +337,24 @@ def test_a_question_that_is_too_large_is_undecided(monkeypatch: pytest.MonkeyPat
         points.lexmin()
     assert "10 operations" in caught.value.reason
     assert isl.Set("{ [i] : 0 <= i < 9 }").lexmin().is_empty() is False         # the next question has no budget
+
+
+@pytest.mark.parametrize("asked", [lambda: int(isl.Val(7).to_python()), lambda: str(isl.Set("{ [i] : 0 <= i < 9 }"))])
+def test_texts_that_isl_cannot_afford_are_the_end_of_the_budget(asked: Callable[[], object]) -> None:
+    """islpy gives ``None`` for them, and what reads that raises what it likes."""
+    def never_enough() -> None:
+        while True:
+            isl.Set("{ [i] : 0 <= i < 9 }").lexmin()
+
+    def at_the_end() -> object:
+        with pytest.raises(isl.Error):
+            never_enough()
+        return asked()
+    with pytest.raises(UndecidedError, match="a step asks"), limits.bounded("a step", 10_000):
+        at_the_end()
+    assert limits.affordable(at_the_end, otherwise="nothing") == "nothing"
+    with pytest.raises(TypeError), limits.bounded("a step"):
+        len(3)                                                              # type: ignore[arg-type]
 
 
 def test_another_error_of_isl_is_one_of_ours_too() -> None:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.poly import limits
 from loopkit.transform import hints
 
 Step = Callable[[lk.LoopKernel], lk.LoopKernel]
@@ -110,3 +111,14 @@ def test_a_way_out_is_always_told() -> None:
     with pytest.raises(lk.IllegalTransformError) as caught:
         lk.tag_inames(knl, "i:g.0")
     assert caught.value.hint
+
+
+def test_hints_have_a_budget_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was not tried to its end is not said to help nobody, and the refusal itself is the same."""
+    case = REFUSED["tiling a time loop"]
+    monkeypatch.setattr(hints, "BUDGET", 10)
+    with pytest.raises(lk.IllegalTransformError) as caught:
+        case.step(case.kernel())
+    assert caught.value.hint is None
+    assert "would run" in str(caught.value)
+    assert limits.BUDGET > 10
