@@ -53,7 +53,7 @@ def test_unions_with_strides_end_at_one_form(condition: str) -> None:
     union, context = points(condition), assuming("n >= 1 and m >= 1 and k >= 0")
     around = union.named(in_plain_bounds(union.set, context))
     assert union.set.intersect_params(context).is_subset(around.set)
-    low, extent = first_value(around, context), extent_from(around, None, context)
+    low, extent = first_value(around, context), extent_from(around, first_value(around, context), context)
     assert "if" not in f"{to_text(low)} {to_text(extent)}"
     for n, m, k in ((1, 1, 0), (2, 7, 1), (9, 4, 2)):
         sizes = {"n": n, "m": m, "k": k}
@@ -100,7 +100,7 @@ def test_forms(condition: str, assumed: str, first: str, extent: str) -> None:
     context = assuming(assumed)
     low = first_value(points(condition), context)
     assert shown(low) == first
-    assert shown(extent_from(points(condition), low if isinstance(low, int) else None, context)) == extent
+    assert shown(extent_from(points(condition), low, context)) == extent
 
 
 def shown(expr: Expression) -> str:
@@ -157,7 +157,7 @@ SIZES = st.tuples(st.integers(-60, 600), st.integers(-60, 600))
 
 def expressions(drawn: Range, context: Set) -> tuple[Expression, Expression]:
     low = first_value(drawn.points, context)
-    return low, extent_from(drawn.points, low if isinstance(low, int) else None, context)
+    return low, extent_from(drawn.points, low, context)
 
 
 @given(RANGES, st.sampled_from(ASSUMED), st.lists(SIZES, min_size=5, max_size=20))
@@ -191,7 +191,7 @@ def test_parts_are_no_larger_than_those_that_isl_writes(drawn: Range) -> None:
     low, _ = expressions(drawn, context)
     top, bottom = (from_pw_aff(end.coalesce(), context) for end in (
         drawn.points.set.dim_max(0), drawn.points.set.dim_min(0)))
-    extent = extent_from(drawn.points, None, context)
+    extent = extent_from(drawn.points, first_value(drawn.points, context), context)
     constants = 100*drawn.divisor*drawn.low_divisor
     assert reach(low) <= reach(bottom) + constants
     assert reach(extent) <= reach(add(top, p.Product((-1, bottom)))) + constants
