@@ -13,7 +13,21 @@ _TAG = re.compile(r"a parallel tag for ((?:'\w+'(?:, )?)+)")
 def followed(knl: lk.LoopKernel, hint: str) -> list[lk.LoopKernel]:
     """*knl* after each of the ways that *hint* names to ask for an order of loops first, or to give it up."""
     ways = [getattr(lk, name)(knl, *re.findall(r"'([^']*)'", args)) for name, args in _CALL.findall(hint)]
-    free = (f"l.{axis}" for axis in range(3) if all(str(tag) != f"l.{axis}" for tag in knl.tags.values()))
     for names in _TAG.findall(hint):
-        ways.append(lk.tag_inames(knl, dict(zip(re.findall(r"\w+", names), free, strict=False))))
+        tagged = knl
+        for x in re.findall(r"\w+", names):
+            tagged = _in_parallel(tagged, x)
+        ways.append(tagged)
     return ways
+
+
+def _in_parallel(knl: lk.LoopKernel, iname: str) -> lk.LoopKernel:
+    """*knl* with *iname* over threads, or over blocks where it has no constant range."""
+    taken = set(map(str, knl.tags.values()))
+    for kind in "lg":
+        axis = next(f"{kind}.{axis}" for axis in range(3) if f"{kind}.{axis}" not in taken)
+        try:
+            return lk.tag_inames(knl, {iname: axis})
+        except lk.PreconditionError as error:
+            refusal = error
+    raise AssertionError(f"'{iname}' takes no parallel tag: {refusal}")

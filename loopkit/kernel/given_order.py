@@ -24,25 +24,25 @@ def given(tree: Tree, chains: Iterable[Sequence[str]]) -> tuple[Chain, ...]:
     (('j', 'i'),)
     """
     chains = tuple(chains)
-    nests = set(_nests(tree, {})) if chains else ()
-    return _longest([tuple(x for x in loops if x in chain) for chain in chains for loops in sorted(nests)])
+    nests = dict.fromkeys(_nests(tree, {})) if chains else {}
+    return _longest([tuple(x for x in loops if x in chain) for chain in chains for loops in nests])
 
 
 def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain]) -> tuple[Chain, ...]:
-    """*chains* without what the sequential loops of *tree* contradict: those pairs of loops nest the other way only.
+    """*chains* without the pairs of loops that never nest in *tree*, or whose sequential loops nest the other way only.
 
     Loops that are not sequential have no place, so that they contradict nothing.
 
     >>> from loopkit.kernel.tree import Leaf, nest
     >>> still_given(nest(("i", "k", "j"), Leaf("S")), {}, [("i", "j", "k")])
-    (('i', 'k'), ('i', 'j'))
+    (('i', 'j'), ('i', 'k'))
     """
     if not chains:
         return ()
-    inames = {x for nest in _nests(tree, {}) for x in nest}
-    stands = ordered_pairs(_nests(tree, tags))
-    rest = [tuple(x for x in c if x in inames) for c in chains]
-    return _longest(_without(rest, {(x, y) for x, y in ordered_pairs(rest) if (y, x) in stands} - stands))
+    nests, stands = (ordered_pairs(_nests(tree, own)) for own in ({}, tags))
+    gone = {(x, y) for x, y in ordered_pairs(chains)
+            if {(x, y), (y, x)}.isdisjoint(nests) or ((y, x) in stands and (x, y) not in stands)}
+    return _longest(_without(chains, gone))
 
 
 def given_anew(old: Sequence[Chain], new: Sequence[Chain]) -> tuple[Chain, ...]:

@@ -87,10 +87,10 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
     if not allowed.global_storage:
         grown = {x: pair for x, pair in change.grown().items() if x not in growing or _is_moved(*pair)}
         if grown:
-            return _grown(step, grown, moved)
+            return _grown(before, step, grown, moved)
         doubtful = [x for x in change.unknown if _may_grow(before, after, moved, x)]
         if doubtful:
-            return _not_known(step, doubtful[0], change.unknown[doubtful[0]], moved)
+            return _not_known(before, step, doubtful[0], change.unknown[doubtful[0]], moved)
     found = None if allowed.launches else _launching(after, step, costs, change)
     return found if found is not None or allowed.global_storage else _in_global_memory(after, step, change)
 
@@ -141,16 +141,16 @@ def _reordered(kernel: LoopKernel, step: str, moved: Moves) -> LoopkitError | No
         inside = ", ".join(f"'{b}'" for a, b in broken if a == x)
         return ScheduleError(
             f"{step} would move the loop over '{x}' inside that over {inside}, and the order {x}, {y} was given.",
-            subject=x, hint=f"{_first(moved)}allow_reordering=True")
+            subject=x, hint=f"{_first(kernel, moved)}allow_reordering=True")
     torn = [x for x in moved.distributed if any(x in pair for pair in given)]
     if torn:
         return ScheduleError(
             f"{step} would distribute the loop over '{torn[0]}', which stands in an order that was given, over its "
-            "statements.", subject=torn[0], hint=f"{_first(moved, torn[0])}allow_reordering=True")
+            "statements.", subject=torn[0], hint=f"{_first(kernel, moved, torn[0])}allow_reordering=True")
     return None
 
 
-def _grown(step: str, grown: Mapping[str, tuple[Cells, Cells]], moved: Moves) -> LoopkitError:
+def _grown(kernel: LoopKernel, step: str, grown: Mapping[str, tuple[Cells, Cells]], moved: Moves) -> LoopkitError:
     larger, elsewhere = [], []
     for x, (old, new) in grown.items():
         if _is_moved(old, new):
@@ -159,12 +159,12 @@ def _grown(step: str, grown: Mapping[str, tuple[Cells, Cells]], moved: Moves) ->
             larger.append(f"'{x}': {old} -> {new}")
     parts = [f"{verb} {', '.join(names)}" for verb, names in (("enlarge", larger), ("move", elsewhere)) if names]
     return StorageError(f"{step} would {' and '.join(parts)}{_with(moved)}.", subject=next(iter(grown)),
-                        hint=f"{_first(moved)}allow_global_storage=True")
+                        hint=f"{_first(kernel, moved)}allow_global_storage=True")
 
 
-def _not_known(step: str, name: str, reason: str, moved: Moves) -> LoopkitError:
+def _not_known(kernel: LoopKernel, step: str, name: str, reason: str, moved: Moves) -> LoopkitError:
     return StorageError(f"{step} may enlarge '{name}'{_with(moved)}, and its storage is not known. {reason}",
-                        subject=name, hint=f"mend that first, {_first(moved)}allow_global_storage=True")
+                        subject=name, hint=f"mend that first, {_first(kernel, moved)}allow_global_storage=True")
 
 
 def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
@@ -184,7 +184,7 @@ def _with(moved: Moves) -> str:
     return f", with {moved}" if moved else ""
 
 
-def _first(moved: Moves, torn: str | None = None) -> str:
+def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
     """The steps that ask for what *moved*, or for the distribution of the loop over *torn*, for a hint."""
     inner = dict.fromkeys(x for x, _ in moved.sunk)
     if moved.sunk and (torn is None or torn in inner):
@@ -193,7 +193,9 @@ def _first(moved: Moves, torn: str | None = None) -> str:
         ways, inner = [f"distribute_loop(knl, '{torn}', '{moved.distributed[torn]}') first"], {torn: None}
     else:
         return ""
-    return ", ".join([*ways, f"a parallel tag for {', '.join(map(repr, inner))}", "or "])
+    if not any(x in kernel.tags for x in inner):
+        ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
+    return f"{', '.join(ways)}, or "
 
 
 def _launching(after: LoopKernel, step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:

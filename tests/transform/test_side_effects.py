@@ -150,7 +150,7 @@ def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.
     knl = lk.split_iname(lk.split_iname(lk.add_dtypes(lk.make_kernel(
         "{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])"), {"a": np.float32}), "i", 4), "k", 16)
     monkeypatch.setattr("loopkit.lowering.cost.BUDGET", 1)
-    with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', with i_inner moved .*, and its storage is not known") as err:
+    with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', .*, and its storage is not known") as err:
         lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
     assert "allow_global_storage=True" in (err.value.hint or "")
     assert lk.add_prefetch(knl, "a", ["k_inner"]).temporaries["a_fetch"].shape == (16,)
@@ -439,6 +439,67 @@ def test_a_kernel_that_cannot_be_lowered_prints() -> None:
     knl = lk.split_iname(lk.tag_inames(knl, "i:g.0"), "k", 8, inner_tag="l.0")
     assert "STATEMENTS" in str(knl)
     assert "STATEMENTS" in str(lk.tag_inames(knl, {"k_inner": "l.auto"}, force=True))
+
+# }}}
+
+
+# {{{ the arguments of the other steps
+
+@pytest.mark.parametrize("refused", ["allow_reordering", "allow_global_storage"])
+def test_what_a_buffer_is_allowed(refused: str) -> None:
+    if refused == "allow_reordering":
+        knl = lk.prioritize_loops(halves(transposition()), "i_inner, j_outer")
+        name, sweep, error = "b", ["i_inner", "j_inner"], lk.ScheduleError
+    else:
+        knl = lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<n}", """
+            for i
+                <> s = a[i, 0]
+                for k
+                    y[k] = y[k] + s*a[i, k]
+                end
+            end
+            """)
+        knl = lk.split_iname(lk.add_dtypes(knl, {"a,y": np.float32}), "k", 4)
+        name, sweep, error = "y", ["i", "k_inner"], lk.StorageError
+    others = {"allow_reordering": True} if refused == "allow_global_storage" else {}
+    with pytest.raises(error) as err:
+        lk.buffer_array(knl, name, sweep, **others)
+    assert f"{refused}=True" in (err.value.hint or "")
+    made = lk.buffer_array(knl, name, sweep, **others, **{refused: True})
+    assert_same(knl, made, **dict.fromkeys(sorted(knl.value_params), 9))
+
+
+@pytest.mark.parametrize("name", ["allow_global_storage", "allow_launches"])
+def test_what_a_pipeline_is_allowed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline changes nothing else by itself: its cost is told to be more."""
+    known = cost_of
+
+    def more(knl: lk.LoopKernel) -> Cost:
+        found = known(knl)
+        if "copy_first" not in knl.statement_by_id:
+            return found
+        if name == "allow_launches":
+            return replace(found, launches=2)
+        return replace(found, cells={**found.cells, "u": replace(found.cells["u"], shape=(7,))})
+    monkeypatch.setitem(ENTRY_POINTS, "cost", more)
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<16}", """
+        for k
+            for i
+                <> t[i] = a[k, i]  {id=copy}
+            end
+            for j
+                <> u = t[15 - j]
+                c[k, j] = u
+            end
+        end
+        """)
+    knl = lk.add_dtypes(knl, {"a": np.float32})
+    error, words = {"allow_launches": (lk.ScheduleError, "would add launches"),
+                    "allow_global_storage": (lk.StorageError, "would enlarge 'u': 4 bytes a thread -> 28")}[name]
+    with pytest.raises(error, match=words) as err:
+        lk.pipeline(knl, "k")
+    assert f"{name}=True" in (err.value.hint or "")
+    assert_same(knl, lk.pipeline(knl, "k", **{name: True}), n=5)
 
 # }}}
 
