@@ -88,7 +88,7 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
         grown = {x: pair for x, pair in change.grown().items() if x not in growing or _is_moved(*pair)}
         if grown:
             return _grown(before, step, grown, moved)
-        doubtful = [x for x in change.unknown if _may_grow(before, after, moved, x)]
+        doubtful = [x for x in change.unknown if x not in growing and _may_grow(before, after, moved, x)]
         if doubtful:
             return _not_known(before, step, doubtful[0], change.unknown[doubtful[0]], moved)
     found = None if allowed.launches else _launching(after, step, costs, change)
