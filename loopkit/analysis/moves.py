@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.kernel import LoopKernel
@@ -16,11 +16,13 @@ class Moves:
 
     :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* stood outside of that over *y*, and
         now stands inside.
-    :ivar distributed: inames of which one loop became several, around parts of its statements.
+    :ivar order: the inames of *sunk* around one statement as they nest now, outermost first.
+    :ivar distributed: inames of which one loop became several, each with the statement that now begins the second.
     """
 
     sunk: tuple[tuple[str, str], ...] = ()
-    distributed: tuple[str, ...] = ()
+    order: tuple[str, ...] = ()
+    distributed: Mapping[str, str] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.sunk or self.distributed)
@@ -48,6 +50,7 @@ def moves(before: LoopKernel, after: LoopKernel) -> Moves:
     inner = {x for knl in (before, after) for x, tag in knl.tags.items() if is_innermost(tag)}
     common = [s for s in old if s in new]
     sunk: dict[tuple[str, str], None] = {}
+    order: tuple[str, ...] = ()
     seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     for s in common:
         first, second = ({x: i for i, step in enumerate(way) if (x := step.iname) is not None and x not in inner}
@@ -56,21 +59,22 @@ def moves(before: LoopKernel, after: LoopKernel) -> Moves:
         key = tuple(loops[0]), tuple(loops[1])
         if key not in seen:
             seen.add(key)
-            sunk.update(((x, y), None) for i, x in enumerate(loops[0]) for y in loops[0][i + 1:]
-                        if second[x] > second[y])
-    return Moves(tuple(sunk), _distributed(old, new, common, inner))
+            pairs = [(x, y) for i, x in enumerate(loops[0]) for y in loops[0][i + 1:] if second[x] > second[y]]
+            sunk.update(dict.fromkeys(pairs))
+            order = order or tuple(x for x in loops[1] if any(x in pair for pair in pairs))
+    return Moves(tuple(sunk), order, _distributed(old, new, common, inner))
 
 
 def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
-                 ) -> tuple[str, ...]:
-    """The inames of loops whose statements stand in several loops of that name now."""
+                 ) -> dict[str, str]:
+    """The inames of loops whose statements stand in several loops of that name now, and where the second begins."""
     became: dict[Path, Path] = {}
-    found: dict[str, None] = {}
+    found: dict[str, str] = {}
     for s in common:
         places = {step.iname: new[s][:i + 1] for i, step in enumerate(new[s])}
         for i, step in enumerate(old[s]):
             x = step.iname
             if x is not None and x in places and x not in inner and \
                     became.setdefault(old[s][:i + 1], places[x]) != places[x]:
-                found[x] = None
-    return tuple(found)
+                found.setdefault(x, s)
+    return found

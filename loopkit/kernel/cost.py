@@ -1,8 +1,9 @@
 """The cost of a kernel before it is made into text: cells of its temporaries, launches, loops of the host."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import permutations
 
 from pymbolic.typing import Expression
 
@@ -15,6 +16,9 @@ from loopkit.kernel.data import AddressSpace
 SPACES = (AddressSpace.PRIVATE, AddressSpace.LOCAL, AddressSpace.GLOBAL)
 #: Who has cells of its own in each address space.
 OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.LOCAL: "block", AddressSpace.GLOBAL: "call"}
+#: Where they lie.
+MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.LOCAL: "shared memory",
+            AddressSpace.GLOBAL: "global memory"}
 #: Sizes at which numbers of cells that depend on sizes are compared.
 _SAMPLES = (1, 2, 5, 33, 100, 1000)
 
@@ -51,31 +55,44 @@ class Cells:
         if mine != theirs:
             return mine > theirs
         names = frozenset().union(*map(variables, (*self.shape, *other.shape)))
-        return any(self._count(size, names) > other._count(size, names) for size in (_SAMPLES if names else (1,)))
+        return any(self._count(sizes) > other._count(sizes) for sizes in _trials(names))
 
-    def _count(self, size: int, names: frozenset[str]) -> int:
+    def _count(self, sizes: Mapping[str, int]) -> int:
         result = 1
         for e in self.shape:
-            result *= max(int(evaluate(e, dict.fromkeys(names, size))), 0)
+            result *= max(int(evaluate(e, sizes)), 0)
         return result
+
+
+def _trials(names: Collection[str]) -> Iterator[dict[str, int]]:
+    """Sizes to try: all the same, and one of them small or large among others."""
+    for size in _SAMPLES if names else (1,):
+        yield dict.fromkeys(names, size)
+    if len(names) > 1:
+        for name in names:
+            for own, others in permutations((1, 33, 1000), 2):
+                yield {**dict.fromkeys(names, others), name: own}
 
 
 @dataclass(frozen=True)
 class Cost:
     """Storage and launches of a kernel, as its schedule and its storage allocation give them.
 
-    :ivar cells: of each temporary.
-    :ivar launches: how many there are, those in loops of the host counted once.
+    :ivar cells: of each temporary, as far as they are known.
+    :ivar launches: how many there are, those in loops of the host counted once; ``None``: not known, for this *reason*.
     :ivar hosts: for each loop of the host its iname and the number of launches in one iteration.
+    :ivar unknown: the temporaries whose cells are not known, each with the reason.
     """
 
     cells: Mapping[str, Cells]
-    launches: int
+    launches: int | None
     hosts: tuple[tuple[str, int], ...] = ()
+    unknown: Mapping[str, str] = field(default_factory=dict)
+    reason: str = ""
 
     def launch_lines(self) -> Iterator[str]:
         """The number of launches where there are several, and the loops that the host runs."""
-        if self.launches > 1:
+        if self.launches is not None and self.launches > 1:
             yield f"{self.launches} launches"
         for iname, count in self.hosts:
             yield f"for {iname}: on the host, {launch_count(count)} per iteration"
@@ -98,19 +115,25 @@ class CostChange:
 
     :ivar cells: for each temporary of both whose cells changed, what it had and has.
     :ivar scratch: temporaries of the second alone that lie in global memory.
+    :ivar unknown: the temporaries of both whose cells are not known in one of the kernels, each with the reason.
     """
 
     cells: Mapping[str, tuple[Cells, Cells]]
     scratch: Mapping[str, Cells]
-    launches: tuple[int, int]
+    launches: tuple[int | None, int | None]
     hosts: tuple[tuple[str, ...], tuple[str, ...]]
+    unknown: Mapping[str, str]
 
     @classmethod
     def between(cls, before: Cost, after: Cost) -> CostChange:
-        changed = {x: (old, after.cells[x]) for x, old in before.cells.items() if after.cells.get(x, old) != old}
-        new = {x: c for x, c in after.cells.items() if x not in before.cells and c.space is AddressSpace.GLOBAL}
+        old = {**before.cells, **before.unknown}
+        changed = {x: (before.cells[x], c) for x, c in after.cells.items() if before.cells.get(x, c) != c}
+        new = {x: c for x, c in after.cells.items() if x not in old and c.space is AddressSpace.GLOBAL}
+        # a reason of the second kernel is one that the step may have brought about
+        unknown = {x: reason for x, reason in {**before.unknown, **after.unknown}.items()
+                   if x in old and (x in after.cells or x in after.unknown)}
         hosts = tuple(tuple(x for x, _ in cost.hosts) for cost in (before, after))
-        return cls(changed, new, (before.launches, after.launches), (hosts[0], hosts[1]))
+        return cls(changed, new, (before.launches, after.launches), (hosts[0], hosts[1]), unknown)
 
     def grown(self) -> dict[str, tuple[Cells, Cells]]:
         """The temporaries with more cells, or cells in a larger address space."""
@@ -120,6 +143,11 @@ class CostChange:
         """The inames whose loops the host runs in the second kernel alone."""
         return tuple(x for x in dict.fromkeys(self.hosts[1]) if x not in self.hosts[0])
 
+    def adds_launches(self) -> bool:
+        """Are there surely more launches, or loops of the host?"""
+        first, second = self.launches
+        return first is not None and second is not None and (second > first or bool(self.added_hosts()))
+
     def lines(self) -> Iterator[str]:
         """What changed, in words, a line each."""
         for name, (old, new) in self.cells.items():
@@ -127,7 +155,12 @@ class CostChange:
                 yield f"{name}: {old} -> {new}"
         for name, cells in self.scratch.items():
             yield f"{name}: global, {cells}"
-        if self.launches[0] != self.launches[1]:
-            yield f"launches: {self.launches[0]} -> {self.launches[1]}"
-        if self.hosts[0] != self.hosts[1]:
+        first, second = self.launches
+        if second is None:
+            if first is not None:
+                yield "storage and launches: not known" if self.unknown else "launches: not known"
+            return
+        if first not in (None, second):
+            yield f"launches: {first} -> {second}"
+        if first is not None and self.hosts[0] != self.hosts[1]:
             yield f"loops on the host: {', '.join(self.hosts[0]) or 'none'} -> {', '.join(self.hosts[1]) or 'none'}"

@@ -146,9 +146,9 @@ class LoopKernel:
         """This kernel with some fields changed."""
         return replace(self, **changes)
 
-    def with_history(self, history: History) -> LoopKernel:
-        """The same kernel but for its history: analyses of either are those of both."""
-        result = replace(self, history=history)
+    def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
+        """The same kernel but for how it came to be: analyses of either are those of both."""
+        result = replace(self, history=history, given_order=given_order)
         object.__setattr__(result, "memo", self.memo)
         return result
 

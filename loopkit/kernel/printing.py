@@ -19,7 +19,6 @@ from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.text import to_text
 from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
-from loopkit.kernel.given_order import given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import GroupTag
@@ -55,7 +54,7 @@ def kernel_text(knl: LoopKernel) -> str:
                  *_section("ASSUMPTIONS", filter(None, [params_text(knl.assumptions)])),
                  *_section("DOMAINS", (d.text for d in domains.printed)),
                  *_section("TAGS", (f"{x}: {tag}" for x, tag in knl.tags.items())),
-                 *_section("GIVEN ORDER", map(", ".join, given(knl.tree, knl.given_order))),
+                 *_section("GIVEN ORDER", map(", ".join, knl.given_order)),
                  *_section("REDUCTIONS", map(_operation, knl.operations.values())),
                  *_section("RULES", map(_rule, knl.substitutions.values())),
                  *_section("STATEMENTS", statement_lines(knl, folded, domains)),
@@ -72,8 +71,8 @@ def _cost_sections(knl: LoopKernel) -> Iterator[str]:
     """
     on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
     if on_grid or knl.barriers or knl.temporaries:
-        cost: Cost | None = ENTRY_POINTS["cost"](knl)
-        if cost is not None:
+        cost: Cost = ENTRY_POINTS["cost"](knl)
+        if cost.launches is not None:
             yield from _section("LAUNCHES", cost.launch_lines())
             yield from _section("GLOBAL TEMPORARIES", cost.scratch_lines())
 

@@ -1,24 +1,31 @@
 """What a kernel costs in storage and launches, as far as it can be told before the kernel is lowered."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
 
+import numpy as np
+
+from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.pipeline import Placed, placed_once, placed_without_types
+from loopkit.lowering.pipeline import placed_as_typed, placed_once, scheduled_as_typed
 from loopkit.lowering.schedule import HostLoop, HostNode
+from loopkit.lowering.storage import Storage, each_storage
+from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import affordable, bounded
 
 #: Operations of isl for one answer, about a second.
 BUDGET = 1_000_000
 
 
-def cost_of(knl: LoopKernel) -> Cost | None:
-    """The cells of the temporaries, the launches and the host's loops of *knl*.
+def cost_of(knl: LoopKernel) -> Cost:
+    """The cells of the temporaries, the launches and the host's loops of *knl*, as far as they are known.
 
-    ``None``: the kernel cannot be lowered as it is, or its schedule cannot be found within the budget. A kernel without
-    dtypes has a cost in elements.
+    If one temporary can have no cells as it is, or takes isl more than the budget, those of others are known still. A
+    kernel without dtypes has a cost in elements.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])")
     >>> print(cost_of(knl).cells["acc_k"])
@@ -26,34 +33,66 @@ def cost_of(knl: LoopKernel) -> Cost | None:
     """
     if "cost" not in knl.memo:
         knl.memo["cost"] = _cost_of(knl)
-    found: Cost | None = knl.memo["cost"]
+    found: Cost = knl.memo["cost"]
     return found
 
 
-def _cost_of(knl: LoopKernel) -> Cost | None:
-    try:
-        with bounded(f"looking at the storage of kernel '{knl.name}'"):
-            placed = affordable(lambda: _placed(knl), otherwise=None, budget=BUDGET)
-    except LoopkitError:
-        return None                     # lowering says why, to whoever asks for the text
-    if placed is None:
-        return None
-    ready, schedule, storages, _ = placed
-    typed = knl.memo.get("placed") is placed
-    cells = {x: Cells(s.space, s.shape, s.dtype.itemsize if typed or _has_dtype(knl, x) else None)
-             for x, s in storages.items() if x in knl.temporaries and x in ready.temporaries}
+def _cost_of(knl: LoopKernel) -> Cost:
+    with bounded(f"looking at the storage of kernel '{knl.name}'"):
+        typed = _attempt(lambda: _with_types(knl))
+        if isinstance(typed, str):
+            return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
+        inferred = typed is knl.memo.get("infer_types")
+        placed = _attempt(lambda: placed_once(knl) if inferred else placed_as_typed(typed))
+        if isinstance(placed, str):
+            return _one_by_one(knl, typed, placed)
+    _, schedule, storages, _ = placed
+    cells = {x: _cells(knl, typed, s) for x, s in storages.items() if x in knl.temporaries}
     return Cost(cells, len(schedule.launches), tuple(_hosts(schedule.order)))
 
 
-def _placed(knl: LoopKernel) -> Placed:
+def _one_by_one(knl: LoopKernel, typed: LoopKernel, reason: str) -> Cost:
+    """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
+    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed))))
+    if isinstance(storages, str):
+        return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
+    cells: dict[str, Cells] = {}
+    unknown: dict[str, str] = {}
+    for name, settle in storages.items():
+        if name in knl.temporaries:
+            found = _attempt(settle)
+            if isinstance(found, str):
+                unknown[name] = found
+            else:
+                cells[name] = _cells(knl, typed, found[0])
+    return Cost(cells, None, unknown=unknown, reason=reason)
+
+
+def _with_types(knl: LoopKernel) -> LoopKernel:
+    """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries."""
     try:
-        return placed_once(knl)
+        return infer_types(knl)
     except TypeInferenceError:
-        return placed_without_types(knl)
+        temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
+                       for name, t in knl.temporaries.items()}
+        return knl.copy(temporaries=temporaries, carried=unchanged_from(knl))
 
 
-def _has_dtype(knl: LoopKernel, name: str) -> bool:
-    return knl.temporaries[name].dtype is not None
+T = TypeVar("T")
+
+
+def _attempt(question: Callable[[], T]) -> T | str:
+    """The answer to *question*, or the reason why there is none."""
+    try:
+        found = affordable(question, otherwise=None, budget=BUDGET)
+    except LoopkitError as error:
+        return error.message
+    return "It takes too long to find." if found is None else found
+
+
+def _cells(knl: LoopKernel, typed: LoopKernel, storage: Storage) -> Cells:
+    known = typed is knl.memo.get("infer_types") or knl.temporaries[storage.name].dtype is not None
+    return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
 
 
 def _hosts(nodes: tuple[HostNode, ...]) -> Iterator[tuple[str, int]]:

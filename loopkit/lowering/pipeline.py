@@ -2,13 +2,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from loopkit.analysis.copies import require_copies
-from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
@@ -17,7 +14,7 @@ from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, P
 from loopkit.kernel.kernel import LoopKernel, require_kernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
-from loopkit.lowering.crossing import crossing_pairs, pairs_through_memory
+from loopkit.lowering.crossing import Pair, crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
 from loopkit.lowering.program import build_program
@@ -138,12 +135,15 @@ def placed_once(knl: LoopKernel) -> Placed:
     return found
 
 
-def placed_without_types(knl: LoopKernel) -> Placed:
-    """:func:`placed_once` of a kernel whose dtypes are not known yet: they are ``int32``."""
-    temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
-                   for name, t in knl.temporaries.items()}
-    ready = _without_reductions(knl.copy(temporaries=temporaries, carried=unchanged_from(knl)))
-    return _placed(ready)
+def placed_as_typed(typed: LoopKernel) -> Placed:
+    """:func:`placed_once` of a kernel of known dtypes, whichever they are."""
+    return _placed(_without_reductions(typed))
+
+
+def scheduled_as_typed(typed: LoopKernel) -> Schedule:
+    """The schedule of a kernel of known dtypes without its storage, which may add launches."""
+    ready = _without_reductions(typed)
+    return _scheduled(ready, asked_apart(ready))[0]
 
 
 def _without_reductions(typed: LoopKernel) -> LoopKernel:
@@ -154,11 +154,7 @@ def _placed(knl: LoopKernel) -> Placed:
     """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
     apart = asked_apart(knl)
     while True:
-        ordered = schedule(knl, apart)
-        scattered = pairs_through_memory(ordered)
-        if not scattered <= apart:
-            apart |= scattered
-            continue
+        ordered, apart = _scheduled(knl, apart)
         ordered, storages = settle_storage(ordered)
         launches = bind(ordered, storages)
         crossing = crossing_pairs(launches, storages)
@@ -167,6 +163,16 @@ def _placed(knl: LoopKernel) -> Placed:
         if crossing <= apart:
             raise InternalError(f"'{knl.name}' has {sorted(crossing)} in one launch, where they must not be.")
         apart |= crossing
+
+
+def _scheduled(knl: LoopKernel, apart: frozenset[Pair]) -> tuple[Schedule, frozenset[Pair]]:
+    """The launches, at least *apart* in several; and what is, which a temporary in global memory may add to."""
+    while True:
+        ordered = schedule(knl, apart)
+        scattered = pairs_through_memory(ordered)
+        if scattered <= apart:
+            return ordered, apart
+        apart |= scattered
 
 
 def lowered_once(knl: LoopKernel) -> Lowered:

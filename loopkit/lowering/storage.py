@@ -7,8 +7,9 @@ finds the value which it would have found in the reference order.
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import inf, prod
 from typing import Any
 
@@ -135,6 +136,14 @@ def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
 
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.
     """
+    found = {name: settle() for name, settle in each_storage(schedule)}
+    result = {name: storage for name, (storage, _) in found.items()}
+    gone = {name: axes for name, (_, axes) in found.items() if axes}
+    return replace(schedule, kernel=without_axes(schedule.kernel, gone)) if gone else schedule, result
+
+
+def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[Storage, frozenset[int]]]]]:
+    """For every temporary that is used, what finds its storage and its axes that need no cells, or raises."""
     knl = schedule.kernel
     places = schedule.places()
     flows: dict[str, list[Dependence]] = {}
@@ -142,19 +151,19 @@ def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
         if d.of_value and d.kind == "flow":
             flows.setdefault(d.array, []).append(d)
     shapes = array_shapes(knl)
-    result = {}
-    gone: dict[str, frozenset[int]] = {}
+
+    def settle(temporary: TemporaryVariable, accesses: Sequence[Access]) -> tuple[Storage, frozenset[int]]:
+        name = temporary.name
+        own = [*flows.get(name, ()), *met(knl, name)]
+        _require_written(temporary, accesses)
+        axes = _needless_axes(temporary, accesses)
+        storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None
+        return (storage, axes) if storage is not None else \
+            (_settled(knl, temporary, accesses, own, places, shapes[name]), frozenset())
     for name, accesses in accesses_by_array(knl).items():
         temporary = knl.temporaries.get(name)
         if temporary is not None:
-            own = [*flows.get(name, ()), *met(knl, name)]
-            _require_written(temporary, accesses)
-            axes = _needless_axes(temporary, accesses)
-            storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None
-            if storage is not None:
-                gone[name] = axes
-            result[name] = storage or _settled(knl, temporary, accesses, own, places, shapes[name])
-    return replace(schedule, kernel=without_axes(knl, gone)) if gone else schedule, result
+            yield name, partial(settle, temporary, accesses)
 
 
 def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from loopkit.analysis.moves import moves
+from loopkit.analysis.moves import Moves, moves
 from loopkit.errors import ENTRY_POINTS, LoopkitError
 from loopkit.kernel.cost import CostChange
-from loopkit.kernel.given_order import ordered_pairs
+from loopkit.kernel.given_order import ordered_pairs, still_given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
 
@@ -32,15 +32,16 @@ class Effects:
 def _effects(before: LoopKernel, after: LoopKernel) -> Iterator[str]:
     if before.tree is after.tree and before.tags == after.tags and before.temporaries == after.temporaries:
         return
+    order = ordered_pairs(still_given(after.tree, after.tags, after.given_order))
     try:
         with bounded(f"looking at what a step changed in kernel '{before.name}'"):
-            text = str(moves(before, after).beside(ordered_pairs(after.given_order)))
+            moved = moves(before, after).beside(order)
     except LoopkitError:
-        text = ""
-    if text:
-        yield text
-    costs = tuple(ENTRY_POINTS["cost"](knl) for knl in (before, after))
-    if None not in costs:
-        yield from CostChange.between(*costs).lines()
-    elif costs[0] is not None:
-        yield "storage and launches: not known"
+        moved = Moves()
+    if moved:
+        yield str(moved)
+    inames = frozenset(after.inames)
+    for x, y in sorted(ordered_pairs(before.given_order) - order):
+        if {x, y} <= inames and (y, x) not in order and (x, y) not in moved.sunk:
+            yield f"{x} stands inside {y}, and the order {x}, {y} was given"
+    yield from CostChange.between(*(ENTRY_POINTS["cost"](knl) for knl in (before, after))).lines()

@@ -54,7 +54,8 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
         element, or one for all: split by as many, the loops of the copy have no remainder, and no condition.
     :arg allow_reordering: loops may change places, or be distributed, whose order was given: by ``for`` blocks,
         ``prioritize_loops``, ``interchange``, ``tile``, ...
-    :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space.
+    :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy
+        may come to lie in global memory.
     :arg allow_launches: there may be more launches, or loops of the host.
     :raises UnknownNameError: no such array, or an iname that no reader has.
     :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),

@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import expand_rules
 from loopkit.analysis.dependences import carried_from
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import called, map_children, substitute, variables
-from loopkit.kernel.given_order import Chain, given
+from loopkit.kernel.given_order import Chain, given, still_given
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
@@ -150,10 +150,12 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
     """The given orders with the new inames in the place of old ones, and the old where loops over them stay."""
-    chains = dict.fromkeys(kernel.given_order)
+    chains = list(kernel.given_order)
     for step in {id(s): s for s in steps.values()}.values() if chains else ():
-        chains.update((step.inames(c), None) for c in kernel.given_order if any(x in step.old for x in c))
-    return given(tree, chains)
+        moved = [step.inames(c) for c in kernel.given_order if any(x in step.old for x in c)]
+        # several that become others have the place that the tree gives them
+        chains += moved if step.names is not None or len(step.old) == 1 else given(tree, moved)
+    return still_given(tree, kernel.tags, chains)
 
 
 def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reindexing]) -> tuple[str, ...]:

@@ -4,16 +4,18 @@ Where it cannot, it is refused, with the numbers and the argument that allows it
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.moves import Moves, moves
 from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, PreconditionError, ScheduleError, StorageError
-from loopkit.kernel.cost import SPACES, Cells, Cost, CostChange
+from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.tags import GroupTag, LocalTag
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import GroupTag, LocalTag, is_parallel
 
 Order = tuple[str, ...]
 
@@ -80,32 +82,51 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
         return found
     if (allowed.global_storage and allowed.launches) or not _may_cost(before, after, moved):
         return None
-    costs = tuple(ENTRY_POINTS["cost"](knl) for knl in (before, after))
-    if None in costs:
-        return None                         # not known, which the history says
+    costs: tuple[Cost, Cost] = ENTRY_POINTS["cost"](before), ENTRY_POINTS["cost"](after)
     change = CostChange.between(*costs)
     if not allowed.global_storage:
         grown = {x: pair for x, pair in change.grown().items() if x not in growing or _is_moved(*pair)}
         if grown:
-            return _grown(step, grown, moved)
-    return None if allowed.launches else _launching(step, costs, change)
+            return _grown(before, step, grown, moved)
+        doubtful = [x for x in change.unknown if x not in growing and _may_grow(before, after, moved, x)]
+        if doubtful:
+            return _not_known(before, step, doubtful[0], change.unknown[doubtful[0]], moved)
+    found = None if allowed.launches else _launching(after, step, costs, change)
+    return found if found is not None or allowed.global_storage else _in_global_memory(after, step, change)
 
 
 def _may_cost(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
     """May storage or launches differ? A new copy of what nobody writes, in each block of its own, changes neither.
 
-    Unless it is the first on an axis of the block: threads read each other's values then.
+    Unless it is the first on an axis of the block, as threads read each other's values then; or it stands in a loop of
+    threads, so that each of them might have a copy of its own.
     """
-    on_grid = {x for x, tag in after.tags.items() if isinstance(tag, GroupTag)}
-    if not before.temporaries and not on_grid:
+    if not before.temporaries and not any(isinstance(tag, GroupTag | LocalTag) for tag in after.tags.values()):
         return False
-    if any(isinstance(tag, LocalTag) and tag not in before.tags.values() for tag in after.tags.values()):
-        return True
-    added = [s for s in after.statements if s.id not in before.statement_by_id]
-    if any(not on_grid.issubset(s.inames) for s in added):
-        return True
-    touched = {a.array for s in added for a in accesses_of(after, s)}
-    return bool(moved) or not touched.isdisjoint(before.written_names)
+    added = _added(before, after)
+    return bool(moved) or _spread(before, after) or any(
+        is_parallel(after.tags.get(x)) and not isinstance(after.tags.get(x), GroupTag)
+        for s in added for x in s.inames if x in before.inames
+    ) or not {a.array for s in added for a in accesses_of(after, s)}.isdisjoint(before.written_names)
+
+
+def _spread(before: LoopKernel, after: LoopKernel) -> bool:
+    """Does a new statement stand outside of a loop of blocks, or on an axis of the block that none had before?"""
+    on_grid = {x for x, tag in after.tags.items() if isinstance(tag, GroupTag)}
+    return any(isinstance(tag, LocalTag) and tag not in before.tags.values() for tag in after.tags.values()) or \
+        any(not on_grid.issubset(s.inames) for s in _added(before, after))
+
+
+def _may_grow(before: LoopKernel, after: LoopKernel, moved: Moves, name: str) -> bool:
+    """May the cells of the temporary *name* have become more? Not if nothing that uses it moved or was added."""
+    loops = {*moved.distributed, *(x for pair in moved.sunk for x in pair)}
+    users = [s for s in before.statements if name in {a.array for a in accesses_of(before, s)}]
+    return _spread(before, after) or any(not loops.isdisjoint(s.inames) for s in users) or any(
+        a.array == name for s in _added(before, after) for a in accesses_of(after, s))
+
+
+def _added(before: LoopKernel, after: LoopKernel) -> list[Statement]:
+    return [s for s in after.statements if s.id not in before.statement_by_id]
 
 
 def _is_moved(old: Cells, new: Cells) -> bool:
@@ -120,35 +141,75 @@ def _reordered(kernel: LoopKernel, step: str, moved: Moves) -> LoopkitError | No
         inside = ", ".join(f"'{b}'" for a, b in broken if a == x)
         return ScheduleError(
             f"{step} would move the loop over '{x}' inside that over {inside}, and the order {x}, {y} was given.",
-            subject=x, hint=f"prioritize_loops(knl, '{y}, {x}') first, which gives the other order, a parallel tag for "
-                            f"'{x}', or allow_reordering=True")
+            subject=x, hint=f"{_first(kernel, moved)}allow_reordering=True")
     torn = [x for x in moved.distributed if any(x in pair for pair in given)]
     if torn:
         return ScheduleError(
             f"{step} would distribute the loop over '{torn[0]}', which stands in an order that was given, over its "
-            "statements.", subject=torn[0],
-            hint=f"distribute_loop(knl, '{torn[0]}', ...) first, a parallel tag for '{torn[0]}', or "
-                 "allow_reordering=True")
+            "statements.", subject=torn[0], hint=f"{_first(kernel, moved, torn[0])}allow_reordering=True")
     return None
 
 
-def _grown(step: str, grown: dict[str, tuple[Cells, Cells]], moved: Moves) -> LoopkitError:
-    names = [f"'{x}': {old} -> {new}" for x, (old, new) in grown.items()]
-    cause = f", with {moved}" if moved else ""
-    first = ""
-    if moved.sunk:
-        x, y = moved.sunk[0]
-        first = f"prioritize_loops(knl, '{y}, {x}') first, which gives that order, a parallel tag for '{x}', or "
-    return StorageError(f"{step} would enlarge {', '.join(names)}{cause}.", subject=next(iter(grown)),
-                        hint=f"{first}allow_global_storage=True")
+def _grown(kernel: LoopKernel, step: str, grown: Mapping[str, tuple[Cells, Cells]], moved: Moves) -> LoopkitError:
+    larger, elsewhere = [], []
+    for x, (old, new) in grown.items():
+        if _is_moved(old, new):
+            elsewhere.append(f"'{x}' to {MEMORIES[new.space]}: {old} -> {new}")
+        else:
+            larger.append(f"'{x}': {old} -> {new}")
+    parts = [f"{verb} {', '.join(names)}" for verb, names in (("enlarge", larger), ("move", elsewhere)) if names]
+    return StorageError(f"{step} would {' and '.join(parts)}{_with(moved)}.", subject=next(iter(grown)),
+                        hint=f"{_first(kernel, moved)}allow_global_storage=True")
 
 
-def _launching(step: str, costs: tuple[Cost, ...], change: CostChange) -> LoopkitError | None:
-    before, after = change.launches
-    hosts = change.added_hosts()
-    if after <= before and not hosts:
+def _not_known(kernel: LoopKernel, step: str, name: str, reason: str, moved: Moves) -> LoopkitError:
+    return StorageError(f"{step} may enlarge '{name}'{_with(moved)}, and its storage is not known. {reason}",
+                        subject=name, hint=f"mend that first, {_first(kernel, moved)}allow_global_storage=True")
+
+
+def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
+    """The refusal of a copy that would lie in global memory, where neither this nor a launch between was asked for."""
+    if change.adds_launches():
         return None
-    parts = [f"launches: {before} -> {after}"] if after > before else []
+    for name, cells in change.scratch.items():
+        if after.temporaries[name].address_space is not AddressSpace.GLOBAL:
+            return StorageError(
+                f"{step}: the copy '{name}' would lie in {MEMORIES[cells.space]}, {cells}.", subject=name,
+                hint="tags for its loops and those around it first, other loops around it (fetch_outer_inames), "
+                     "temporary_address_space='global', or allow_global_storage=True")
+    return None
+
+
+def _with(moved: Moves) -> str:
+    return f", with {moved}" if moved else ""
+
+
+def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
+    """The steps that ask for what *moved*, or for the distribution of the loop over *torn*, for a hint."""
+    inner = dict.fromkeys(x for x, _ in moved.sunk)
+    if moved.sunk and (torn is None or torn in inner):
+        ways = [f"prioritize_loops(knl, '{', '.join(moved.order)}') first, which gives that order"]
+    elif torn is not None:
+        ways, inner = [f"distribute_loop(knl, '{torn}', '{moved.distributed[torn]}') first"], {torn: None}
+    else:
+        return ""
+    if not any(x in kernel.tags for x in inner):
+        ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
+    return f"{', '.join(ways)}, or "
+
+
+def _launching(after: LoopKernel, step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
+    if None in change.launches:
+        if not any(isinstance(tag, GroupTag) for tag in after.tags.values()):
+            return None
+        return ScheduleError(f"{step} may add launches, and their number is not known. "
+                             f"{costs[0].reason or costs[1].reason}", subject=step,
+                             hint="mend that first, or allow_launches=True")
+    if not change.adds_launches():
+        return None
+    hosts = change.added_hosts()
+    first, second = change.launches
+    parts = [f"launches: {first} -> {second}"] if first != second else []
     parts += [f"{line}" for line in costs[1].launch_lines() if any(line.startswith(f"for {x}:") for x in hosts)]
     return ScheduleError(f"{step} would add launches ({'; '.join(parts)}).", subject=hosts[0] if hosts else step,
                          hint="allow_launches=True")

@@ -14,7 +14,7 @@ from loopkit.errors import (
     ScheduleError,
 )
 from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
-from loopkit.kernel.given_order import given
+from loopkit.kernel.given_order import given, given_anew, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
@@ -55,7 +55,8 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
             verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
         record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start,
                              Effects((kernel, result)))
-        return result.with_history(kernel.history.then(record))
+        return result.with_history(kernel.history.then(record),
+                                   still_given(result.tree, result.tags, result.given_order))
     TRANSFORMATIONS[function.__name__] = step
     return step
 
@@ -164,7 +165,7 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel*, in which the user gave the order of the inames of each of *chains* as its tree has it."""
-    return kernel.copy(given_order=given(kernel.tree, (*kernel.given_order, *chains)))
+    return kernel.copy(given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:

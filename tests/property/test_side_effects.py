@@ -15,6 +15,7 @@ from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.tags import is_innermost, is_parallel
 from loopkit.lowering.pipeline import Stored
 from loopkit.lowering.schedule import HostLoop
+from tests.following import followed
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
 from tests.property.pipelines import STAGING, Drawer, NothingToDoError, Step
@@ -38,6 +39,25 @@ class Watching(Trial):
             COUNTS["copies by default"] += 1
             self._require_orders(before)
             self._require_cost(before)
+
+    def _refused(self, step: Step, error: lk.LoopkitError) -> None:
+        super()._refused(step, error)
+        if step.name in STAGING and isinstance(error, lk.ScheduleError | lk.StorageError):
+            words = error.message.split(" the loop over ")[0]
+            for way in self._followed(error.hint or ""):
+                COUNTS["hints followed"] += 1
+                try:
+                    step.apply(way)
+                except lk.LoopkitError as other:
+                    if other.message.split(" the loop over ")[0] == words and other.hint == error.hint:
+                        raise self.fail(f"{error}\nis followed and comes again", step) from None
+
+    def _followed(self, hint: str) -> list[lk.LoopKernel]:
+        try:
+            return followed(self.knl, hint)
+        except lk.IllegalTransformError:                 # other statements do not allow it
+            COUNTS["hints that others forbid"] += 1
+            return []
 
     def _require_orders(self, before: lk.LoopKernel) -> None:
         given_pairs = ordered_pairs(before.given_order)
@@ -113,4 +133,4 @@ def test_copies_of_tiles_keep_what_they_do_not_name(part: int) -> None:
             except NothingToDoError:
                 continue
     run()
-    assert COUNTS["copies by default"] > 3*COUNTS["copies of unknown cost"], "few costs are known: this shows little"
+    assert COUNTS["copies by default"] > 20*COUNTS["copies of unknown cost"], "few costs are known: this shows little"

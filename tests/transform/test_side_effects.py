@@ -4,17 +4,24 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 
 import numpy as np
+import pymbolic.primitives as p
 import pytest
+from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.analysis.moves import moves
 from loopkit.errors import ENTRY_POINTS
+from loopkit.kernel.cost import Cells, Cost
+from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.lowering.cost import cost_of
 from loopkit.poly.limits import affordable, bounded
 from tests.cases import jacobi_over_blocks, matmul, matmul_tiled, two_launches
+from tests.following import followed
 from tests.transform.same import assert_same
 
 
@@ -44,9 +51,7 @@ def halves(knl: lk.LoopKernel) -> lk.LoopKernel:
 
 
 def spaces(knl: lk.LoopKernel) -> dict[str, str]:
-    found = cost_of(knl)
-    assert found is not None
-    return {x: str(cells) for x, cells in found.cells.items()}
+    return {x: str(cells) for x, cells in cost_of(knl).cells.items()}
 
 
 # {{{ storage
@@ -94,7 +99,7 @@ def test_values_do_not_move_to_a_larger_address_space() -> None:
         end
         """)
     knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0")
-    with pytest.raises(lk.StorageError, match=r"a thread -> .* a block"):
+    with pytest.raises(lk.StorageError, match=r"would move 't' to shared memory: .* a thread -> .* a block"):
         lk.add_prefetch(knl, "t", "j")
     lk.add_prefetch(knl, "t", "j", default_tag=None)
 
@@ -111,9 +116,107 @@ def test_both_ways_to_stage(call: Callable[..., lk.LoopKernel]) -> None:
     assert_same(knl, call(knl, allow_global_storage=True), n=11)
 
 
-def test_what_is_not_known_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ENTRY_POINTS, "cost", lambda knl: None)
-    assert lk.add_prefetch(attention(), "V", ["j_inner", "d_inner"]).temporaries["V_fetch"].shape == (16, 16)
+def beside_what_cannot_be_lowered(text: str, *steps: Callable[[lk.LoopKernel], lk.LoopKernel]) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k, j]: 0<=i<n and 0<=k,j<m}", f"y[i] = sum(k, a[i, k])\n{text}")
+    knl = lk.split_iname(lk.split_iname(lk.add_dtypes(knl, {"a,b": np.float32}), "i", 4), "k", 16)
+    for step in steps:
+        knl = step(knl)
+    with pytest.raises(lk.LoopkitError):
+        lk.lower(knl)
+    return knl
+
+
+#: Kernels that cannot be lowered as they are, because of a temporary that has nothing to do with the copies below.
+BESIDE = {
+    "as many cells as a size says": lambda: beside_what_cannot_be_lowered(
+        "<> u[j] = b[j]\nz[j] = u[m - 1 - j]", lambda knl: lk.set_temporary_address_space(knl, "u", "local")),
+    "read by other threads": lambda: beside_what_cannot_be_lowered(
+        "<> u[j] = b[j]\nz[j] = u[m - 1 - j]", lambda knl: lk.split_iname(knl, "j", 8, inner_tag="l.0"),
+        lambda knl: lk.set_temporary_address_space(knl, "u", "private")),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_the_cells_of_others_are_known_where_one_temporary_has_none(name: str) -> None:
+    knl = BESIDE[name]()
+    with pytest.raises(lk.StorageError, match="'acc_k': 4 bytes a thread -> 16 bytes a thread"):
+        lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    lk.add_prefetch(knl, "a", ["k_inner"])
+    assert set(cost_of(knl).unknown) == {"u"}
+    assert cost_of(knl).launches is None
+
+
+def test_an_unknown_storage_grows_only_where_its_loops_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    knl = lk.split_iname(lk.split_iname(lk.add_dtypes(lk.make_kernel(
+        "{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k])"), {"a": np.float32}), "i", 4), "k", 16)
+    monkeypatch.setattr("loopkit.lowering.cost.BUDGET", 1)
+    with pytest.raises(lk.StorageError, match=r"may enlarge 'acc_k', .*, and its storage is not known") as err:
+        lk.add_prefetch(knl, "a", ["i_inner", "k_inner"])
+    assert "allow_global_storage=True" in (err.value.hint or "")
+    assert lk.add_prefetch(knl, "a", ["k_inner"]).temporaries["a_fetch"].shape == (16,)
+    forced = lk.add_prefetch(knl, "a", ["i_inner", "k_inner"], allow_global_storage=True)
+    monkeypatch.undo()
+    assert_same(knl, forced, n=5, m=18)
+
+
+def test_launches_that_are_not_known_may_be_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopkit.lowering.cost.BUDGET", 1)
+    with pytest.raises(lk.ScheduleError, match="may add launches, and their number is not known") as err:
+        lk.buffer_array(overlapping(), "y", "j", fetch_bounding_box=True, allow_global_storage=True)
+    assert "allow_launches=True" in (err.value.hint or "")
+
+
+def scores() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, e]: 0<=i<n and 0<=j<m and 0<=e<32}", """
+        for i
+            <> a = 0
+            for j
+                a = a + sum(e, Q[i, e]*K[j, e])
+            end
+            O[i] = a
+        end
+        """)
+    return lk.split_iname(lk.add_dtypes(knl, {"Q,K": np.float32}), "j", 16)
+
+
+@pytest.mark.parametrize("tags", [{"inner_tag": "l.0", "outer_tag": "g.0"}, {"inner_tag": "l.0"}, {}], ids=str)
+@pytest.mark.parametrize("sweep", [["e"], ["i_inner", "e"], []], ids=str)
+def test_no_copy_comes_to_lie_in_global_memory_unasked(tags: dict[str, str], sweep: list[str]) -> None:
+    knl = lk.add_prefetch(lk.split_iname(scores(), "i", 32, **tags), "K", ["j_inner", "e"], allow_reordering=True,
+                          allow_global_storage=True)
+    with suppress(lk.StorageError):
+        assert not spaces(lk.add_prefetch(knl, "Q", sweep, allow_reordering=True))["Q_fetch"].endswith("a call")
+    lk.add_prefetch(knl, "Q", sweep, allow_reordering=True, allow_global_storage=True)
+
+
+def test_a_copy_in_global_memory_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = cost_of
+
+    def everything_in_global_memory(knl: lk.LoopKernel) -> Cost:
+        found = known(knl)
+        return replace(found, cells={x: replace(c, space=AddressSpace.GLOBAL) for x, c in found.cells.items()})
+    monkeypatch.setitem(ENTRY_POINTS, "cost", everything_in_global_memory)
+    knl = lk.split_iname(scores(), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    with pytest.raises(lk.StorageError, match="'Q_fetch' would lie in global memory, 4096 bytes a call") as err:
+        lk.add_prefetch(knl, "Q", ["e"])
+    assert "temporary_address_space='global'" in (err.value.hint or "")
+    for more in ({"temporary_address_space": "global"}, {"allow_global_storage": True}):
+        assert "Q_fetch" in lk.add_prefetch(knl, "Q", ["e"], **more).temporaries
+
+
+@pytest.mark.parametrize(("old", "new", "more"), [
+    ((p.Variable("n"),), (p.Variable("m"), 2), True),
+    ((p.Variable("n"), p.Variable("n")), (p.Variable("n"), p.Variable("m")), True),
+    ((p.Variable("n"), 4), (p.Variable("n"), 2), False),
+    ((p.Variable("n"), p.Variable("m")), (p.Variable("m"), p.Variable("n")), False),
+    ((7, p.Variable("n")), (p.Variable("n"), 7), False),
+    ((1000,), (p.Variable("n"),), False),
+    ((p.Variable("n"), 2), (p.Sum((p.Variable("n"), p.Variable("m"))),), True),
+], ids=str)
+def test_numbers_of_cells_are_compared_at_sizes_that_differ(old: tuple[Expression, ...], new: tuple[Expression, ...],
+                                                           more: bool) -> None:
+    first, second = (Cells(AddressSpace.PRIVATE, shape, 4) for shape in (old, new))
+    assert second.more_than(first) is more
 
 # }}}
 
@@ -180,6 +283,38 @@ def test_the_order_follows_the_loops() -> None:
     assert pickle.loads(pickle.dumps(knl)).given_order == knl.given_order
 
 
+@pytest.mark.parametrize("tag", ["l.0", "ilp"])
+def test_an_order_that_was_given_is_printed_as_given(tag: str) -> None:
+    """Loops that are not sequential have no place; once they are again, what is left of the order is printed."""
+    knl = lk.split_iname(scores(), "i", 32, inner_tag=tag)
+    order = ("i_outer", "i_inner", "j_outer", "j_inner")
+    assert knl.given_order == (order,)
+    knl = lk.add_prefetch(knl, "K", ["j_inner", "e"], allow_global_storage=True)
+    assert knl.given_order == (order,)
+    assert f"GIVEN ORDER\n  {', '.join(order)}\n" in str(knl)
+    plain = lk.untag_inames(knl, "i_inner")
+    assert "i_inner stands inside j_outer, and the order i_inner, j_outer was given" in plain.history[-1].effects
+    assert plain.given_order == (("i_outer", "i_inner", "j_inner"), ("i_outer", "j_outer", "j_inner"))
+    assert "GIVEN ORDER\n  i_outer, i_inner, j_inner\n  i_outer, j_outer, j_inner\n" in str(plain)
+    assert lk.prioritize_loops(plain, "i_inner, j_outer").given_order == (order,)
+
+
+def test_an_order_that_was_given_up_is_given_no_more() -> None:
+    knl = lk.prioritize_loops(halves(transposition()), "i_outer, i_inner, j_outer")
+    made = lk.add_prefetch(knl, "a", ["i_inner", "j_inner"], allow_reordering=True)
+    assert made.given_order == (("i_outer", "i_inner"), ("i_outer", "j_outer"))
+    assert made.history[-1].effects[0] == "i_inner moved inside j_outer"
+    assert str(made).split("GIVEN ORDER\n")[1].startswith("  i_outer, i_inner\n  i_outer, j_outer\n")
+
+
+def test_steps_keep_the_order_of_loops_that_are_not_sequential() -> None:
+    knl = lk.split_iname(scores(), "i", 32, inner_tag="l.0")
+    knl = lk.add_prefetch(knl, "K", ["j_inner", "e"], allow_global_storage=True)
+    for other in (lk.split_iname(knl, "j_inner", 4, outer_iname="p", inner_iname="q"),
+                  lk.rename_iname(knl, "j_inner", "q"), lk.prioritize_loops(knl, "j_outer, j_inner")):
+        assert ("i_inner", "j_outer") in ordered_pairs(other.given_order)
+
+
 def test_a_kernel_is_what_it_was_whoever_gave_its_order() -> None:
     knl = transposition()
     assert lk.prioritize_loops(knl, "i, j") == knl
@@ -198,6 +333,54 @@ def test_loops_whose_order_was_given_are_not_distributed() -> None:
     with pytest.raises(lk.ScheduleError, match="distribute the loop over 'i'"):
         lk.add_prefetch(knl, "a", "i", within="R")
     assert_same(knl, lk.add_prefetch(knl, "a", "i", within="R", allow_reordering=True))
+
+
+def over_blocks(text: str) -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, j, k]: 0<=i,j<24 and 0<=k<32}", text)
+    return lk.split_iname(lk.add_dtypes(knl, {"a,b": np.float32}), "k", 16)
+
+
+HINTS = {
+    "a reduction parts the loop": (lambda: over_blocks("for i\nfor j\nc[i, j] = sum(k, a[i, k]*b[k, j])\nend\nend"),
+                                   ["j", "k_inner"]),
+    "two loops move": (lambda: over_blocks("for i\nfor j\nc[i, j] = sum(k, a[i, k]*b[k, j])\nend\nend"),
+                       ["i", "j", "k_inner"]),
+    "an order is broken": (lambda: lk.prioritize_loops(halves(transposition()), "i_inner, j_outer"),
+                           ["i_inner", "j_inner"]),
+    "two orders are broken": (lambda: lk.fix_parameters(lk.prioritize_loops(
+        halves(transposition()), "i_outer, i_inner, j_outer"), n=8),
+                              ["i_outer", "i_inner", "j_inner"]),
+    "cells": (lambda: lk.split_iname(over_blocks("c[i, j] = sum(k, a[i, k]*b[k, j])"), "i", 4),
+              ["i_inner", "k_inner"]),
+    "a statement between": (lambda: parted(), ["i"]),
+}
+
+
+def parted() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[t, i]: 0<=t<4 and 0<=i<8}", """
+        for t
+            for i
+                a[t, i] = x[i] + t  {id=W}
+                y[t, i] = a[t, i]  {id=R}
+            end
+        end
+        """)
+    return lk.add_dtypes(knl, {"a,x": np.float32})
+
+
+@pytest.mark.parametrize("name", HINTS)
+def test_hints_can_be_followed(name: str) -> None:
+    make, sweep = HINTS[name]
+    knl = make()
+    within = "R" if "R" in knl.statement_by_id else None
+    with pytest.raises((lk.ScheduleError, lk.StorageError)) as err:
+        lk.add_prefetch(knl, "a", sweep, within=within)
+    ways = followed(knl, err.value.hint or "")
+    assert len(ways) == 2
+    for way in ways:
+        assert_same(knl, lk.add_prefetch(way, "a", sweep, within=within), **dict.fromkeys(sorted(knl.value_params), 9))
+    more = re.findall(r"allow_\w+(?==True)", err.value.hint or "")
+    lk.add_prefetch(knl, "a", sweep, within=within, **dict.fromkeys({*more, "allow_global_storage"}, True))
 
 # }}}
 
@@ -256,6 +439,67 @@ def test_a_kernel_that_cannot_be_lowered_prints() -> None:
     knl = lk.split_iname(lk.tag_inames(knl, "i:g.0"), "k", 8, inner_tag="l.0")
     assert "STATEMENTS" in str(knl)
     assert "STATEMENTS" in str(lk.tag_inames(knl, {"k_inner": "l.auto"}, force=True))
+
+# }}}
+
+
+# {{{ the arguments of the other steps
+
+@pytest.mark.parametrize("refused", ["allow_reordering", "allow_global_storage"])
+def test_what_a_buffer_is_allowed(refused: str) -> None:
+    if refused == "allow_reordering":
+        knl = lk.prioritize_loops(halves(transposition()), "i_inner, j_outer")
+        name, sweep, error = "b", ["i_inner", "j_inner"], lk.ScheduleError
+    else:
+        knl = lk.make_kernel("{[i, k]: 0<=i<8 and 0<=k<n}", """
+            for i
+                <> s = a[i, 0]
+                for k
+                    y[k] = y[k] + s*a[i, k]
+                end
+            end
+            """)
+        knl = lk.split_iname(lk.add_dtypes(knl, {"a,y": np.float32}), "k", 4)
+        name, sweep, error = "y", ["i", "k_inner"], lk.StorageError
+    others = {"allow_reordering": True} if refused == "allow_global_storage" else {}
+    with pytest.raises(error) as err:
+        lk.buffer_array(knl, name, sweep, **others)
+    assert f"{refused}=True" in (err.value.hint or "")
+    made = lk.buffer_array(knl, name, sweep, **others, **{refused: True})
+    assert_same(knl, made, **dict.fromkeys(sorted(knl.value_params), 9))
+
+
+@pytest.mark.parametrize("name", ["allow_global_storage", "allow_launches"])
+def test_what_a_pipeline_is_allowed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipeline changes nothing else by itself: its cost is told to be more."""
+    known = cost_of
+
+    def more(knl: lk.LoopKernel) -> Cost:
+        found = known(knl)
+        if "copy_first" not in knl.statement_by_id:
+            return found
+        if name == "allow_launches":
+            return replace(found, launches=2)
+        return replace(found, cells={**found.cells, "u": replace(found.cells["u"], shape=(7,))})
+    monkeypatch.setitem(ENTRY_POINTS, "cost", more)
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<16}", """
+        for k
+            for i
+                <> t[i] = a[k, i]  {id=copy}
+            end
+            for j
+                <> u = t[15 - j]
+                c[k, j] = u
+            end
+        end
+        """)
+    knl = lk.add_dtypes(knl, {"a": np.float32})
+    error, words = {"allow_launches": (lk.ScheduleError, "would add launches"),
+                    "allow_global_storage": (lk.StorageError, "would enlarge 'u': 4 bytes a thread -> 28")}[name]
+    with pytest.raises(error, match=words) as err:
+        lk.pipeline(knl, "k")
+    assert f"{name}=True" in (err.value.hint or "")
+    assert_same(knl, lk.pipeline(knl, "k", **{name: True}), n=5)
 
 # }}}
 
