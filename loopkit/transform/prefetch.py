@@ -20,7 +20,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Request, staged, uses_in
-from loopkit.transform.step import as_address_space, as_tag, matching_statements, transform
+from loopkit.transform.step import as_address_space, as_tag, given_or_fresh, matching_statements, transform
 
 
 @transform
@@ -87,7 +87,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return staged(kernel, Request(
         f"add_prefetch({var_name!r}, {list(name_list(sweep_inames))})", var_name, is_use,
         lambda args: p.Subscript(p.Variable(var_name), args) if args else p.Variable(var_name),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(f"{var_name}_fetch"),
+        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"),
         None if dim_arg_names is None else name_list(dim_arg_names),
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
@@ -153,7 +153,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     result = staged(kernel, Request(
         f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
         lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use),
+        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, subst_use),
         None if precompute_inames is None else name_list(precompute_inames),
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),

@@ -32,7 +32,13 @@ from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed, with_loops_kept
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
+from loopkit.transform.step import (
+    given_or_fresh,
+    matching_statements,
+    require_fresh,
+    require_fresh_id,
+    require_positive,
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     readers = [s for s in kernel.statements if (chosen is None or s.id in chosen) and uses_in(s, request.is_use)]
     if not readers:
         raise PreconditionError(f"No statement reads '{request.name}'.", subject=request.name)
-    require_fresh(kernel, request.temporary, "temporary")
+    require_fresh(kernel, request.temporary)
     if request.statement_id is not None:
         require_fresh_id(kernel, request.statement_id)
     for x in request.sweep:
@@ -176,7 +182,7 @@ def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statem
 def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
                uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
                ) -> LoopKernel:
-    copy_id = request.statement_id or kernel.fresh_name(f"{request.temporary}_rule")
+    copy_id = given_or_fresh(kernel, request.statement_id, f"{request.temporary}_rule")
     moves = {s.id: [_where_read(kernel, request, s, args, subscripts_on(
         analysis_domain(kernel, s), (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]]
              for s in readers}
