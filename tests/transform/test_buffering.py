@@ -397,3 +397,10 @@ def test_refused(call: object, error: type[lk.LoopkitError], fields: dict[str, o
     assert {f: getattr(caught.value, f) for f in fields} == fields
 
 # }}}
+
+
+def test_no_memory_is_blamed_for_a_product() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<4}", "for i\n b[i*i] = x[i*i] {id=p, if=i*n > 3}\n b[4] = x[i*i] {id=q}\nend",
+                         [lk.GlobalArg("x,b", np.float32, shape=10), "..."])
+    with pytest.raises(lk.UndecidedError, match="is read from memory or is no affine form"):
+        lk.buffer_array(knl, "b", "i", within="id:p")
