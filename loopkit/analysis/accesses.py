@@ -181,7 +181,8 @@ def why_undecided(knl: LoopKernel, array: str, *statements: str) -> str:
     accesses = (a for x in dict.fromkeys(statements) for a in accesses_of(knl, knl.statement_by_id[x]))
     reasons = dict.fromkeys(doubt for a in accesses if a.array == array and (doubt := doubt_of(knl, a)) is not None)
     # a copy may stand for an access that is no longer there
-    return ", and ".join(reasons) or "a subscript, condition or bound of theirs is read from memory"
+    return ", and ".join(reasons) or \
+        "a subscript, condition or bound of theirs is read from memory or is no affine form"
 
 
 def doubt_of(knl: LoopKernel, *accesses: Access) -> str | None:

@@ -264,8 +264,8 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
 
 def require_reason(step: str, assume: str | None) -> None:
     """:raises PreconditionError: *assume* gives no reason."""
-    if assume is not None and not (isinstance(assume, str) and assume.strip()):
-        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal, as a text.",
+    if assume is not None and not assume.strip():
+        raise PreconditionError(f"{step}: assume= takes the reason why the step is legal.",
                                 subject="assume", hint='assume="the rows of index are permutations"')
 
 

@@ -11,8 +11,13 @@ from typing import Any
 import numpy as np
 
 from loopkit.errors import PreconditionError
+from loopkit.expr.functions import DTYPE_NAMES
 
 BFLOAT16 = "bfloat16"
+
+#: The dtypes that kernels have.
+DTYPES = ("dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, complex64 and "
+          "complex128")
 
 
 def kind_of(dtype: np.dtype[Any]) -> str:
@@ -60,6 +65,21 @@ def named_dtype(name: str) -> np.dtype[Any]:
                                 subject=BFLOAT16, hint="pip install ml_dtypes") from None
     dtype: np.dtype[Any] = np.dtype(bfloat16)
     return dtype
+
+
+def dtype_of(value: Any) -> np.dtype[Any] | None:
+    """The dtype that *value* is or names; ``None``: it is none, or none that kernels have.
+
+    >>> dtype_of("f4"), dtype_of(None), dtype_of(">f4")
+    (dtype('float32'), None, None)
+    """
+    if value is None:                                      # which numpy takes for float64
+        return None
+    try:
+        dtype: np.dtype[Any] = named_dtype(DTYPE_NAMES.get(value, value)) if isinstance(value, str) else np.dtype(value)
+    except (TypeError, ValueError):
+        return None
+    return dtype if dtype.name in DTYPE_NAMES and dtype.isnative else None
 
 
 def epsilon(dtype: np.dtype[Any]) -> float:

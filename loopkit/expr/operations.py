@@ -60,6 +60,9 @@ class ReductionOperation(Operation):
         if any(isinstance(part, p.Subscript) for part in subexpressions(self.expression)):
             raise PreconditionError(f"The reduction '{self.name}' combines two numbers, and '{self.combine}' takes one "
                                     "of them for an array.", subject=self.name)
+        if not isinstance(self.reorderable, bool):
+            raise PreconditionError(f"The reduction '{self.name}': reorderable= is True or False, not "
+                                    f"{self.reorderable!r}.", subject=self.name)
         if not isinstance(self.neutral, int | float | complex | np.number):
             raise PreconditionError(f"The reduction '{self.name}' starts from a number, not from {self.neutral!r}.",
                                     subject=self.name)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.errors import ENTRY_POINTS, PreconditionError, UnknownNameError
+from loopkit.errors import ENTRY_POINTS, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
@@ -206,14 +206,6 @@ class LoopKernel:
             return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
 
     # }}}
-
-
-def require_kernel(value: object, what: str) -> LoopKernel:
-    """*value* itself; :raises PreconditionError: it is no kernel. *what* names the function that wants one."""
-    if not isinstance(value, LoopKernel):
-        raise PreconditionError(f"{what} takes a kernel, not a {type(value).__name__}.", subject=what,
-                                hint="make one with make_kernel")
-    return value
 
 
 #: How many names an error lists.

@@ -4,6 +4,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import require_kinds
 
 #: How much may be checked before code is generated.
 VERIFY = ("off", "on", "full")
@@ -32,7 +33,10 @@ class Options:
     verify: str = "on"
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a number of blocks that cannot be, or two of them; an unknown extent of checks."""
+        """:raises PreconditionError: a value of another kind, a number of blocks that cannot be, or two of them; an
+        unknown extent of checks.
+        """
+        require_kinds(Options, (), vars(self))
         if self.min_blocks < 0:
             raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks}.", subject="min_blocks",
                                     hint="give the number of blocks that shall fit, or 0 for no wish")

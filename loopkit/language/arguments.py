@@ -10,11 +10,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
-from loopkit.expr.functions import DTYPE_NAMES
-from loopkit.expr.kinds import named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import BARE, RULE, Use, parse_expression
 from loopkit.expr.tokens import Source
+from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import (
     ADDRESS_SPACES,
     AddressSpace,
@@ -80,6 +80,8 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
         if not isinstance(datum, GlobalArg | ValueArg | TemporaryVariable | str):
             raise PreconditionError(f"kernel_data holds {datum!r}.", subject=repr(datum), hint=(
                 "its items are GlobalArg, ValueArg, TemporaryVariable, names, or '...' for those not listed"))
+        if not isinstance(datum, str):
+            require_kinds(type(datum), (datum.name,), {})
         for name in _name(datum).split(","):
             name = name.strip()
             require_free(name, {_name(d) for d in items}, "The argument")
@@ -89,12 +91,12 @@ def read_declarations(kernel_data: Iterable[object] | None, temporaries: Iterabl
 
 def _normal(datum: GlobalArg | ValueArg | TemporaryVariable) -> Datum:
     datum = replace(datum, dtype=_dtype(datum.name, datum.dtype))
-    if isinstance(datum, ValueArg):
-        return datum
-    datum = replace(datum, shape=_shape(datum.name, datum.shape))
+    if not isinstance(datum, ValueArg):
+        datum = replace(datum, shape=_shape(datum.name, datum.shape))
     if isinstance(datum, TemporaryVariable):
-        return replace(datum, address_space=_space(datum.name, datum.address_space),
-                       fixed=bool(datum.shape) and datum.address_space is not None)
+        datum = replace(datum, address_space=_space(datum.name, datum.address_space),
+                        fixed=bool(datum.shape) and datum.address_space is not None)
+    require_kinds(type(datum), (), vars(datum))
     return datum
 
 
@@ -106,17 +108,10 @@ def _space(name: str, space: object) -> AddressSpace | None:
 
 
 def _dtype(name: str, dtype: object) -> np.dtype | None:
-    if dtype is None:
-        return None
-    try:
-        result: np.dtype | None = (named_dtype(DTYPE_NAMES.get(dtype, dtype)) if isinstance(dtype, str)
-                                   else np.dtype(dtype))     # type: ignore[call-overload]
-    except TypeError:
-        result = None
-    if result is None or result.name not in DTYPE_NAMES or not result.isnative:
+    result = dtype_of(dtype)
+    if result is None and dtype is not None:
         raise PreconditionError(f"'{name}' has the dtype {dtype!r}.", subject=name,
-                                hint="dtypes are bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, "
-                                     "float64, complex64 and complex128")
+                                hint=DTYPES)
     return result
 
 
@@ -133,6 +128,10 @@ def _shape(name: str, shape: object) -> tuple[Expression, ...] | None:
         assert isinstance(parsed, p.Call)
         return parsed.parameters
     listed = shape if isinstance(shape, tuple | list) else (shape,)
+    for extent in listed:
+        if not fits(extent, str | int | p.ExpressionNode) or (isinstance(extent, int) and extent < 0):
+            raise PreconditionError(f"{what[:1].upper()}{what[1:]} has the extent {extent!r}.", subject=name,
+                                    hint='an extent is an integer of at least 0 or an expression: shape=(4, "n + 1")')
     return tuple(parse_expression(a, what=what) if isinstance(a, str) else
                  int(a) if isinstance(a, int | np.integer) else a for a in listed)
 

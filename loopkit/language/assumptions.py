@@ -8,25 +8,21 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.language.domain_check import find_condition_fault, free_names
-from loopkit.poly.domains import set_text
+from loopkit.poly.domains import AnySet
 from loopkit.poly.sets import Set, parse_assumptions, universe_params
 
 _PARAMETERS = re.compile(r"\s*(?:\[[^\]]*\]\s*->\s*)?\{\s*(?:\[\s*\])?\s*:?(?P<condition>[^{}]*)\}\s*", re.DOTALL)
 
 
-def read_assumptions(given: object, values: Collection[str], where: str) -> Set:
+def read_assumptions(given: str | AnySet, values: Collection[str]) -> Set:
     """``"n>=1 and m>=1"``, or a set of isl's that says it, as a parameter set.
 
-    :arg where: the function that takes it.
     :arg values: the names of the value arguments.
     :raises ParseError: *text* is no condition.
     :raises UnknownNameError: it names something else.
-    :raises PreconditionError: it contradicts itself, or is no text.
+    :raises PreconditionError: it contradicts itself.
     """
-    text = given if isinstance(given, str) else set_text(given)
-    if text is None:
-        raise PreconditionError(f"{where} takes a condition as a text, not {given!r}.", subject="assumptions",
-                                hint="write conditions on value arguments, as in 'n >= 1 and n mod 16 = 0'")
+    text = str(given)                                      # sets print in isl's notation
     if (whole := _PARAMETERS.fullmatch(text)) is not None:
         text = whole["condition"]
     if not text.strip():

@@ -82,6 +82,10 @@ class _Check:
     def text(self) -> str:
         return self.tokens[self.at][0]
 
+    @property
+    def subject(self) -> str:
+        return "An assumption" if self.source.what == "the assumptions" else "A domain"
+
     def fail(self, expected: str, *, message: str | None = None, at: int | None = None,
              hint: str | None = None) -> None:
         text, place = self.tokens[self.at if at is None else at]
@@ -187,6 +191,8 @@ class _Check:
         if self.text not in _RELATIONS:
             return False
         while (relation := self.text) in _RELATIONS:
+            if relation == "==":
+                self.fail("'='", hint="in isl's notation, which domains and assumptions have, equality is one '='")
             self.at += 1
             if relation == "=" and self.text in ("<", ">"):
                 self.fail("an affine form", hint=f"{self.text}=")
@@ -245,14 +251,14 @@ class _Check:
             operator = self.at
             if self.accept("*"):
                 if self.text == "*":
-                    self.fail("a constant factor", at=operator, message="A domain takes no powers.")
+                    self.fail("a constant factor", at=operator, message=f"{self.subject} takes no powers.")
                 other = self.factor()
                 if not constant and not other:
-                    self.fail("a constant factor", at=operator, message="A domain multiplies two names.")
+                    self.fail("a constant factor", at=operator, message=f"{self.subject} multiplies two names.")
                 constant = constant and other
             elif self.accept("/", "//", "%", "mod"):
                 if not self.factor():
-                    self.fail("a constant divisor", at=operator, message="A domain divides by a name.")
+                    self.fail("a constant divisor", at=operator, message=f"{self.subject} divides by a name.")
             elif constant and ((self.is_name() and self.text not in KEYWORDS - FUNCTIONS) or self.text == "("):
                 constant = self.factor()
             else:
@@ -281,13 +287,13 @@ class _Check:
             self.fail("an operator", message=f"The name '{name}.{self.tokens[self.at + 1][0]}' has a dot.",
                       hint="names are letters, digits and underscores")
         if self.text == "[":
-            self.fail("a name", at=start, message=f"A domain reads the array '{name}'.",
+            self.fail("a name", at=start, message=f"{self.subject} reads the array '{name}'.",
                       hint=f"assign it to a temporary first, <int32> bound = {name}[...], and use the temporary here")
         if self.text != "(":
             return False
         if name not in FUNCTIONS:
             self.fail("one of " + ", ".join(sorted(FUNCTIONS)), at=start,
-                      message=f"A domain cannot call '{name}'.")
+                      message=f"{self.subject} cannot call '{name}'.")
         self.at += 1
         constant = self.form()
         while self.accept(","):

@@ -7,11 +7,10 @@ from dataclasses import dataclass, field
 
 from pymbolic.typing import Expression
 
-from loopkit.errors import PreconditionError
 from loopkit.expr.tokens import Source
 from loopkit.language import names
 from loopkit.language.domain_check import find_fault, free_names
-from loopkit.poly.domains import constrained, restricted, set_text, unbounded_iname
+from loopkit.poly.domains import AnySet, constrained, restricted, unbounded_iname
 from loopkit.poly.sets import InstanceSet
 
 _SHAPE = re.compile(r"\s*(?:\[(?P<params>[^\[\]{}]*)\]\s*->\s*)?\{(?P<body>[^{}]*)\}\s*", re.DOTALL)
@@ -181,18 +180,10 @@ class Domains:
         return result
 
 
-def domain_texts(domains: object) -> str | list[str]:
-    """The texts of *domains*, which are texts or isl's sets.
-
-    :raises PreconditionError: they are something else.
-    """
-    def text(domain: object) -> str:
-        found = domain if isinstance(domain, str) else set_text(domain)
-        if found is None:
-            raise PreconditionError(f"make_kernel takes text, isl's sets or a list of them as domains, not {domain!r}.",
-                                    subject="domains", hint='write "{[i]: 0 <= i < n}"')
-        return found
-    return list(map(text, domains)) if isinstance(domains, Iterable) and not isinstance(domains, str) else text(domains)
+def domain_texts(domains: str | AnySet | Iterable[str | AnySet]) -> str | list[str]:
+    """The texts of *domains*."""
+    # sets print in isl's notation
+    return str(domains) if isinstance(domains, str | AnySet) else list(map(str, domains))
 
 
 def read_domains(domains: str | Iterable[str]) -> Domains:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
-from loopkit.errors import PreconditionError
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import Argument, TemporaryVariable, ValueArg
 from loopkit.kernel.given_order import given
 from loopkit.kernel.history import History, HistoryStep
@@ -28,19 +28,20 @@ from loopkit.language.program import Program
 from loopkit.language.rules import in_calling_order, split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
-from loopkit.poly.domains import set_text
+from loopkit.poly.domains import AnySet, set_text
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
 
-def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
+@checked
+def make_kernel(domains: str | AnySet | Iterable[str | AnySet], instructions: str | Iterable[str],
                 kernel_data: Iterable[object] | str | None = None, *, name: str = "kernel",
-                assumptions: str | Set | None = None, options: Options | None = None,
+                assumptions: str | AnySet | None = None, options: Options | None = None,
                 temporary_variables: Mapping[str, TemporaryVariable] | Iterable[TemporaryVariable] = (),
                 reductions: Iterable[ReductionOperation] = ()) -> LoopKernel:
     """Read a kernel in loopy's text language.
 
-    >>> knl = make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> [a.name for a in knl.arguments]
     ['n', 'x', 'y']
     >>> knl.statement("insn").domain.text
@@ -61,11 +62,9 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
     :raises PreconditionError: a declaration in *kernel_data* does not fit, or a temporary is read both as one value and
         as one for each iteration.
     """
-    _require_kinds(instructions, kernel_data, name, options)
     require_kernel_name(name)
     domains, instructions, kernel_data = domain_texts(domains), _listed(instructions), _listed(kernel_data)
-    if assumptions is not None and not isinstance(assumptions, str):
-        assumptions = set_text(assumptions) or assumptions
+    assumptions = set_text(assumptions) or assumptions
     if not isinstance(temporary_variables, Mapping):
         temporary_variables = tuple(temporary_variables)
     reductions = tuple(reductions)
@@ -85,7 +84,7 @@ def make_kernel(domains: str | Iterable[str], instructions: str | Iterable[str],
 
 
 def _listed(given: Any) -> Any:
-    """*given*, read if it can be read only once."""
+    """*given*, copied if it can change."""
     return given if isinstance(given, str) or given is None else list(given)
 
 
@@ -97,29 +96,15 @@ def _made(domains: object, instructions: object, **given: object) -> History:
 
 
 def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> dict[str, ReductionOperation]:
-    """The user's reductions by name; :raises PreconditionError: one is none; :raises NameConflictError: a name."""
+    """The user's reductions by name; :raises NameConflictError: a name is taken."""
     result: dict[str, ReductionOperation] = {}
     for operation in reductions:
-        if not isinstance(operation, ReductionOperation):
-            raise PreconditionError(f"make_kernel takes ReductionOperation objects as reductions, not {operation!r}.",
-                                    subject="reductions")
         require_free(operation.name, {*result, *domains.order, *domains.params}, "The reduction", called=True)
         result[operation.name] = operation
     return result
 
 
-def _require_kinds(instructions: object, kernel_data: object, name: object, options: object) -> None:
-    """:raises PreconditionError: an argument of make_kernel is of no kind that it takes."""
-    for what, value, kinds, wanted in (
-            ("instructions", instructions, (str, Iterable), "text or a list of texts"),
-            ("kernel_data", kernel_data, (str, Iterable, type(None)), "a list of arguments, or None"),
-            ("name", name, (str,), "a name"),
-            ("options", options, (Options, type(None)), "an Options object, or None")):
-        if not isinstance(value, kinds):
-            raise PreconditionError(f"make_kernel takes {wanted} as {what}, not {value!r}.", subject=what)
-
-
-def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | Set | None,
+def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | AnySet | None,
               options: Options, operations: Mapping[str, ReductionOperation], made: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules, written_out = split_rules(program.source, program.rules, domains)
@@ -158,7 +143,7 @@ def _affine_names(domains: Domains, arguments: Iterable[Argument],
     return frozenset({*domains.order, *domains.inline_inames, *domains.params, *integers}).difference(temporaries)
 
 
-def _assumptions(assumptions: str | Set | None, arguments: Iterable[Argument]) -> Set:
+def _assumptions(assumptions: str | AnySet | None, arguments: Iterable[Argument]) -> Set:
     if assumptions is None:
         return universe_params()
-    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)}, "make_kernel")
+    return read_assumptions(assumptions, {a.name for a in arguments if isinstance(a, ValueArg)})

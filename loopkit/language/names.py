@@ -4,7 +4,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 
-from loopkit.errors import NameConflictError, PreconditionError
+from loopkit.errors import NameConflictError
 from loopkit.expr.cursor import KEYWORDS
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
@@ -89,20 +89,18 @@ def fault(name: str, *, called: bool = False) -> str | None:
     return None
 
 
-def name_list(names: object) -> tuple[str, ...]:
+def is_id(name: str) -> bool:
+    """Whether a statement can have the id *name*."""
+    return _IDENTIFIER.fullmatch(name) is not None and name not in KEYWORDS
+
+
+def name_list(names: str | Iterable[str]) -> tuple[str, ...]:
     """``"i, j"`` or an iterable of names, as a tuple: the one reader of all lists of names.
 
     >>> name_list("i, j"), name_list(["i"])
     (('i', 'j'), ('i',))
-
-    :raises PreconditionError: it is neither.
     """
-    if isinstance(names, str):
-        return tuple(x.strip() for x in names.split(",") if x.strip())
-    found = tuple(names) if isinstance(names, Iterable) else ()
-    if not isinstance(names, Iterable) or not all(isinstance(x, str) for x in found):
-        raise PreconditionError(f"{names!r} is no list of names.", subject=str(names), hint='"i, j" or ["i", "j"]')
-    return found
+    return tuple(x.strip() for x in names.split(",") if x.strip()) if isinstance(names, str) else tuple(names)
 
 
 def require_free(name: str, taken: Collection[str], what: str, *, called: bool = False) -> None:

@@ -11,7 +11,8 @@ from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
 from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
-from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
 from loopkit.lowering.crossing import Pair, crossing_pairs, pairs_through_memory
@@ -72,6 +73,7 @@ class Lowered:
 Placed = tuple[LoopKernel, Schedule, dict[str, Storage], tuple[Launch, ...]]
 
 
+@checked
 def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
     """Lower *knl*, as far as the stage *stop*; every stage's result prints.
 
@@ -91,7 +93,6 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
     if stop is not None and stop not in STAGES:
         raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(STAGES)}")
-    require_kernel(knl, "lower")
     try:
         with bounded(f"lowering kernel '{knl.name}'"):
             return _lowered(knl, stop)

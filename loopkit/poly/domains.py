@@ -11,10 +11,13 @@ from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, condition_set
 
+#: A set of any of isl's contexts.
+AnySet = isl.Set | isl.BasicSet
+
 
 def set_text(given: object) -> str | None:
-    """isl's notation of *given*, a set of any of isl's contexts; ``None`` if it is none."""
-    return str(given) if isinstance(given, isl.Set | isl.BasicSet) else None
+    """isl's notation of *given*, if it is a set."""
+    return str(given) if isinstance(given, AnySet) else None
 
 
 def unbounded_iname(domain: InstanceSet) -> str | None:

@@ -8,7 +8,8 @@ from typing import Any
 
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
-from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
@@ -227,12 +228,14 @@ def _with_checks(knl: LoopKernel, extent: str) -> LoopKernel:
     return knl.copy(options=replace(knl.options, verify=extent), carried=unchanged_from(knl))
 
 
-def _again(knl: LoopKernel, target: object, device: object, debug: bool, verify: bool | str | None) -> CompiledKernel:
+def _again(knl: LoopKernel, target: Target | str, device: object, debug: bool, verify: bool | str | None
+           ) -> CompiledKernel:
     return compile(knl, target, device, debug=debug, verify=verify)
 
 
-def compile(knl: LoopKernel, target: object = None, device: object = None, *,       # noqa: A001 (the public name)
-            debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
+@checked
+def compile(knl: LoopKernel, target: Target | str | None = None,                    # noqa: A001 (the public name)
+            device: object = None, *, debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
     """Make *knl* ready to be called.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``,
@@ -246,7 +249,6 @@ def compile(knl: LoopKernel, target: object = None, device: object = None, *,   
     :raises CompilerError: there is no compiler, or the host's is wrong with the options of the target.
     :raises DeviceError: there is no such GPU.
     """
-    require_kernel(knl, "compile")
     if target is None:
         # a GPU is of use where there is also something to compile for it
         target = "cuda" if device is not None or (why_not() is None and has_cuda_compiler()) else "c"

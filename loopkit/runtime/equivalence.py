@@ -4,18 +4,21 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
 
 from loopkit.analysis.rounding import accumulation_length, index_names
-from loopkit.errors import CallError, EquivalenceError, TypeInferenceError
+from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled, stages
+from loopkit.runtime.typed import Target
 from loopkit.runtime.views import Array
 
 Reference = LoopKernel | Callable[..., Any]
@@ -59,8 +62,10 @@ class EquivalenceReport:
         return "\n".join(map(str, self.outputs))
 
 
-def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any], target: object = None, *,
-                     seed: int = 0, rtol: float | None = None) -> EquivalenceReport:
+@checked
+def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any],
+                     target: Target | str | None = None, *, seed: int = 0, rtol: float | None = None
+                     ) -> EquivalenceReport:
     """Run *ref* and *knl* on the same random data and compare every element of every output.
 
     Floating-point data are uniform in [0.5, 1.5), so that roots, logarithms and quotients have values and long products
@@ -78,7 +83,13 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     :arg rtol: allow ``rtol * max|ref|`` instead.
     :raises EquivalenceError: with the worst element.
     :raises CallError: *ref* and *knl* differ in the names of arguments, or an argument cannot be random.
+    :raises PreconditionError: *seed* is negative, or *rtol* no number of at least 0.
     """
+    if seed < 0:
+        raise PreconditionError(f"check_equivalent: seed= is an integer of at least 0, not {seed}.", subject="seed")
+    if rtol is not None and not 0 <= rtol < inf:
+        raise PreconditionError(f"check_equivalent: rtol= is a finite number of at least 0, not {rtol}.",
+                                subject="rtol")
     sizes = {k: int(v) for k, v in parameters.items() if np.ndim(v) == 0 and isinstance(v, int | np.integer)}
     with bounded(f"checking kernel '{knl.name}' (equivalence)"):
         typed = _typed(knl)

@@ -97,8 +97,8 @@ class Trial:
 def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -> Trial:
     """Try *rungs* of flags, from the first one to that with which the compiler passes the battery.
 
-    :arg options: more flags, which go with each rung. What the compiler does not know of a rung is left out, and what
-        it does not know of these is a failure.
+    :arg options: more flags, which go with each rung. A flag of a rung that the compiler does not know is left
+        out; such a flag among these is a failure.
     """
     known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
     dropped: list[Dropped] = []

@@ -230,7 +230,7 @@ def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) ->
                             subject=iname, hint=way)
 
 
-def _start(kernel: LoopKernel, iname: str, by: object) -> tuple[Expression, list[str]]:
+def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
     """What a skew adds to *iname*, and the inames in it."""
     if isinstance(by, str):
         start = parse_expression(by, what="the start of a skew")
@@ -246,28 +246,25 @@ def _start(kernel: LoopKernel, iname: str, by: object) -> tuple[Expression, list
             raise PreconditionError(f"'{by}' is the same for all iterations around '{iname}'.", subject=iname,
                                     hint=f"shift(knl, '{iname}', '{by}')")
         return start, inames
-    factors = dict(by) if isinstance(by, Mapping) else {}
-    if not factors or any(isinstance(f, bool) or not hasattr(f, "__index__") for f in factors.values()):
-        raise PreconditionError(f"skew needs integer factors by iname, not {by!r}.", subject=iname,
+    if not by:
+        raise PreconditionError("skew needs the factor of at least one iname.", subject=iname,
                                 hint="skew(knl, 'i', by={'t': 1})")
-    for x in factors:
+    for x in by:
         require_iname(kernel, x)
-    return add(*(multiply(int(f), p.Variable(x)) for x, f in factors.items())), list(factors)
+    return add(*(multiply(int(f), p.Variable(x)) for x, f in by.items())), list(by)
 
 
 def _distance(kernel: LoopKernel, by: int | str) -> Expression:
     """How far to shift; :raises PreconditionError: it is no affine form in the parameters."""
-    if isinstance(by, str):
-        distance = parse_expression(by, what="the distance of a shift")
-        try:
-            to_aff(distance, (), kernel.value_params)
-            return distance
-        except NotAffineError:
-            pass
-    elif not isinstance(by, bool) and hasattr(by, "__index__"):
+    if not isinstance(by, str):
         return int(by)
-    raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
-                            subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')")
+    distance = parse_expression(by, what="the distance of a shift")
+    try:
+        to_aff(distance, (), kernel.value_params)
+    except NotAffineError:
+        raise PreconditionError(f"shift needs an integer or an affine form in the parameters, not {by!r}.",
+                                subject="by", hint="shift(knl, 'i', 1) or shift(knl, 'i', 'n - 1')") from None
+    return distance
 
 
 def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozenset[str] | None) -> list[Statement]:
@@ -293,8 +290,8 @@ def _owners_of_all(kernel: LoopKernel, inames: tuple[str, ...], chosen: frozense
 def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
     """Each of *equations*, of which a text may hold several; :raises PreconditionError: there are none."""
     given = [equations] if isinstance(equations, str) else equations
-    if not isinstance(given, Sequence) or not given:
-        raise PreconditionError(f"affine_map_inames needs equations, not {equations!r}.", subject="equations",
+    if not given:
+        raise PreconditionError("affine_map_inames needs equations.", subject="equations",
                                 hint='["i = j + 2*k", "l = k"]')
     for equation in given:
         if isinstance(equation, str):
@@ -306,8 +303,6 @@ def _one_by_one(equations: str | Sequence[Equation]) -> Iterator[Equation]:
 
 def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Expression:
     """The difference of the sides of *equation*; :raises PreconditionError: it is no affine equation."""
-    if not isinstance(equation, str | Sequence):
-        raise PreconditionError(f"{equation!r} is no equation of two sides.", hint='"i = j + 2*k"')
     sides: Sequence[object] = [part.strip() for part in equation.replace("==", "=").split("=")] \
         if isinstance(equation, str) else equation
     shown = equation if isinstance(equation, str) else " = ".join(map(str, equation))

@@ -32,6 +32,7 @@ from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
+    given_or_fresh,
     matching_statements,
     require_fresh,
     require_fresh_id,
@@ -98,8 +99,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     _require_usable(kernel, step, var_name, users, partial)
     _require_possible(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression, partial)
     _require_swept(var_name, users, sweep)
-    name = temporary_name or kernel.fresh_name(f"{var_name}_buf")
-    require_fresh(kernel, name, "temporary")
+    name = given_or_fresh(kernel, temporary_name, f"{var_name}_buf")
+    require_fresh(kernel, name)
     outer, box = _place(kernel, Sweep(step, var_name, sweep, None), users, partial)
     buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box(outer),
                     None if default_tag is None else as_tag(default_tag),
@@ -169,9 +170,6 @@ def _of_values(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> L
 def _require_array(kernel: LoopKernel, name: str, whole_box: bool) -> None:
     if name not in kernel.array_args and name not in kernel.temporaries:
         raise unknown("array", str(name), [*kernel.array_args, *kernel.temporaries])
-    if not isinstance(whole_box, bool):
-        raise PreconditionError(f"fetch_bounding_box is True or False, not {whole_box!r}.",
-                                subject="fetch_bounding_box", hint="fetch_bounding_box=True loads all of the box")
 
 
 def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
@@ -186,7 +184,7 @@ def _subscripts_of(kernel: LoopKernel, name: str, s: Statement) -> tuple[tuple[E
 
 def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) -> tuple[str, str]:
     """The ids of loading and storing; :raises NameConflictError: one is taken."""
-    ids = init or kernel.fresh_name(f"init_{name}"), store or kernel.fresh_name(f"store_{name}")
+    ids = given_or_fresh(kernel, init, f"init_{name}"), given_or_fresh(kernel, store, f"store_{name}")
     require_fresh_id(kernel, ids[0])
     require_fresh_id(kernel, ids[1], ids[0])
     return ids

@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import fields, replace
 from functools import partial
 from typing import TypeVar
@@ -16,7 +15,7 @@ from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.refinement import refined
 from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
-from loopkit.expr.kinds import BFLOAT16, is_bfloat16, named_dtype
+from loopkit.expr.kinds import DTYPES, dtype_of
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -24,6 +23,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.language.assumptions import read_assumptions
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add
+from loopkit.poly.domains import AnySet
 from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import InstanceSet, rename_param
 from loopkit.transform.reindex import substituted
@@ -43,9 +43,6 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
     dtype('float32')
     """
-    if not isinstance(dtype_dict, Mapping):
-        raise PreconditionError(f"add_dtypes takes dtypes by name, not {dtype_dict!r}.", subject="dtype_dict",
-                                hint='add_dtypes(knl, {"x": np.float32})')
     wanted = {name: as_dtype(value, name) for key, value in dtype_dict.items() for name in name_list(key)}
     for name, dtype in wanted.items():
         known = kernel.argument_by_name.get(name) or kernel.temporaries.get(name)
@@ -71,19 +68,12 @@ def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKerne
     return with_sizes_nonnegative(result) if unsigned else result
 
 
-DTYPES = frozenset(np.dtype(t) for t in (
-    np.float16, np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32,
-    np.uint64, np.bool_, np.complex64, np.complex128))
-
-
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
     """The dtype that *value* is; :raises PreconditionError: *name* can have no such dtype."""
-    dtype: np.dtype | None = None
-    with suppress(TypeError):
-        dtype = named_dtype(value) if isinstance(value, str) else np.dtype(value)
-    if dtype is None or not (dtype in DTYPES or is_bfloat16(dtype)):
+    dtype = dtype_of(value)
+    if dtype is None:
         raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
-                                hint="kernels have " + ", ".join(sorted({BFLOAT16, *map(str, DTYPES)})))
+                                hint=DTYPES)
     return dtype
 
 
@@ -100,7 +90,7 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
     """
     if old_name not in kernel.argument_by_name:
         raise unknown("argument", old_name, kernel.argument_by_name)
-    require_fresh(kernel, new_name, "argument")
+    require_fresh(kernel, new_name)
     if isinstance(kernel.argument_by_name[old_name], ValueArg) and any(
             old_name in s.domain.params for s in kernel.statements):
         kernel = _renamed_parameter(kernel, old_name, new_name)
@@ -226,7 +216,7 @@ def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[G
 
 
 @transform
-def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
+def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
     """Add *assumptions* about the size parameters, in isl's notation.
 
     For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; a parameter set of isl's will do, too.
@@ -244,10 +234,11 @@ def assume(kernel: LoopKernel, assumptions: str) -> LoopKernel:
       (n) mod 4 = 0 and n > 0
     ...
     """
-    new = read_assumptions(assumptions, kernel.value_params, "assume")
+    new = read_assumptions(assumptions, kernel.value_params)
     both = kernel.assumptions.intersect(new)
     if both.is_empty():
-        raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.", subject=assumptions)
+        raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.",
+                                subject=str(assumptions))
 
     def assumed() -> Iterator[Dependence]:
         return (replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
@@ -267,11 +258,9 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     False
     """
     known = {f.name: f for f in fields(kernel.options)}
-    for name, value in options.items():
+    for name in options:
         if name not in known:
             raise unknown("option", name, known, where="a kernel")
-        if type(value) is not type(getattr(kernel.options, name)):
-            raise PreconditionError(f"The option '{name}' cannot be {value!r}.", subject=name)
     return kernel.copy(options=replace(kernel.options, **options), carried=unchanged_from(kernel))   # type: ignore[arg-type]
 
 

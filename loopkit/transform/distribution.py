@@ -13,7 +13,7 @@ from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves, rewrite,
 from loopkit.transform.iname import split_iname
 from loopkit.transform.match import owner
 from loopkit.transform.order import distributed
-from loopkit.transform.step import require_iname, require_positive, transform, with_given_order
+from loopkit.transform.step import given_or_fresh, require_iname, require_positive, transform, with_given_order
 
 
 @transform
@@ -126,8 +126,8 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
     """
     require_iname(kernel, iname)
     length = require_positive(factor, "factor")
-    outer = outer_iname if outer_iname is not None else kernel.fresh_name(f"{iname}_outer")
-    inner = inner_iname if inner_iname is not None else kernel.fresh_name(f"{iname}_inner")
+    outer = given_or_fresh(kernel, outer_iname, f"{iname}_outer")
+    inner = given_or_fresh(kernel, inner_iname, f"{iname}_inner")
     split = split_iname(kernel, iname, length, outer_iname=outer, inner_iname=inner, within=within)
     tree = rewrite(split.tree, lambda node: _innermost(node) if isinstance(node, Loop) and node.iname == inner
                    else node)

@@ -36,7 +36,7 @@ Number = bool | int | float | complex
 def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
     """Replace value arguments by numbers; they are no arguments any more.
 
-    Sizes take integers. A real value is rounded to the dtype of its argument, as in a call. What is computed keeps its
+    Sizes take integers. A real value is rounded to the dtype of its argument, as in a call. Computed values keep their
     dtype: of an ``alpha`` that is a float32, ``y[i] = 2*alpha`` becomes ``y[i] = cast(float32, 2*0.5)``.
 
     :raises UnknownNameError: a name that is no value argument.

@@ -1,11 +1,12 @@
 """The steps that made one kernel, made on another."""
 from __future__ import annotations
 
-from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.history import History
-from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.kernel import LoopKernel
 
 
+@checked
 def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
     """Make the steps of *history* on *kernel*.
 
@@ -23,9 +24,5 @@ def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
       z[128*i_outer + i_inner] = a[128*i_outer + i_inner] + b[128*i_outer + i_inner]  {id=insn}
     end
     """
-    require_kernel(kernel, "replay")
     steps = history.history if isinstance(history, LoopKernel) else history
-    if not isinstance(steps, History):
-        raise PreconditionError(f"replay takes a history, not a {type(steps).__name__}.", subject="history",
-                                hint="give another kernel's knl.history")
     return steps.replay(kernel)

@@ -17,6 +17,7 @@ from loopkit.language.names import name_list
 from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.transform.reindex import Reindexing, reindex, rewrite_loops
 from loopkit.transform.step import (
+    given_or_fresh,
     matching_statements,
     outer_and_inner,
     require_fresh,
@@ -136,7 +137,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
         require_untagged(kernel, x, "join")
     if len(inames) < 2 or len(set(inames)) != len(inames):
         raise PreconditionError("join_inames needs two or more different inames.", subject=", ".join(inames))
-    new = new_iname if new_iname is not None else kernel.fresh_name("_".join(inames))
+    new = given_or_fresh(kernel, new_iname, "_".join(inames))
     require_fresh(kernel, new)
     chosen = matching_statements(kernel, within)
     for s in kernel.statements:

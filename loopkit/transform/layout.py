@@ -58,7 +58,7 @@ def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
         return tuple(range(axes))
     if dim_tags == "F":
         return tuple(reversed(range(axes)))
-    tags = [tag.strip() for tag in dim_tags.split(",")] if isinstance(dim_tags, str) else []
+    tags = [tag.strip() for tag in dim_tags.split(",")]
     if sorted(tags) != sorted(f"N{level}" for level in range(axes)):
         slowest_first = ",".join(f"N{level}" for level in reversed(range(axes)))
         raise PreconditionError(f"{dim_tags!r} does not say how the {axes} axes of '{name}' lie.", subject=name,

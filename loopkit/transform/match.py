@@ -41,10 +41,6 @@ def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
     :raises PreconditionError: no statement is left.
     """
     texts = [within] if isinstance(within, str) else list(within)
-    for text in texts:
-        if not isinstance(text, str):
-            raise PreconditionError(f"within= takes texts, not a {type(text).__name__}.", subject="within",
-                                    hint="name statements by id, as one text or as a list of texts")
     found = frozenset().union(*(_Parser.of(kernel, text).whole() for text in texts))
     if not found:
         shown = within if isinstance(within, str) else ", ".join(texts)

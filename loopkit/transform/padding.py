@@ -74,7 +74,7 @@ def constant_shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) 
 
 def axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -> int:
     """The number of *axis*, counted from the front; :raises PreconditionError: there is none."""
-    if isinstance(axis, bool) or not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
+    if not -len(shape) <= axis < len(shape):
         raise PreconditionError(f"'{temporary.name}' has {len(shape)} axes and none that is {axis!r}.",
                                 subject=temporary.name)
     return axis % len(shape)

@@ -158,8 +158,7 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
 
 def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str | None] | None,
                suffix: str | None) -> tuple[str, ...]:
-    given: Sequence[str | None] = (None,)*len(old) if new is None else new \
-        if isinstance(new, list | tuple) and None in new else name_list(new)
+    given = (None,)*len(old) if new is None else name_list(new) if isinstance(new, str) else new
     if len(given) != len(old):
         raise PreconditionError(f"duplicate_inames needs as many new inames as old ones ({', '.join(old)}).",
                                 subject="new_inames")

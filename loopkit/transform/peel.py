@@ -67,7 +67,7 @@ def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "peeled")
     for count, what in ((first, "first"), (last, "last")):
-        if isinstance(count, bool) or not hasattr(count, "__index__") or int(count) < 0:
+        if count < 0:
             raise PreconditionError(f"peel: {what} must be a number of iterations, not {count!r}.", subject=what)
     if not first and not last:
         raise PreconditionError("peel needs a number of first or of last iterations.", subject=iname,

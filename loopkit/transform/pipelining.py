@@ -108,9 +108,6 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
-    for name, value in (("registers", registers), ("asynchronous", asynchronous)):
-        if not isinstance(value, bool):
-            raise PreconditionError(f"pipeline: {name}= is True or False, not {value!r}.", subject=name)
     if count == 1 and (asynchronous or not registers):
         raise PreconditionError("With one stage and without registers no copy can be ahead of its use.",
                                 subject="stages", hint=f"pipeline(knl, '{iname}', stages=2)")

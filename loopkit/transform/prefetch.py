@@ -20,7 +20,7 @@ from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import Request, staged, uses_in
-from loopkit.transform.step import as_address_space, as_tag, matching_statements, transform
+from loopkit.transform.step import as_address_space, as_tag, given_or_fresh, matching_statements, transform
 
 
 @transform
@@ -29,10 +29,9 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  fetch_outer_inames: str | Iterable[str] | None = None, temporary_name: str | None = None,
                  temporary_address_space: str | AddressSpace | None = None,
                  fetch_bounding_box: bool = False, box_multiples: int | Sequence[int] = 1,
-                 prefetch_insn_id: str | None = None,
-                 within: str | Collection[str] | None = None, allow_reordering: bool = False,
-                 allow_global_storage: bool = False, allow_launches: bool = False, assume: str | None = None,
-                 unsafe: bool = False
+                 prefetch_insn_id: str | None = None, within: str | Collection[str] | None = None,
+                 allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
+                 assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
     """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
 
@@ -88,7 +87,7 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     return staged(kernel, Request(
         f"add_prefetch({var_name!r}, {list(name_list(sweep_inames))})", var_name, is_use,
         lambda args: p.Subscript(p.Variable(var_name), args) if args else p.Variable(var_name),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(f"{var_name}_fetch"),
+        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"),
         None if dim_arg_names is None else name_list(dim_arg_names),
         None if default_tag is None else as_tag(default_tag),
         None if fetch_outer_inames is None else name_list(fetch_outer_inames),
@@ -154,7 +153,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     result = staged(kernel, Request(
         f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
         lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
-        name_list(sweep_inames), temporary_name or kernel.fresh_name(subst_use),
+        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, subst_use),
         None if precompute_inames is None else name_list(precompute_inames),
         None if default_tag is None else as_tag(default_tag),
         None if precompute_outer_inames is None else name_list(precompute_outer_inames),

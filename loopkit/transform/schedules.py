@@ -26,8 +26,8 @@ def read_schedules(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     :raises UnknownNameError: a pattern matches no statement, or a form has a name that its statement does not know.
     :raises PreconditionError: a statement is named twice, or a form is not affine.
     """
-    if not isinstance(given, Mapping) or not given:
-        raise PreconditionError("reschedule takes a mapping from statements to their schedules.", subject="schedules",
+    if not given:
+        raise PreconditionError("reschedule needs the schedule of at least one statement.", subject="schedules",
                                 hint='for example {"S1": "[t, 0, i]", "S2": "[t, 1, i]"}')
     result: dict[str, Vector] = {}
     named: dict[str, str] = {}
@@ -57,17 +57,8 @@ def _entries(pattern: str, entry: str | Sequence[str | int]) -> Iterator[Express
     if isinstance(entry, str):
         yield from _read(entry, what)
         return
-    if not isinstance(entry, Sequence):
-        raise PreconditionError(f"{what[:1].upper()}{what[1:]} is no list of times.", subject=pattern,
-                                hint='write it as "[t, 0, i]" or as ["t", 0, "i"]')
     for item in entry:
-        if isinstance(item, str):
-            yield parse_expression(item, what=what)
-        elif isinstance(item, int) and not isinstance(item, bool):
-            yield item
-        else:
-            raise PreconditionError(f"{item!r} in {what} is neither a number nor a text.", subject=pattern,
-                                    hint='write the schedule as "[t, 0, i]" or as ["t", 0, "i"]')
+        yield parse_expression(item, what=what) if isinstance(item, str) else int(item)
 
 
 def _read(text: str, what: str) -> Iterator[Expression]:

@@ -1,7 +1,7 @@
 """The work of add_prefetch and precompute: a box of values computed first, by a new statement, and read instead."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import pymbolic.primitives as p
@@ -32,7 +32,13 @@ from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.box import Box, Sweep, box_of
 from loopkit.transform.placement import before_readers, placed, with_loops_kept
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import matching_statements, require_fresh, require_fresh_id, require_positive
+from loopkit.transform.step import (
+    given_or_fresh,
+    matching_statements,
+    require_fresh,
+    require_fresh_id,
+    require_positive,
+)
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,8 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     chosen = matching_statements(kernel, request.within)
     readers = [s for s in kernel.statements if (chosen is None or s.id in chosen) and uses_in(s, request.is_use)]
     if not readers:
-        raise PreconditionError(f"No statement reads '{request.name}'.", subject=request.name)
-    require_fresh(kernel, request.temporary, "temporary")
+        raise _no_reader(kernel, request, chosen)
+    require_fresh(kernel, request.temporary)
     if request.statement_id is not None:
         require_fresh_id(kernel, request.statement_id)
     for x in request.sweep:
@@ -93,9 +99,27 @@ def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
     return with_fewest_side_effects(kernel, request.step, request.allowed, (outer, wider), made)
 
 
+def _no_reader(kernel: LoopKernel, request: Request, chosen: frozenset[str] | None) -> PreconditionError:
+    """The error where no expression and no subscript of the statements *chosen* reads what a copy is asked of."""
+    for s in kernel.statements:
+        if (chosen is None or s.id in chosen) and _uses(s.predicates, request.is_use):
+            return PreconditionError(f"Only conditions read '{request.name}', among them that of '{s.id}': a copy "
+                                     "serves expressions and subscripts.", subject=request.name,
+                                     hint="assign what the condition reads to a temporary, and test that")
+    return PreconditionError(f"No statement reads '{request.name}'.", subject=request.name,
+                             hint="conditions have the rule written out, and a copy does not serve them"
+                             if request.name in kernel.substitutions and any(s.predicates for s in kernel.statements)
+                             else None if chosen is None else "name its readers with within=")
+
+
 def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
                ) -> tuple[tuple[Expression, ...], ...]:
     """The arguments of the uses in a statement's expression and in the subscripts of its assignee, each once."""
+    return _uses((s.expression, *s.subscripts), is_use)
+
+
+def _uses(expressions: Iterable[Expression], is_use: Callable[[Expression], tuple[Expression, ...] | None]
+          ) -> tuple[tuple[Expression, ...], ...]:
     found: dict[tuple[Expression, ...], None] = {}
 
     def walk(expr: Expression) -> None:
@@ -104,9 +128,8 @@ def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] 
             found[args] = None
         for child in expr.index_tuple if isinstance(expr, p.Subscript) else children(expr):
             walk(child)
-    walk(s.expression)
-    for subscript in s.subscripts:
-        walk(subscript)
+    for expression in expressions:
+        walk(expression)
     return tuple(found)
 
 
@@ -176,7 +199,7 @@ def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statem
 def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
                uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
                ) -> LoopKernel:
-    copy_id = request.statement_id or kernel.fresh_name(f"{request.temporary}_rule")
+    copy_id = given_or_fresh(kernel, request.statement_id, f"{request.temporary}_rule")
     moves = {s.id: [_where_read(kernel, request, s, args, subscripts_on(
         analysis_domain(kernel, s), (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]]
              for s in readers}

@@ -13,12 +13,13 @@ from loopkit.errors import (
     PreconditionError,
     ScheduleError,
 )
+from loopkit.kernel.annotations import require_kinds
 from loopkit.kernel.data import ADDRESS_SPACES, AddressSpace, address_space
 from loopkit.kernel.given_order import given, given_anew, still_given
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
-from loopkit.kernel.kernel import LoopKernel, require_kernel, unknown
+from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.tags import NAMES, InameTag, parse_tag
-from loopkit.language.names import fault
+from loopkit.language.names import fault, is_id
 from loopkit.poly.domains import set_text
 from loopkit.poly.limits import bounded
 from loopkit.transform.effects import Effects
@@ -35,13 +36,9 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
     """
     @functools.wraps(function)
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
-        require_kernel(kernel, function.__name__)
-        unsafe = kwargs.get("unsafe", False)
-        if not isinstance(unsafe, bool):
-            raise PreconditionError(f"{function.__name__}: unsafe= is True or False, not {unsafe!r}.", subject="unsafe",
-                                    hint='unsafe=True, or assume="why" for what cannot be decided')
         start = time.perf_counter()
         given, named = tuple(map(settled, args)), {k: settled(v) for k, v in kwargs.items()}
+        require_kinds(function, (kernel, *given), named)
         try:
             with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
                 result = function(kernel, *given, **named)
@@ -104,10 +101,8 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
                                 f"'{node.final}'.", subject=iname, hint=f"name '{node.final}', which stands for all")
 
 
-def require_fresh(kernel: LoopKernel, name: str, what: str = "iname", *, called: bool = False) -> None:
+def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
     """:raises NameConflictError: *name* is taken, or nothing may be called so; *called*: parentheses follow it."""
-    if not isinstance(name, str) or not name.isidentifier():
-        raise PreconditionError(f"{name!r} cannot be the name of an {what}.", subject=str(name))
     reason = fault(name, called=called)
     if reason is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
@@ -117,10 +112,19 @@ def require_fresh(kernel: LoopKernel, name: str, what: str = "iname", *, called:
 
 
 def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
-    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id."""
+    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id, or none can have it."""
+    if not is_id(statement_id):
+        raise NameConflictError(f"'{statement_id}' cannot be the id of a statement.", subject=statement_id,
+                                hint="an id is letters, digits and underscores, not beginning with a digit, and no "
+                                     "word of the language")
     if statement_id in kernel.statement_by_id or statement_id in others:
         raise NameConflictError(f"'{statement_id}' is the id of a statement already.", subject=statement_id,
                                 hint="choose another id")
+
+
+def given_or_fresh(kernel: LoopKernel, name: str | None, like: str) -> str:
+    """*name*, or if there is none, one *like* this that *kernel* does not have."""
+    return name if name is not None else kernel.fresh_name(like)
 
 
 def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None, inner: str | None) -> tuple[str, str]:
@@ -128,8 +132,8 @@ def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None, inner: st
 
     :raises NameConflictError: one is taken; :raises PreconditionError: both are one.
     """
-    outer = outer if outer is not None else kernel.fresh_name(f"{iname}_outer")
-    inner = inner if inner is not None else kernel.fresh_name(f"{iname}_inner")
+    outer = given_or_fresh(kernel, outer, f"{iname}_outer")
+    inner = given_or_fresh(kernel, inner, f"{iname}_inner")
     for name in (outer, inner):
         require_fresh(kernel, name)
     if outer == inner:

@@ -34,7 +34,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
       y[i] = 2*load(i) + sin(load(i))  {id=insn}
     end
     """
-    require_fresh(kernel, subst_name, "substitution rule", called=True)
+    require_fresh(kernel, subst_name, called=True)
     names = name_list(parameters)
     pattern = parse_expression(template)
     for name in names:

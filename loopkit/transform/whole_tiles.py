@@ -207,9 +207,9 @@ def _elements(accesses: Sequence[Access], axes: tuple[str, ...]) -> InstanceSet:
     return reduce(InstanceSet.union, parts)
 
 
-def _number(value: object) -> complex:
+def _number(value: float) -> float:
     """:raises PreconditionError: *value* is no finite number."""
-    if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating) or not isfinite(value):
+    if not isfinite(value):
         raise PreconditionError(f"Arrays go on with a finite number, not with {value!r}.", subject="value")
     return value.item() if isinstance(value, np.generic) else value
 

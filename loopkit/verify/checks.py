@@ -6,7 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from loopkit.errors import UndecidedError, VerificationError
-from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered, lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.verify.barriers import barriers
@@ -98,9 +99,8 @@ def _made(name: str, check: Checker, subject: Subject) -> Check:
     return subject.made[name]
 
 
-def _one(knl: object, what: str, name: str) -> Report:
-    kernel = require_kernel(knl, what)
-    return Report(kernel.name, (_made(name, dict(DEFAULT)[name], subject_of(kernel)),))
+def _one(knl: LoopKernel, name: str) -> Report:
+    return Report(knl.name, (_made(name, dict(DEFAULT)[name], subject_of(knl)),))
 
 
 def subject_of(knl: LoopKernel) -> Subject:
@@ -113,6 +113,7 @@ def subject_of(knl: LoopKernel) -> Subject:
 
 # {{{ what users call
 
+@checked
 def verify(knl: LoopKernel, *, full: bool = False) -> Report:
     """Check *knl* and what it is lowered to: order, bounds, coverage, races and barriers.
 
@@ -132,10 +133,10 @@ def verify(knl: LoopKernel, *, full: bool = False) -> Report:
       races     proven     y: written and seen by several threads
       barriers  proven     none
     """
-    require_kernel(knl, "verify")
     return report_of(subject_of(knl), full=full)
 
 
+@checked
 def check_legal(knl: LoopKernel) -> Report:
     """Does the order of *knl*, with its parallel inames, keep every dependence?
 
@@ -144,7 +145,6 @@ def check_legal(knl: LoopKernel) -> Report:
     kernel 'kernel': proven
       order     proven     1 dependence
     """
-    require_kernel(knl, "check_legal")
     try:
         with bounded(f"checking kernel '{knl.name}' (order)"):
             return Report(knl.name, (legal(knl),))
@@ -152,6 +152,7 @@ def check_legal(knl: LoopKernel) -> Report:
         return Report(knl.name, (Check("order", "", (gave_up(err),)),))
 
 
+@checked
 def check_races(knl: LoopKernel) -> Report:
     """Do two threads touch one element in no order, one of them writing?
 
@@ -164,9 +165,10 @@ def check_races(knl: LoopKernel) -> Report:
     kernel 'reversed': proven
       races     proven     t, y: written and seen by several threads
     """
-    return _one(knl, "check_races", "races")
+    return _one(knl, "races")
 
 
+@checked
 def check_bounds(knl: LoopKernel) -> Report:
     """Does every access stay inside its array, for all sizes that the assumptions allow?
 
@@ -179,9 +181,10 @@ def check_bounds(knl: LoopKernel) -> Report:
           refuted: 'insn' touches 'x' outside its shape.
             with n = 1: insn[i=0] touches x[-1]
     """
-    return _one(knl, "check_bounds", "bounds")
+    return _one(knl, "bounds")
 
 
+@checked
 def check_coverage(knl: LoopKernel) -> Report:
     """Which elements of the outputs are written, and is a temporary ever read before it is written?
 
@@ -193,9 +196,10 @@ def check_coverage(knl: LoopKernel) -> Report:
       coverage  proven     no temporaries
           out: not every element is written; with n = 1: out[0] is not
     """
-    return _one(knl, "check_coverage", "coverage")
+    return _one(knl, "coverage")
 
 
+@checked
 def check_barriers(knl: LoopKernel) -> Report:
     """What does each barrier of the lowered kernel serve; which are missing, which does nothing need?
 
@@ -209,6 +213,6 @@ def check_barriers(knl: LoopKernel) -> Report:
           reversed: barrier
             t: insn writes, insn_0 reads
     """
-    return _one(knl, "check_barriers", "barriers")
+    return _one(knl, "barriers")
 
 # }}}

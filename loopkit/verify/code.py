@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from textwrap import wrap
 
-from loopkit.kernel.kernel import LoopKernel, require_kernel
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
@@ -18,6 +19,7 @@ from loopkit.verify.report import Report, Verdict
 _WIDTH = 110
 
 
+@checked
 def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", *, layout: Layout | None = None,
                   verify: bool | str | None = None) -> GeneratedCode:
     """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
@@ -40,7 +42,6 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     ...
     void twice(...
     """
-    require_kernel(knl, "generate_code")
     chosen = resolve_target(target)
     extent = knl.options.verify if verify is None else extent_of_checks(verify)
     lowered = lowered_once(knl)

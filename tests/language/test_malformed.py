@@ -144,6 +144,7 @@ DOMAINS: Mapping[str, tuple[str | list[str], tuple[type[LoopkitError], dict[str,
     "iname twice": ("{[i,i]: 0<=i<n}", at(1, 5, "another name")),
     "iname in two domains": (["{[i]: 0<=i<n}", "{[j,i]: 0<=i,j<n}"], at(2, 5, "another name")),
     "union of different inames": ("{[i]: 0<=i<n; [j]: 0<=j<n}", at(1, 16, "[i]")),
+    "two signs for equality": ("{[i]: 0<=i<n and i==3}", at(1, 19, "'='")),
     "product of names": ("{[i]: 0<=i<n*m}", at(1, 13, "a constant factor")),
     "quotient of names": ("{[i]: 0<=i<n/m}", at(1, 13, "a constant divisor")),
     "number with a point": ("{[i]: 0<=i<1.5}", at(1, 13, "'and', 'or', an operator or '}'")),
@@ -196,6 +197,7 @@ DECLARATIONS: Mapping[str, tuple[dict[str, Any], tuple[type[LoopkitError], dict[
     "temporary never written": ({"kernel_data": [TemporaryVariable("b"), "..."]}, bad(PreconditionError, "b")),
     "kernel's name": ({"name": "for"}, bad(NameConflictError, "for")),
     "assumptions": ({"assumptions": "n >="}, at(1, 5, "an affine form")),
+    "assumptions with two signs": ({"assumptions": "n == 3"}, at(1, 3, "'='")),
     "assumptions on no parameter": ({"assumptions": "q >= 1"}, no("parameter", "q")),
     "assumptions that contradict": ({"assumptions": "n >= 1 and n <= 0"}, bad(PreconditionError, "n >= 1 and n <= 0")),
 }
@@ -289,3 +291,12 @@ def test_domains_that_lack_something(text: str) -> None:
                                   "[n] -> {[i]: exists (e: i = 2*e) and 0<=i<n}", "{[i] : (0<=i<n)}", "{[i]: i = 3}"])
 def test_domains_that_lack_nothing(text: str) -> None:
     assert lk.make_kernel(text, "y[i] = 1").inames[0] == "i"
+
+
+@pytest.mark.parametrize(("assumptions", "message"), [
+    ("n*n > 3", "An assumption multiplies two names"), ("n**2 > 3", "An assumption takes no powers"),
+    ("5 / n > 3", "An assumption divides by a name"), ("a[0] > 3", "An assumption reads the array 'a'"),
+    ("f(n) > 3", "An assumption cannot call 'f'")])
+def test_assumptions_are_no_domains(assumptions: str, message: str) -> None:
+    with pytest.raises(ParseError, match=message):
+        make_kernel("{[i]: 0<=i<n}", "y[i] = 1", assumptions=assumptions)

@@ -6,11 +6,13 @@ import re
 import shlex
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 from unittest import mock
 
+import hypothesis.strategies as st
 import numpy as np
 from hypothesis import reject
 
@@ -38,6 +40,8 @@ ALLOWED: tuple[tuple[str, str], ...] = (
     # a value argument's dtype does not follow from what it is compared with; a call gives it
     (r"TypeInferenceError: The dtype of the argument 'n'", "open dtype of a value argument"),
 )
+
+D = TypeVar("D", bound=Drawer)
 
 #: What happened, over all examples of this process.
 COUNTS: Counter[str] = Counter()
@@ -112,6 +116,16 @@ class Trial:
             except NothingToDoError:
                 continue
             self.take(step)
+
+    def follow(self, draw: Draw, plan: Sequence[tuple[Callable[[D], Step], int]],
+               behind: Sequence[Callable[[D], Step]], more: int, drawer: Callable[..., D]) -> None:
+        """Apply the steps of *plan*, each with its chance in percent, and *more* of those of *behind*."""
+        chosen = [step for step, percent in plan if draw(st.integers(1, 100)) <= percent]
+        for step in [*chosen, *(draw(st.sampled_from(behind)) for _ in range(more))]:
+            try:
+                self.take(step(drawer(draw, self.knl, self.sizes[0])))
+            except NothingToDoError:
+                continue
 
     def take(self, step: Step) -> None:
         """Apply *step*; a refusal must be a :class:`loopkit.LoopkitError` with a true witness."""

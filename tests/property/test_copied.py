@@ -8,7 +8,6 @@ from hypothesis import given
 from tests.property.checks import COUNTS, Trial
 from tests.property.copied import BEHIND, PLAN, Copier, copied_programs
 from tests.property.kernels import Program
-from tests.property.pipelines import NothingToDoError
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 
 
@@ -19,13 +18,7 @@ def test_copies_of_strided_reads(part: int) -> None:
     @given(copied_programs(), st.data(), st.integers(0, 2), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, more: int, lot: int) -> None:
         trial = Trial.of(program)
-        plan = [step for step, percent in PLAN if data.draw(st.integers(1, 100)) <= percent]
-        plan += [data.draw(st.sampled_from(BEHIND)) for _ in range(more)]
-        for step in plan:
-            try:
-                trial.take(step(Copier(data.draw, trial.knl, trial.sizes[0])))
-            except NothingToDoError:
-                continue
+        trial.follow(data.draw, PLAN, BEHIND, more, Copier)
         trial.require_right(compiled=lot == 11)
     run()
     assert 4*COUNTS["add_prefetch: accepted"] >= COUNTS["program: used"], "few copies are made: this shows little"

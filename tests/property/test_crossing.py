@@ -71,7 +71,5 @@ def test_histories_over_values_of_iterations(part: int) -> None:
         if _has_meaning(program):
             trial = Replayed.of(program)
             assert isinstance(trial, Replayed)
-            trial.transform(data.draw, steps)
-            trial.require_history()
-            trial.require_instances()
+            trial.require_replayed(data.draw, steps)
     run()

@@ -21,7 +21,7 @@ from loopkit.runtime import stages
 from loopkit.runtime.replay.instances import execution_order, instances
 from loopkit.runtime.replay.machine import Data, Machine, bound_value
 from tests.property.checks import COUNTS, Trial
-from tests.property.kernels import Program
+from tests.property.kernels import Draw, Program
 from tests.property.pipelines import Step
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.writer import programs
@@ -44,6 +44,12 @@ class Replayed(Trial):
         assert str(error.witness.array) in str(replay), self.script(step)
         assert replay == error.replay(), self.script(step)
         COUNTS["replay: hidden" if replay.hidden else "replay: shown"] += 1
+
+    def require_replayed(self, draw: Draw, count: int) -> None:
+        """Up to *count* random steps, and all that shall hold of them."""
+        self.transform(draw, count)
+        self.require_history()
+        self.require_instances()
 
     def require_history(self) -> None:
         """The history's script, and its steps on the first kernel, make the kernel."""
@@ -84,7 +90,5 @@ def test_histories_and_refusals(part: int) -> None:
     def run(program: Program, data: st.DataObject, steps: int) -> None:
         trial = Replayed.of(program)
         assert isinstance(trial, Replayed)
-        trial.transform(data.draw, steps)
-        trial.require_history()
-        trial.require_instances()
+        trial.require_replayed(data.draw, steps)
     run()

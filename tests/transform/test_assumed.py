@@ -57,16 +57,16 @@ def test_an_assumption_does_not_overrule_a_refutation() -> None:
         lk.tag_inames(recurrence(), "i:l.0", assume="it is fine")
 
 
-@pytest.mark.parametrize("reason", ["", "  ", 3])
-def test_an_assumption_gives_a_reason(reason: object) -> None:
+@pytest.mark.parametrize("reason", ["", "  "])
+def test_an_assumption_gives_a_reason(reason: str) -> None:
     with pytest.raises(lk.PreconditionError, match="the reason why"):
-        lk.tag_inames(scatter(), "i_outer:g.0", assume=reason)  # type: ignore[arg-type]
+        lk.tag_inames(scatter(), "i_outer:g.0", assume=reason)
     carried = lk.make_kernel("{[i]: 0<=i<8}", "for i\n t[p[i]] = b[i]\n a[i] = t[p[7-i]]\nend", [
         lk.TemporaryVariable("t", F32, (8,)), lk.GlobalArg("p", np.int32, (8,)), "..."])
     with pytest.raises(lk.PreconditionError, match="the reason why"):
-        lk.privatize(carried, "i", "t", assume=reason)  # type: ignore[arg-type]
+        lk.privatize(carried, "i", "t", assume=reason)
     with pytest.raises(lk.PreconditionError, match="the reason why"):
-        lk.expand(carried, "t", "i", assume=reason)  # type: ignore[arg-type]
+        lk.expand(carried, "t", "i", assume=reason)
 
 
 @pytest.mark.parametrize("unsafe", ["no", "False", 1, None])

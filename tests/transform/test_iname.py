@@ -265,7 +265,7 @@ ERRORS: Mapping[str, tuple[object, type[lk.LoopkitError], dict[str, object]]] = 
                           {"subject": "x"}),
     "split: one name twice": (lambda: lk.split_iname(twice(), "i", 4, outer_iname="q", inner_iname="q"),
                               lk.PreconditionError, {"subject": "q"}),
-    "split: no name": (lambda: lk.split_iname(twice(), "i", 4, outer_iname="1q"), lk.PreconditionError,
+    "split: no name": (lambda: lk.split_iname(twice(), "i", 4, outer_iname="1q"), lk.NameConflictError,
                        {"subject": "1q"}),
     "split: unknown statement": (lambda: lk.split_iname(twice(), "i", 4, within="nothing"), lk.UnknownNameError,
                                  {"kind": "statement", "name": "nothing"}),

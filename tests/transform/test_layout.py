@@ -158,7 +158,7 @@ def test_vectors_go_along_the_fastest_axis() -> None:
 @pytest.mark.parametrize(("name", "tags", "text"), [
     ("a", "F", "'a' is an argument"), ("nothing", "F", "nothing"),
     ("a_fetch", "N0", "'N0' does not say how the 2 axes"), ("a_fetch", "N0,N0", "does not say"),
-    ("a_fetch", "stride:1,stride:8", "does not say"), ("a_fetch", 3, "3 does not say"),
+    ("a_fetch", "stride:1,stride:8", "does not say"), ("a_fetch", "3", "'3' does not say"),
 ])
 def test_refused_orders(name: str, tags: Any, text: str) -> None:
     with pytest.raises(lk.LoopkitError, match=text):

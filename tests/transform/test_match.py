@@ -116,8 +116,3 @@ def test_a_pattern_that_matches_nothing(within: str, kind: str, name: str) -> No
 def test_no_statement_left(within: str | list[str]) -> None:
     with pytest.raises(lk.PreconditionError, match="names no statement"):
         matching_statements(program(), within)
-
-
-def test_what_is_no_text() -> None:
-    with pytest.raises(lk.PreconditionError, match="takes texts, not a int"):
-        matching_statements(program(), [1])                               # type: ignore[list-item]

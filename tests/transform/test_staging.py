@@ -27,6 +27,23 @@ def with_rule() -> lk.LoopKernel:
 
 # {{{ add_prefetch
 
+def test_what_only_conditions_read() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "f(s) := 2*x[s]\ny[i] = 2 {if=x[i] > 0}\nz[i] = 3 {if=f(i) > 0}")
+    with pytest.raises(lk.PreconditionError, match="Only conditions read 'x', among them that of 'insn'"):
+        lk.add_prefetch(knl, "x")
+    with pytest.raises(lk.PreconditionError, match="No statement reads 'f'") as caught:
+        lk.precompute(knl, "f")
+    assert caught.value.hint == "conditions have the rule written out, and a copy does not serve them"
+
+
+@pytest.mark.parametrize("wrong", ["a b", "", "1a", "if"])
+def test_ids_are_names(wrong: str) -> None:
+    with pytest.raises(lk.NameConflictError, match="cannot be the id of a statement"):
+        lk.add_prefetch(twice(), "x", prefetch_insn_id=wrong)
+    with pytest.raises(lk.NameConflictError, match="cannot be the id of a statement"):
+        lk.buffer_array(split_matvec(), "y", [], init_insn_id=wrong)
+
+
 def test_the_copy_spans_the_halo() -> None:
     knl = step(mapped_stencil(), lk.add_prefetch, "a", "i_inner")
     assert outline(knl) == text("""
@@ -442,7 +459,7 @@ def test_a_whole_box_of_lengths_that_threads_divide() -> None:
     both = lk.add_prefetch(knl, "x", ["i_inner", "j_inner"], fetch_bounding_box=True, box_multiples=5)
     assert both.temporaries["x_fetch"].shape == (10, 10)
     for multiples, more, why in (((4,), {}, "2 axes of more than one element, but box_multiples= has 1"),
-                                 ((4, 0), {}, "positive integer, not 0"), ("4", {}, "positive integer, not '4'"),
+                                 ((4, 0), {}, "positive integer, not 0"), ("4", {}, "a list of integers, not '4'"),
                                  (4, {"fetch_bounding_box": False}, "copied as a whole")):
         with pytest.raises(lk.PreconditionError, match=why):
             lk.add_prefetch(knl, "x", ["i_inner", "j_inner"], **{"fetch_bounding_box": True, **more},

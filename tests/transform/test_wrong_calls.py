@@ -90,16 +90,16 @@ CALLS: Mapping[str, tuple[Callable[[], object], type[lk.LoopkitError], Fields]] 
     # targets
     "unknown target": (lambda: lk.generate_code(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
     "no target": (lambda: lk.generate_code(twice(), target=None), lk.PreconditionError,        # type: ignore[arg-type]
-                  {"subject": "None"}),
+                  {"subject": "target"}),
     "unknown architecture": (lambda: lk.generate_code(twice(), target=lk.CudaTarget(arch="sm_13")),
                              lk.PreconditionError, {"subject": "sm_13"}),
     "no such target": (lambda: lk.compile(twice(), target="opencl"), lk.PreconditionError, {"subject": "opencl"}),
     "no kernel to print": (lambda: lk.generate_code("y[i] = 1"), lk.PreconditionError,         # type: ignore[arg-type]
-                           {"subject": "generate_code"}),
+                           {"subject": "knl"}),
     "no kernel to lower": (lambda: lk.lower("y[i] = 1"), lk.PreconditionError,                 # type: ignore[arg-type]
-                           {"subject": "lower"}),
+                           {"subject": "knl"}),
     "no kernel to compile": (lambda: lk.compile("y[i] = 1"), lk.PreconditionError,             # type: ignore[arg-type]
-                             {"subject": "compile"}),
+                             {"subject": "knl"}),
     "unknown stage": (lambda: lk.lower(twice(), stop="x"), lk.PreconditionError, {"subject": "x"}),
     # what code generation refuses
     "half of an integer as a subscript": (lambda: lk.generate_code(kernel("y[i] = x[i / 2]", x=F32)),

@@ -1,0 +1,138 @@
+"""Arguments of public functions, checked against their annotations before anything looks at them."""
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, ParamSpec, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+import numpy.typing as npt
+
+from loopkit.errors import PreconditionError
+from loopkit.poly.domains import AnySet
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: One of a kind, and several; other classes go by their name.
+_WORDS: Mapping[object, tuple[str, str]] = {
+    str: ("a text", "texts"), bool: ("True or False", "truth values"), int: ("an integer", "integers"),
+    float: ("a number", "numbers"), NoneType: ("None", "None"),
+    npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("a set of isl's", "sets of isl's"))}
+
+#: The classes of numbers; True and False are none.
+_NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}
+
+_LONGEST = 60
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """*function*, which refuses arguments that are not of the kinds that its annotations name."""
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        given, named = tuple(map(_read, args)), {name: _read(value) for name, value in kwargs.items()}
+        require_kinds(function, given, named)
+        return function(*given, **named)
+    return call
+
+
+def _read(argument: Any) -> Any:
+    """*argument*, read if it can be read only once."""
+    return tuple(argument) if isinstance(argument, Iterator) else argument
+
+
+def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """:raises PreconditionError: an argument of *function* is of another kind than its annotation names.
+
+    Which arguments there must be is left to Python.
+    """
+    parameters = _parameters(function)
+    by_name = {p.name: p for p in parameters if p.kind is not p.POSITIONAL_ONLY}
+    for parameter, value in (*zip(parameters, args, strict=False),
+                             *((by_name[name], value) for name, value in kwargs.items() if name in by_name)):
+        if not fits(value, parameter.annotation):
+            text = " ".join(repr(value).split())
+            raise PreconditionError(
+                f"{function.__name__}: {parameter.name}= is {_words(parameter.annotation)[0]}, not "
+                f"{text if len(text) <= _LONGEST else text[:_LONGEST] + '...'}.", subject=parameter.name,
+                hint=_example(function) if parameter.default is parameter.empty else
+                f"the default is {parameter.name}={parameter.default!r}")
+
+
+@functools.cache
+def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
+    """The parameters of *function* that have a name of their own, with their annotations as types."""
+    return tuple(p for p in inspect.signature(function, eval_str=True).parameters.values()
+                 if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+
+
+def fits(value: object, kind: Any) -> bool:
+    """Whether *value* is of the *kind* that an annotation names; any value is of a kind that is not told here.
+
+    >>> fits({"i": 16}, Mapping[str, int]), fits(["i"], Mapping[str, int]), fits(True, int | str)
+    (True, False, False)
+    """
+    origin: Any = get_origin(kind) or kind
+    inner = get_args(kind)
+    if kind == npt.DTypeLike or kind is Any:
+        return True
+    if origin is Union or origin is UnionType:
+        return any(fits(value, one) for one in inner)
+    if kind in _NUMBERS:
+        return isinstance(value, _NUMBERS[kind]) and not isinstance(value, bool)
+    if not isinstance(origin, type):
+        return True
+    if not inner or origin is Callable:
+        return isinstance(value, origin)
+    if issubclass(origin, Mapping):
+        return isinstance(value, origin) and all(fits(k, inner[0]) and fits(v, inner[1]) for k, v in value.items())
+    if issubclass(origin, tuple) and inner[-1] is not ...:
+        return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(fits, value, inner))
+    if issubclass(origin, Iterable):
+        # a text, bytes and a mapping are no lists of their parts
+        return isinstance(value, origin) and not isinstance(value, str | bytes | Mapping) and all(
+            fits(item, inner[0]) for item in value)
+    return True
+
+
+def _words(kind: Any) -> tuple[str, str]:
+    """How an error calls one value of *kind*, and several of them."""
+    origin: Any = get_origin(kind) or kind
+    inner = get_args(kind)
+    if kind in _WORDS:
+        return _WORDS[kind]
+    if origin is Union or origin is UnionType:
+        one, several = zip(*dict.fromkeys(map(_words, inner)), strict=True)
+        return _listed(one), _listed(several)
+    if not isinstance(origin, type) or kind is object:
+        return "a value", "values"
+    if origin is Callable:
+        return "a function", "functions"
+    if not inner:
+        name = origin.__name__
+        return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}", f"{name} objects"
+    parts = [_words(part) for part in inner]
+    if issubclass(origin, Mapping):
+        of = f"of {parts[0][1]} to {parts[1][1]}"
+        return f"a mapping {of}", f"mappings {of}"
+    if issubclass(origin, tuple) and inner[-1] is not ...:
+        of = f"({', '.join(one for one, _ in parts)})"
+        return f"a tuple {of}", f"tuples {of}"
+    return f"a list of {parts[0][1]}", f"lists of {parts[0][1]}"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return " or ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+
+
+def _example(function: Callable[..., object]) -> str | None:
+    """The first call of *function* in the examples of its docstring."""
+    start = (doc := function.__doc__ or "").find(f"lk.{function.__name__}(")
+    depth, end = 0, start
+    for end in range(start, len(doc)) if start >= 0 else ():
+        depth += {"(": 1, ")": -1}.get(doc[end], 0)
+        if doc[end] == ")" and not depth:
+            return f"for example {' '.join(doc[start:end + 1].split())}"
+    return None
