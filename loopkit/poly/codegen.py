@@ -18,7 +18,7 @@ from loopkit.errors import InternalError
 from loopkit.poly.affine import DIM, TruncatedQuotient, add, arithmetic, from_ast_expr
 from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable, coalesced, without_empty_pieces
-from loopkit.poly.pieces import has_unknowns, plain_hull
+from loopkit.poly.pieces import has_unknowns, in_polyhedra
 from loopkit.poly.sets import InstanceSet, params_of
 
 # {{{ what goes in: the order, by names of leaves
@@ -113,7 +113,7 @@ def generate(tree: CodeTree, domains: Mapping[str, InstanceSet], context: isl.Se
     loops = _loops_of_leaves(tree)
     back = {_id(x): x for d in domains.values() for x in d.params if "." in x}
     convert = _Conversion(loops, fresh_name, context)
-    wide = {name: domain.named(plain_hull(domain.set.intersect_params(context))) for name, domain in domains.items()}
+    wide = {name: domain.named(in_polyhedra(domain.set, context)) for name, domain in domains.items()}
     is_bounded = all(d.set.is_bounded() for d in wide.values())
     ast = affordable(lambda: _ast(tree, domains, context), otherwise=None, budget=LOOPS) if is_bounded \
         else _ast(tree, domains, context)

@@ -17,6 +17,12 @@ def plain_hull(points: isl.Set) -> isl.Set:
     return isl.Set.from_basic_set(points.remove_divs().simple_hull())
 
 
+def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:
+    """A polyhedron around *points*, or several where one would not end, without unknowns."""
+    hull = plain_hull(points.intersect_params(context))
+    return hull if hull.is_bounded() else points.remove_divs()
+
+
 def in_plain_bounds(points: isl.Set, context: isl.Set) -> isl.Set:
     """*points*, or a polyhedron around them where they are a union with strides.
 

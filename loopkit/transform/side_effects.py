@@ -91,7 +91,10 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
         doubtful = [x for x in change.unknown if x not in growing and _may_grow(before, after, moved, x)]
         if doubtful:
             return _not_known(before, step, doubtful[0], change.unknown[doubtful[0]], moved)
-    found = None if allowed.launches else _launching(after, step, costs, change)
+    if allowed.launches or (None in change.launches and not _may_launch(before, after, moved)):
+        found = None
+    else:
+        found = _launching(after, step, costs, change)
     return found if found is not None or allowed.global_storage else _in_global_memory(after, step, change)
 
 
@@ -123,6 +126,19 @@ def _may_grow(before: LoopKernel, after: LoopKernel, moved: Moves, name: str) ->
     users = [s for s in before.statements if name in {a.array for a in accesses_of(before, s)}]
     return _spread(before, after) or any(not loops.isdisjoint(s.inames) for s in users) or any(
         a.array == name for s in _added(before, after) for a in accesses_of(after, s))
+
+
+def _may_launch(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
+    """May a launch have to end before or behind what is new? Not where each block computes what it alone reads."""
+    if not any(isinstance(tag, GroupTag) for tag in after.tags.values()):
+        return False
+
+    def blocks(s: Statement) -> set[str]:
+        return {x for x in s.inames if isinstance(after.tags.get(x), GroupTag)}
+    return bool(moved) or any(
+        not blocks(reader) <= blocks(s) or not {a.array for a in accesses_of(after, s)}.isdisjoint(before.written_names)
+        for s in _added(before, after) for reader in after.statements
+        if s.written in {a.array for a in accesses_of(after, reader)})
 
 
 def _added(before: LoopKernel, after: LoopKernel) -> list[Statement]:
@@ -200,8 +216,6 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
 
 def _launching(after: LoopKernel, step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
     if None in change.launches:
-        if not any(isinstance(tag, GroupTag) for tag in after.tags.values()):
-            return None
         return ScheduleError(f"{step} may add launches, and their number is not known. "
                              f"{costs[0].reason or costs[1].reason}", subject=step,
                              hint="mend that first, or allow_launches=True")

@@ -25,9 +25,11 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
+            waits = barrier.barrier.pending is not None
             count += 1
-            idle += not lines
-            notes += [f"{conflicts.launch.name}: {barrier}" + ("" if lines else ", which nothing needs"), *lines]
+            idle += not lines and not waits
+            why = "" if lines else ", for copies of each thread's own" if waits else ", which nothing needs"
+            notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent(conflicts.launch, function)
     summary = _summary(count, idle)
