@@ -147,7 +147,7 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
         start, own = add(low, multiply(k, length), at), (("==", add(chunk, -k)), (">=", at))
         cases.append(Case({iname: add(start, k)}, (*own, (">", add(longer, -k)), ("<=", subtract(at, length)))))
         cases.append(Case({iname: add(start, longer)}, (*own, ("<=", add(longer, -k)), ("<", subtract(at, length)))))
-    value = add(low, multiply(chunk, length), p.Min((chunk, longer)), at)
+    value = add(low, multiply(chunk, length), 0 if longer == 0 else p.Min((chunk, longer)), at)
     old, new = InstanceSet.universe((iname,)), InstanceSet.universe((outer, inner))
     new = new.where((">=", chunk), ("<", add(chunk, -count)), (">=", at))
     new = new.where(("<", subtract(chunk, longer)), ("<=", subtract(at, length))).union(

@@ -8,7 +8,7 @@ from typing import Any
 import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
@@ -92,7 +92,10 @@ def test_what_is_known_later_is_known(part: int, way: str) -> None:
     @given(texts(), st.integers(1, 4), st.lists(st.sampled_from(list(STEPS)), max_size=2),
            st.lists(st.sampled_from(list(STEPS)), min_size=1, max_size=3), st.integers(0, 5))
     def run(text: str, p: int, before: list[str], behind: list[str], lot: int) -> None:
-        later = Course(made(text, "p", "n>=1 and p>=1"))
+        try:
+            later = Course(made(text, "p", "n>=1 and p>=1"))
+        except lk.PreconditionError:            # the values of 't' are in another loop than their readers
+            reject()
         first = Course(made(text, str(p), "n>=1") if way == "a number" else made(text, "p", f"n>=1 and p={p}"))
         later.take(before)
         # with a number more may be accepted before

@@ -55,7 +55,7 @@ class Watching(Trial):
     def _followed(self, hint: str) -> list[lk.LoopKernel]:
         try:
             return followed(self.knl, hint)
-        except lk.IllegalTransformError:                 # other statements do not allow it
+        except (lk.IllegalTransformError, lk.UndecidedError):      # other statements do not allow it
             COUNTS["hints that others forbid"] += 1
             return []
 
