@@ -274,7 +274,13 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
             inside = Loop(child.iname, body)
         below.append(inside)
         placed += found
-    gaps = _chosen_gaps([w for w in wants.get(here, []) if not _is_served(launch, w, placed)], len(children))
+    own = [w for w in wants.get(here, []) if not _is_served(launch, w, placed)]
+    within = [w for w in own if not w.cyclic]
+    gaps = _chosen_gaps(within, len(children))
+    # between two iterations there may be others, with the barriers that each iteration has
+    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b.warp, b.pending is not None) for g, b in gaps.items())]
+    carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
+    gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps
     result: list[Tree] = []
     for i, child in enumerate(below):
         result.append(child)

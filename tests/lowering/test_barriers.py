@@ -428,3 +428,15 @@ def test_a_box_spread_over_no_axis_is_read_by_the_thread_that_wrote_it() -> None
     knl = lk.split_iname(knl, "i", 64, outer_tag="g.0", inner_tag="l.0")
     assert not reasons(knl)
     assert lk.verify(knl, full=True).ok
+
+
+def test_a_barrier_within_the_iterations_between_serves_two_that_a_loop_carries() -> None:
+    """Odd ``i`` only: of three unrolled iterations the outer two touch the same cells, and the middle one waits too."""
+    plain = make("{[i,j]: 0<=i<9 and i mod 2 = 1 and 0<=j<m}", "c[i,j] = x[i]*z[j]", x=F32, z=F32)
+    knl = lk.split_iname(lk.split_iname(plain, "i", 3, inner_tag="unr"), "i_outer", 2, outer_tag="g.0", inner_tag="l.0")
+    knl = lk.add_prefetch(knl, "x", "i_outer_inner", default_tag="l.auto", allow_reordering=True)
+    assert len(reasons(knl)) == 1
+    assert lk.verify(knl, full=True).ok
+    for less in without_one_barrier(knl):
+        assert report(knl, less)["races"].verdict is lk.Verdict.REFUTED
+    assert_same(plain, knl, m=3)
