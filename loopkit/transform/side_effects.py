@@ -1,6 +1,6 @@
 """Side effects: a step that stages data keeps given orders of loops, the storage of temporaries and the launches.
 
-Where it cannot, it is refused, with the numbers and the argument that allows it.
+A step that cannot is refused, with the numbers and the argument that allows it.
 """
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.moves import Moves, moves
-from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, PreconditionError, ScheduleError, StorageError
+from loopkit.errors import ENTRY_POINTS, InternalError, LoopkitError, ScheduleError, StorageError
 from loopkit.kernel.cost import MEMORIES, SPACES, Cells, Cost, CostChange
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.given_order import ordered_pairs
@@ -33,18 +33,12 @@ class Allowed:
     global_storage: bool = False
     launches: bool = False
 
-    def __post_init__(self) -> None:
-        for name in ("reordering", "global_storage", "launches"):
-            if not isinstance(getattr(self, name), bool):
-                raise PreconditionError(f"allow_{name}= is True or False, not {getattr(self, name)!r}.",
-                                        subject=f"allow_{name}")
-
 
 def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, places: Iterable[Order],
                              made: Callable[[Order], LoopKernel]) -> LoopKernel:
     """*made* at the first of *places* where it is possible and keeps orders, storage and launches.
 
-    :raises LoopkitError: there is none; said is why not at the first.
+    :raises LoopkitError: there is none; the error is that of the first place.
     """
     refusal: LoopkitError | None = None
     for place in dict.fromkeys(places):
@@ -94,7 +88,7 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
     if allowed.launches or (None in change.launches and not _may_launch(before, after, moved)):
         found = None
     else:
-        found = _launching(after, step, costs, change)
+        found = _launching(step, costs, change)
     return found if found is not None or allowed.global_storage else _in_global_memory(after, step, change)
 
 
@@ -214,7 +208,7 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
     return f"{', '.join(ways)}, or "
 
 
-def _launching(after: LoopKernel, step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
+def _launching(step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
     if None in change.launches:
         return ScheduleError(f"{step} may add launches, and their number is not known. "
                              f"{costs[0].reason or costs[1].reason}", subject=step,
