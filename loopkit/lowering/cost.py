@@ -17,8 +17,8 @@ from loopkit.lowering.storage import Storage, each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import affordable, bounded
 
-#: Operations of isl for one answer, about a second.
-BUDGET = 1_000_000
+#: Operations of isl for one answer, half a second as a rule; kernels of the library take a tenth.
+BUDGET = 400_000
 
 
 def cost_of(knl: LoopKernel) -> Cost:

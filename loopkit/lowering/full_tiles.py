@@ -24,7 +24,7 @@ from loopkit.poly.corners import worst_corner
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
 #: Operations of isl that a version for whole tiles may take.
-VERSION = 4_000_000
+VERSION = 2_000_000
 
 
 @dataclass(frozen=True)

@@ -138,16 +138,26 @@ def missed(relations: Sequence[isl.Map], shape: Sequence[Expression], assumption
 
 
 def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | None], assumptions: isl.Set) -> isl.Set:
-    """The elements that *relations* reach, none outside of an array of *shape*: all of it where isl finds that."""
+    """The elements that *relations* reach, none outside of an array of *shape*: all or none of it where isl finds that.
+    """
     reached = reduce(isl.Set.union, (relation.range() for relation in relations))
     extents = [e for e in shape if e is not None]
     if (reached.n_basic_set() > 1 or has_unknowns(reached)) and len(extents) == len(shape):
         try:
-            if affordable(lambda: covered(relations, extents, assumptions), otherwise=False):
-                return _box(reached.get_space(), extents).intersect_params(assumptions)
+            return affordable(lambda: _all_or_none(relations, reached, extents, assumptions), otherwise=reached)
         except NotAffineError:
             pass
     return reached
+
+
+def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
+                 ) -> isl.Set:
+    """*reached* as the whole array of *shape* for the sizes at which anything is, where that is what it is."""
+    gaps = missed(relations, shape, assumptions)
+    without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
+    if not without.is_disjoint(reached.params()):
+        return reached
+    return _box(reached.get_space(), shape).intersect_params(coalesced(assumptions.subtract(without)))
 
 
 def reaches_all(relations: Sequence[isl.Map], instances: isl.Set, shape: Sequence[Expression], assumptions: isl.Set

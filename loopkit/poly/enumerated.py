@@ -66,7 +66,9 @@ def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) 
             sign = condition_set(operator, p.Variable("_s"), ("_s",))
             return coalesced(domain.set.intersect(difference.intersect_range(sign).domain()))
         case p.LogicalAnd(children=children):
-            return coalesced(reduce(isl.Set.intersect, (_holding(domain, c, names) for c in children)))
+            for child in children:          # each where those before it hold
+                domain = domain.named(_holding(domain, child, names))
+            return domain.set
         case p.LogicalOr(children=children):
             return coalesced(reduce(isl.Set.union, (_holding(domain, c, names) for c in children)))
         case p.LogicalNot(child=child):

@@ -146,7 +146,7 @@ def coalesced(points: T) -> T:
 
 
 #: Operations of isl that joining the pieces of one union may take.
-JOINING = 2_000_000
+JOINING = 500_000
 
 
 def empty_pieces_marked(points: S) -> S:

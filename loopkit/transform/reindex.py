@@ -17,6 +17,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tree import Loop, Tree, leaves, rewrite
 from loopkit.poly.affine import add
+from loopkit.poly.limits import coalesced
 from loopkit.poly.relations import reindexing
 from loopkit.poly.sets import InstanceSet, Map, Set
 
@@ -68,7 +69,8 @@ class Reindexing:
             product = rest.onto(domain.inames).intersect(before)
             if domain.intersect_params(assumptions).is_equal(product.intersect_params(assumptions)):
                 return rest.onto(new).intersect(after)
-        return domain.apply(relation, new)
+        moved = domain.apply(relation, new)
+        return moved.named(coalesced(moved.set))
 
     @cached_property
     def names(self) -> Mapping[str, str] | None:

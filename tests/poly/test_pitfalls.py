@@ -24,6 +24,7 @@ from loopkit.poly.affine import (
 )
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
 from loopkit.poly.corners import worst_corner
+from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.points import extents
 from loopkit.poly.relations import (
@@ -395,6 +396,35 @@ def test_injectivity_within_what_is_given() -> None:
     assert injective_given(relation, InstanceSet.parse("[n] -> { [i, j] : i = n and 0 <= j < n }"), [])
     assert meets_another(relation, relation, [])
     assert not meets_another(relation, relation, [0])
+
+
+@pytest.mark.parametrize(("sizes", "expected"), [
+    ("n = 3", True), ("n >= 5", True), ("n = 2000", True), ("n < 2", False)])
+def test_two_instances_meet_at_whichever_size_they_do(sizes: str, expected: bool) -> None:
+    relation = isl.Map(f"[n] -> {{ [i] -> [j] : 2j <= i < 2j + 2 and 0 <= i < n and {sizes} }}")
+    assert meets_another(relation, relation, []) is expected
+
+
+@pytest.mark.parametrize("reached", [
+    "[n, m] -> { [i] -> [i] : 0 <= i < n and m > 0 }",                        # of no element where m is not positive
+    "[n, m] -> { [i] -> [i] : 0 <= i < n and i < m; [i] -> [i] : m <= i < n }",
+    "[n, m] -> { [i] -> [i] : 0 <= i < n and (m = 2 or m >= 7) }",
+    "[n, m] -> { [i] -> [i] : 0 <= i < n and m <= 3; [i] -> [i] : 1 <= i < n and m > 3 }",
+    "[n, m] -> { [i] -> [2i] : 0 <= 2i < n; [i] -> [2i + 1] : 0 < 2i + 1 < n and m > 0 }"])
+def test_elements_that_are_reached_in_many_pieces_are_the_same_elements(reached: str) -> None:
+    relation, assumptions = isl.Map(reached), isl.Set("[n, m] -> { : n >= 0 and m >= 0 }")
+    found = reached_within([relation], [n], assumptions)
+    assert found.intersect_params(assumptions).is_equal(relation.range().intersect_params(assumptions))
+
+
+def test_elements_of_all_of_an_array_or_none_are_one_piece() -> None:
+    pieces = " or ".join(f"(k = {k} and {k}*l <= 5i + {k} and 5i < {k + 1}*l)" for k in range(5))
+    relation = isl.Map(f"[l, m] -> {{ [i, k, j] -> [i] : 0 <= i < l and 0 <= j < m and ({pieces}) }}")
+    assumptions = isl.Set("[l, m] -> { : l >= 0 and m >= 0 }")
+    assert relation.range().n_basic_set() > 1
+    found = reached_within([relation], [p.Variable("l")], assumptions)
+    assert found.is_equal(isl.Set("[l, m] -> { [i] : 0 <= i < l and m > 0 }"))
+    assert found.n_basic_set() == 1
 
 
 def write(relation: str, *time: tuple[str, int], must: bool = True) -> TimedAccess:

@@ -10,6 +10,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.extension_proof import require_extended
+from loopkit.expr.text import to_text
 from tests.transform.same import assert_domain, assert_same, step
 
 MATVEC = "y[i] = sum(k, a[i, k]*x[k])"
@@ -147,6 +148,17 @@ def test_after_the_order_of_values_changed() -> None:
         lk.fill_tiles(lk.distribute_loop(knl, "i", "y"), {"i": 4})
 
 # }}}
+
+
+def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() -> None:
+    """Each chunk reaches a part of the array of its own, which is no reason for conditions that tell these apart."""
+    knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
+    knl = lk.add_dtypes(knl, {"a,b": np.float32})
+    knl = lk.chunk_iname(lk.split_iname(lk.split_iname(knl, "i", 3), "k", 8), "k_outer", 5)
+    rule = lk.fill_tiles(knl, {"i_inner": 2}).substitutions["a_filled"].expr
+    assert isinstance(rule, p.If)
+    assert isinstance(rule.condition, p.LogicalAnd)
+    assert {to_text(c) for c in rule.condition.children} <= {"a_axis_0 < n", "a_axis_1 < l", "0 <= a_axis_1"}
 
 
 # {{{ the proof looks at the two kernels alone
