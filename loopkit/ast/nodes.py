@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Protocol
 
 import numpy as np
@@ -171,20 +172,26 @@ class Define:
     value: Expression
 
 
+class Scope(IntEnum):
+    """The threads that wait for each other: each by itself, those of a warp, those of a block."""
+
+    THREAD = 0
+    WARP = 1
+    BLOCK = 2
+
+
 @dataclass(frozen=True)
 class Sync:
-    """All threads of the block, or of each *warp*, wait for each other; *serves* are the dependences that need it.
+    """The threads of each *scope* wait for each other; *serves* are the dependences that need it.
 
     :ivar commits: before, the asynchronous copies that a thread began since the last such place become a group.
     :ivar pending: then each waits until all its groups but so many of the newest are done; ``None``: for none.
-    :ivar alone: threads do not wait for each other.
     """
 
     serves: tuple[str, ...]
-    warp: bool = False
+    scope: Scope = Scope.BLOCK
     commits: bool = False
     pending: int | None = None
-    alone: bool = False
 
     @property
     def title(self) -> str:
@@ -195,7 +202,7 @@ class _Place(Protocol):
     """What a barrier of a tree and one of a program have in common."""
 
     @property
-    def warp(self) -> bool: ...
+    def scope(self) -> Scope: ...
 
     @property
     def commits(self) -> bool: ...
@@ -203,17 +210,14 @@ class _Place(Protocol):
     @property
     def pending(self) -> int | None: ...
 
-    @property
-    def alone(self) -> bool: ...
-
 
 def place_title(place: _Place) -> str:
     """What threads do at a barrier, in a few words."""
     parts = ["copies begun are a group"] if place.commits else []
     if place.pending is not None:
         parts.append(f"all groups but {place.pending} are done" if place.pending else "all groups are done")
-    if not place.alone:
-        parts.append("warp barrier" if place.warp else "barrier")
+    if place.scope is not Scope.THREAD:
+        parts.append("warp barrier" if place.scope is Scope.WARP else "barrier")
     return ", ".join(parts)
 
 

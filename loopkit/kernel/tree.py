@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from loopkit.ast.nodes import Shuffle, place_title
+from loopkit.ast.nodes import Scope, Shuffle, place_title
 from loopkit.errors import InternalError
 
 
@@ -37,24 +37,21 @@ class Seq:
 
 @dataclass(frozen=True)
 class Barrier:
-    """All threads of a block, or of each warp, wait for each other; exists in lowered kernels only.
+    """The threads of each *scope* wait for each other; exists in lowered kernels only.
 
     Before they do, each thread may end a group of its asynchronous copies, and wait for groups.
 
     :ivar serves: the dependences that need it, in words.
     :ivar left_out_last: it only separates iterations of the loop at whose end it stands; the last goes without it.
-    :ivar warp: it stands between threads of one warp only.
     :ivar commits: the asynchronous copies that a thread began since the last such place become a group.
     :ivar pending: a thread waits until all its groups but so many of the newest are done; ``None``: for none.
-    :ivar alone: threads do not wait for each other.
     """
 
     serves: tuple[str, ...] = ()
     left_out_last: bool = False
-    warp: bool = False
+    scope: Scope = Scope.BLOCK
     commits: bool = False
     pending: int | None = None
-    alone: bool = False
 
     @property
     def title(self) -> str:

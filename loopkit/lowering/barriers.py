@@ -10,13 +10,14 @@ from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.ast.nodes import Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.copies import unfinished, with_groups
-from loopkit.lowering.hazards import Hazard, at_once, hazards
+from loopkit.lowering.hazards import Hazard, at_once, hazards, scope_of
 from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
 from loopkit.poly.limits import affordable
@@ -40,9 +41,9 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     """
     ways = paths(launch.tree)
     wants: dict[Path, list[_Want]] = {}
-    copies = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, in_warp=False, of_copy=True)
-              for u in unfinished(knl, launch, storages)]
-    for hazard in (*copies, *(hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
+    copies = [(u, scope_of(knl, launch, u.source, u.sink, u.pairs)) for u in unfinished(knl, launch, storages)]
+    waits = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, scope, of_copy=True) for u, scope in copies]
+    for hazard in (*waits, *(hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
         for where, want in _wants(knl, hazard, ways):
             wants.setdefault(where, []).append(want)
     for where, want in _asked_for(knl, launch, ways) if launch.threads > 1 else ():
@@ -50,7 +51,7 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     if not wants:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    return replace(launch, tree=with_groups(knl, launch, storages, tree))
+    return replace(launch, tree=with_groups(knl, launch, tree, copies))
 
 
 # {{{ places
@@ -76,8 +77,8 @@ class _Want:
     level: int = 0
 
     @property
-    def in_warp(self) -> bool:
-        return self.hazard is not None and self.hazard.in_warp
+    def scope(self) -> Scope:
+        return Scope.BLOCK if self.hazard is None else self.hazard.scope
 
     @property
     def of_copy(self) -> bool:
@@ -90,13 +91,14 @@ class _Want:
     @property
     def rank(self) -> int:
         """Flow tells most within an iteration, flow and anti alike between iterations, output less."""
-        order = ("flow", "anti", "output", "cell", "asked")
+        order = ("flow", "anti", "output", "cell", "explicit", "asked")
         return 0 if self.cyclic and self.kind == "anti" else order.index(self.kind)
 
 
 def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
     """Where the tree offers places for the barriers of a hazard: the body, by its path, and the gaps."""
-    if h.source in knl.statement_by_id[h.sink].no_sync_with or h.sink in knl.statement_by_id[h.source].no_sync_with:
+    if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].no_sync_with
+                                        or h.sink in knl.statement_by_id[h.source].no_sync_with):
         raise _nosync_contradicted(knl, h)
     a, b = ways[h.source], ways[h.sink]
     where = meeting(a, b)
@@ -157,12 +159,12 @@ class _Placed:
     body: Path
     gap: int
     beside: tuple[str, ...]
-    warp: bool
+    scope: Scope
     waits: bool
 
     def may_serve(self, w: _Want) -> bool:
         """Do all threads that *w* is about wait here, and for what it is about?"""
-        return w.hazard is not None and w.in_warp >= self.warp and self.waits >= w.of_copy
+        return w.hazard is not None and w.scope <= self.scope and self.waits >= w.of_copy
 
     def serves(self, w: _Want) -> bool:
         """Does it separate what *w*, of a body around this one, wants separated, as its body holds one end?
@@ -278,7 +280,7 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
     within = [w for w in own if not w.cyclic]
     gaps = _chosen_gaps(within, len(children))
     # between two iterations there may be others, with the barriers that each iteration has
-    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b.warp, b.pending is not None) for g, b in gaps.items())]
+    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b.scope, b.pending is not None) for g, b in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
     gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps
     result: list[Tree] = []
@@ -288,21 +290,23 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
             barrier = replace(gaps[i], left_out_last=i == len(children) - 1 and gaps[i].pending is None)
             result.append(barrier)
             if not barrier.left_out_last:
-                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier.warp, barrier.pending is not None))
+                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier.scope, barrier.pending is not None))
     return seq(*result), placed
 
 
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
-    """As few gaps as serve all *wants*: what each serves, whether a barrier of each warp will do there, and whether it
+    """As few gaps as serve all *wants*: what each serves, which threads must wait for each other there, and whether it
     waits for copies."""
-    of_block = _fewest([w for w in wants if not w.in_warp], n, frozenset())
-    chosen = of_block | _fewest([w for w in wants if w.in_warp], n, of_block)
+    chosen: dict[int, Scope] = {}
+    for scope in reversed(Scope):
+        chosen |= dict.fromkeys(_fewest([w for w in wants if w.scope is scope], n, frozenset(chosen)), scope)
     result: dict[int, Barrier] = {}
     waiting = list(wants)
     for g in sorted(chosen):
-        served = [w for w in waiting if w.has(g) and (w.in_warp or g in of_block)]
-        copies = g in of_block and any(w.of_copy and w.has(g) for w in wants)
-        result[g] = Barrier(_reasons(served), warp=g not in of_block, pending=0 if copies else None)
+        able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
+        served = [w for w in waiting if w in able]
+        copies = any(w.of_copy for w in able)
+        result[g] = Barrier(_reasons(served), scope=chosen[g], pending=0 if copies else None)
         waiting = [w for w in waiting if w not in served]
     return result
 

@@ -97,7 +97,7 @@ class Coder:
 
     def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Barrier):
-            return _Opaque((), lambda _domain: Sync(tree.serves, tree.warp, tree.commits, tree.pending, tree.alone))
+            return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.commits, tree.pending))
         if isinstance(tree, Leaf) or not has_barrier(tree):
             shuffle = tree.shuffle if isinstance(tree, Leaf) else None
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),

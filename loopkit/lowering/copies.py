@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import accesses_by_array, accesses_of
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, has_barrier, leaves, meeting, paths, seq
@@ -103,11 +104,6 @@ class _Place:
     names: tuple[str, ...]
     points: Set
 
-    @property
-    def for_all(self) -> bool:
-        """Does what a thread waits for here hold for all threads of the block behind it?"""
-        return not (self.node.warp or self.node.alone)
-
 
 @dataclass(frozen=True)
 class Waits:
@@ -150,16 +146,17 @@ class Waits:
         auto = {x for s in self.launch.statements.values() for x in s.auto}
         return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
 
-    def left(self, u: Unfinished, pending: Sequence[int | None]) -> Map | None:
+    def left(self, u: Unfinished, scope: Scope, pending: Sequence[int | None]) -> Map | None:
         """Those pairs of *u*, by :meth:`names`, between which no wait covers the copy; ``None``: there are none.
 
+        :arg scope: which threads the pairs are on: others than the copy's own see it behind a barrier of these only.
         :arg pending: of each of the places, in place of its own.
         """
         assert self.places is not None
         kept = frozenset(x for place in self.places for x in place.names)
         pairs = self.by_names(u, kept)
         for i, (place, n) in enumerate(zip(self.places, pending, strict=True)):
-            if n is not None and place.for_all and not pairs.is_empty():
+            if n is not None and place.node.scope >= scope and not pairs.is_empty():
                 covered = self._covered(u.source, u.sink, i, n)
                 pairs = pairs if covered is None else pairs.subtract(covered)
         return None if pairs.is_empty() else pairs
@@ -251,21 +248,22 @@ def _union(relations: Sequence[Map | None]) -> Map | None:
 
 # {{{ placing them
 
-def with_groups(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], tree: Tree) -> Tree:
-    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many under way as it may."""
-    pairs = list(unfinished(knl, launch, storages))
-    if not pairs:
+def with_groups(knl: LoopKernel, launch: Launch, tree: Tree, copies: Sequence[tuple[Unfinished, Scope]]) -> Tree:
+    """*tree*, whose waits wait for all copies, with groups: each wait leaves as many under way as it may.
+
+    :arg copies: all that must wait for them, and on which threads.
+    """
+    if not copies:
         return tree
     waits = Waits(knl, launch, tree)
     if waits.blocks is not None:
-        for way in _group_by_group(knl, launch, tree, pairs, waits):
+        for way in _group_by_group(knl, launch, tree, [u for u, _ in copies], waits):
             tree = _ending(tree, way)
-    copies = frozenset(u.source for u in pairs)
-    tree, _ = _committing(tree, copies, begun=False)
+    tree, _ = _committing(tree, frozenset(u.source for u, _ in copies), begun=False)
     waits = Waits(knl, launch, tree)
     if waits.places is None:
         return tree
-    return _with_pending(tree, waits, pairs)
+    return _with_pending(tree, waits, copies)
 
 
 def _group_by_group(knl: LoopKernel, launch: Launch, tree: Tree, pairs: Sequence[Unfinished], waits: Waits
@@ -305,7 +303,7 @@ def _at(tree: Tree, way: Path) -> Tree:
 def _ending(tree: Tree, way: Path) -> Tree:
     """*tree* where the loop at the end of *way* ends a group in each iteration."""
     if not way:
-        return seq(tree, Barrier(commits=True, alone=True))
+        return seq(tree, Barrier(commits=True, scope=Scope.THREAD))
     if isinstance(tree, Loop):
         return Loop(tree.iname, _ending(tree.body, way[1:]))
     assert isinstance(tree, Seq)
@@ -335,7 +333,7 @@ def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tre
             return tree, begun and not tree.commits
 
 
-def _with_pending(tree: Tree, waits: Waits, pairs: Sequence[Unfinished]) -> Tree:
+def _with_pending(tree: Tree, waits: Waits, copies: Sequence[tuple[Unfinished, Scope]]) -> Tree:
     """*tree* whose waits leave as much under way as they may, those in inner loops first."""
     places = waits.places
     assert places is not None
@@ -344,7 +342,7 @@ def _with_pending(tree: Tree, waits: Waits, pairs: Sequence[Unfinished]) -> Tree
     def enough(place: int, number: int | None) -> bool:
         """Would it do to leave so many groups under way there, or not to wait?"""
         asked = [*pending[:place], number, *pending[place + 1:]]
-        return all(waits.left(u, asked) is None for u in pairs)
+        return all(waits.left(u, scope, asked) is None for u, scope in copies)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
         own = pending[i]
         if own is None or not enough(i, own):
@@ -363,9 +361,10 @@ def _numbered(tree: Tree, pending: Iterator[int | None]) -> Tree:
         case Loop(iname, body):
             return Loop(iname, _numbered(body, pending))
         case Seq(children):
-            return Seq(tuple(_numbered(c, pending) for c in children))
+            return seq(*(_numbered(c, pending) for c in children))
         case Barrier():
-            return replace(tree, pending=next(pending)) if tree.commits or tree.pending is not None else tree
+            new = replace(tree, pending=next(pending)) if tree.commits or tree.pending is not None else tree
+            return new if new.title else Seq(())        # a thread that waits for nothing there
         case Leaf():
             return tree
 

@@ -12,6 +12,7 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_
 from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
+from loopkit.ast.nodes import Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -37,10 +38,10 @@ class Hazard:
     """Pairs of instances on different threads of one block that touch one element, one of them writing.
 
     :ivar pairs: source to sink, in time order.
-    :ivar in_warp: the two threads are always of one warp.
+    :ivar scope: which threads the two always are of; one thread only where the source is an asynchronous copy.
     :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
-    :ivar of_copy: the source copies asynchronously; the two may be on one thread.
+    :ivar of_copy: the source copies asynchronously.
     """
 
     array: str
@@ -48,15 +49,15 @@ class Hazard:
     sink: str
     pairs: Map
     kind: str
-    in_warp: bool
+    scope: Scope
     of_value: bool = True
     of_copy: bool = False
 
     @property
     def reason(self) -> str:
         first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
-                         "output": ("writes", "overwrites")}[self.kind]
-        return f"{self.array}: {self.source} {first}, {self.sink} {second}"
+                         "output": ("writes", "overwrites"), "explicit": ("is done", "starts")}[self.kind]
+        return f"{self.array or 'dep='}: {self.source} {first}, {self.sink} {second}"
 
 
 def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], ways: Mapping[str, Path]
@@ -85,7 +86,7 @@ def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[H
             continue
         pairs = _other_thread(knl, launch, d.source, d.sink, d.relation)
         if pairs is not None:
-            yield Hazard(array, d.source, d.sink, pairs, d.kind, _in_warp(knl, launch, d.source, d.sink, pairs))
+            yield Hazard(array, d.source, d.sink, pairs, d.kind, _apart(knl, launch, d.source, d.sink, pairs))
 
 
 def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses: Sequence[Access],
@@ -123,7 +124,7 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
             if not ordered.is_empty():
                 kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
                 yield Hazard(storage.name, a.statement, b.statement, ordered, kind,
-                             _in_warp(knl, launch, a.statement, b.statement, ordered),
+                             _apart(knl, launch, a.statement, b.statement, ordered),
                              kind != "flow" or (a.statement, b.statement) in values)
 
 
@@ -136,7 +137,7 @@ def _require_ordered(knl: LoopKernel, array: str, a: Access, b: Access, pairs: M
     if together.is_empty():
         return
     kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-    raise at_once(knl, Hazard(array, a.statement, b.statement, together, kind, in_warp=False), together)
+    raise at_once(knl, Hazard(array, a.statement, b.statement, together, kind, Scope.BLOCK), together)
 
 
 def at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
@@ -149,6 +150,12 @@ def at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
 
 
 # {{{ threads
+
+def scope_of(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
+    """Which threads the two instances of all *pairs*, of one block, run on: one, those of a warp, or any."""
+    apart = _other_thread(knl, launch, source, sink, pairs)
+    return Scope.THREAD if apart is None else _apart(knl, launch, source, sink, apart)
+
 
 def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Map | None:
     """Those *pairs* that run in one block on threads that may differ; ``None`` if there are none."""
@@ -176,16 +183,17 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
     return None if pairs.is_empty() else pairs
 
 
-def _in_warp(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> bool:
-    """Do all *pairs* run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
+def _apart(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
+    """Do all *pairs*, of two threads, run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
     if launch.threads <= WARP:
-        return True
+        return Scope.WARP
     a, b = launch.statements[source], launch.statements[sink]
     first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
     if first is None or second is None:
-        return False
+        return Scope.BLOCK
     warps = [floor_div(first, WARP)], [floor_div(second, WARP)]
-    return bool(pairs.is_subset(equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])))
+    same = equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])
+    return Scope.WARP if pairs.is_subset(same) else Scope.BLOCK
 
 
 def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Expression | None:

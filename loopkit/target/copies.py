@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from loopkit.ast.nodes import Assign, For, Sync, Vector
+from loopkit.ast.nodes import Assign, For, Scope, Sync, Vector
 from loopkit.errors import PreconditionError
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
@@ -51,8 +51,8 @@ def sync_lines(sync: Sync, used: set[str]) -> Iterator[str]:
     if sync.pending is not None:
         used.add("wait_for_copies")
         yield f"wait_for_copies<{sync.pending}>();"
-    if not sync.alone:
-        yield "__syncwarp();" if sync.warp else "__syncthreads();"
+    if sync.scope is not Scope.THREAD:
+        yield "__syncwarp();" if sync.scope is Scope.WARP else "__syncthreads();"
 
 
 def one_copy(target: str, source: str, size: int) -> str:

@@ -47,7 +47,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     over the ``l`` axes of the loop here, and unrolled beyond, as each thread must store what it loaded.
 
     With *asynchronous*, each copy goes to shared memory by itself (``cp.async``, from sm_80 on), and *stages* - 1 tiles
-    are under way. Waits stand at barriers and leave as many copies as they may.
+    are under way. Waits leave as many copies as they may; a barrier follows where threads use each other's copies.
 
     :arg stages: how many tiles there are at once.
     :arg temporaries: default: all filled from arrays alone, by a copy that shares no inner loop with other statements.

@@ -3,12 +3,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.binding import BLOCK, Launch
 from loopkit.verify.conflicts import Conflicts
-from loopkit.verify.copies import early_accesses
+from loopkit.verify.copies import early_accesses, is_for_copies
 from loopkit.verify.order import TOGETHER
 from loopkit.verify.races import missing_barriers
 from loopkit.verify.report import Check, Finding, refuted
@@ -25,10 +25,10 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
-            waits = barrier.barrier.pending is not None
+            needed = bool(lines) or is_for_copies(conflicts, barrier)
             count += 1
-            idle += not lines and not waits
-            why = "" if lines else ", for copies of each thread's own" if waits else ", which nothing needs"
+            idle += not needed
+            why = "" if lines else ", for copies of other threads" if needed else ", which nothing needs"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent(conflicts.launch, function)
@@ -48,7 +48,7 @@ def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
     """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
     private = {a.name for a in function.arrays if not a.shared}
     for node, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
-        what = "shuffle" if isinstance(node, Region) else "warp barrier" if node.warp else "barrier"
+        what = "shuffle" if isinstance(node, Region) else "warp barrier" if node.scope is Scope.WARP else "barrier"
         yield refuted(VerificationError(
             f"In '{function.name}' a {what} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))

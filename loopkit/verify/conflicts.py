@@ -12,6 +12,7 @@ from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.analysis.legality import to_blocks_behind
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
@@ -142,7 +143,7 @@ class Conflicts:
                 sure = frozenset(i for i, barrier in enumerate(self.ways.barriers)
                                  if barrier.surely_separates(first, second, level)
                                  and not (first == second and level == len(where.loops)))
-                warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.warp)
+                warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.scope is Scope.WARP)
                 between[level] = sure - warp, warp
             self.memo[key] = Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
         found: Relative = self.memo[key]
@@ -228,7 +229,7 @@ class Conflicts:
                 return None
             for apart in self._iterations_between(c, b):
                 beyond = None
-                if b.barrier.warp:
+                if b.barrier.scope is Scope.WARP:
                     beyond = self.threads.in_two_warps(self._bound(c.source), self._bound(c.sink), apart)
                 pairs = pairs.subtract(apart if beyond is None else apart.subtract(beyond))
         return None if pairs.is_empty() else pairs

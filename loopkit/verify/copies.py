@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pymbolic.primitives as p
 
+from loopkit.ast.nodes import Scope
 from loopkit.errors import VerificationError
 from loopkit.lowering.copies import Unfinished, Waits, unfinished
 from loopkit.poly.relations import differing_first_at, subscript_relation
 from loopkit.poly.sets import Map
 from loopkit.verify.conflicts import Conflicts
+from loopkit.verify.order import PlacedBarrier
 from loopkit.verify.report import Finding, refuted
 from loopkit.verify.smallest import smallest_witness
 
@@ -18,20 +21,44 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Accesses to what a copy writes, and writes of what it reads, with no wait between that covers the copy."""
     knl, launch = conflicts.kernel, conflicts.launch
     waits = Waits(knl, launch, launch.tree)
+    narrow = any(b.barrier.scope is not Scope.BLOCK and b.barrier.pending is not None for b in conflicts.ways.places)
     for u in unfinished(knl, launch, conflicts.storages):
-        pairs = _left(conflicts, waits, u)
+        pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
+                      if (left := _left(conflicts, waits, some, scope)) is not None), None)
         if pairs is not None:
+            does = f"touch an element of '{u.array}'" if u.array else "start"
             yield refuted(VerificationError(
-                f"'{u.sink}' may touch an element of '{u.array}' before the asynchronous copy '{u.source}' is done.",
+                f"'{u.sink}' may {does} before the asynchronous copy '{u.source}' is done.",
                 check="races", witness=smallest_witness(knl, u.array, u.kind, u.source, u.sink, pairs),
                 hint="wait for the copy's group between the two"))
 
 
-def _left(conflicts: Conflicts, waits: Waits, u: Unfinished) -> Map | None:
-    """Those pairs of *u* that no wait comes between which covers the copy; ``None``: there are none."""
+def is_for_copies(conflicts: Conflicts, place: PlacedBarrier) -> bool:
+    """Would something come too early for a copy of another thread, did threads not wait for each other at *place*?"""
+    if place.barrier.pending is None:
+        return False
+    waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
+    return any(_left(conflicts, waits, some, scope, place) is not None
+               for u in unfinished(conflicts.kernel, conflicts.launch, conflicts.storages)
+               for scope, some in _of_others(conflicts, u))
+
+
+def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unfinished]]:
+    """Those pairs of *u* that two threads run, and those that two warps run, with who must wait for each other."""
+    a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
+    for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
+        pairs = apart(a, b, u.pairs)
+        if pairs is not None:
+            yield scope, replace(u, pairs=pairs)
+
+
+def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: PlacedBarrier | None = None
+          ) -> Map | None:
+    """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers the copy; ``None``: none."""
     if waits.places is None:
-        return _not_surely_waited_for(conflicts, u)
-    left = waits.left(u, [place.node.pending for place in waits.places])
+        return _not_surely_waited_for(conflicts, u, scope, but)
+    left = waits.left(u, scope, [None if but is not None and place.way == but.way else place.node.pending
+                                 for place in waits.places])
     if left is None:
         return None
     kept = frozenset(x for place in waits.places for x in place.names)
@@ -40,13 +67,13 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished) -> Map | None:
     return u.pairs.intersect(ends[0].apply_range(left).apply_range(ends[1].reverse()))
 
 
-def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished) -> Map | None:
+def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """Where groups cannot be counted: those pairs of *u* between which no wait for all of them is sure to come."""
     way = conflicts.relative_way(u.source, u.sink)
-    waits = frozenset(i for i, b in enumerate(conflicts.ways.barriers) if b.barrier.pending == 0 and not b.barrier.warp)
+    waits = [b for b in conflicts.ways.places if b is not but and b.barrier.pending == 0 and b.barrier.scope >= scope]
     found: Map | None = None
-    for level, (block, _) in way.between.items():
+    for level in way.between:
         pairs = differing_first_at(u.pairs, way.loops, level)
-        if not block & waits and not pairs.is_empty():
+        if not any(b.surely_separates(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
             found = pairs if found is None else found.union(pairs)
     return found

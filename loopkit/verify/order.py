@@ -3,13 +3,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from loopkit.analysis.order import loops_of
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
 
 #: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other. Accesses to
 #: memory before and behind it are in no order.
-TOGETHER = Barrier(warp=True)
+TOGETHER = Barrier(scope=Scope.WARP)
 
 
 @dataclass(frozen=True)
@@ -75,10 +77,14 @@ class PlacedBarrier:
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways from the root of a tree to its statements, and its barriers."""
+    """The ways from the root of a tree to its statements, and its barriers and waits of each thread."""
 
     statements: Mapping[str, Path]
-    barriers: tuple[PlacedBarrier, ...]
+    places: tuple[PlacedBarrier, ...]
+
+    @cached_property
+    def barriers(self) -> tuple[PlacedBarrier, ...]:
+        return tuple(b for b in self.places if b.barrier.scope is not Scope.THREAD)
 
 
 def ways_of(tree: Tree) -> Ways:
@@ -96,8 +102,7 @@ def ways_of(tree: Tree) -> Ways:
                 statements[statement] = (*way, Step(1, None))
                 barriers.append((TOGETHER, (*way, Step(2, None)), body))
             case Barrier():
-                if not node.alone:
-                    barriers.append((node, way, body))
+                barriers.append((node, way, body))
             case Loop(iname, inner):
                 walk(inner, (*way, Step(0, iname)), inner)
             case Seq(children):

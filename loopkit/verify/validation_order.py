@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.waived import not_waived
-from loopkit.ast.nodes import Assign, Function, Sync
+from loopkit.ast.nodes import Assign, Function, Scope, Sync
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
@@ -184,7 +184,7 @@ class OrderCheck:
             case "order":
                 left = out_of_time_order(rough, x.shared(y, loops), before)
             case "copy":
-                left = self._under_way(rough, x, y)
+                left = self._under_way(rough, x, y, self._widest)
             case _:
                 left = self._bare_of(rough, x, y, self._block_barriers)
         if left is None or left.is_empty():
@@ -209,7 +209,8 @@ class OrderCheck:
             shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
         if kind == "copy":
-            return self._early(first, second, run)
+            return next((early for scope, some in self._by_scope(first, second, run)
+                         if (early := self._early(first, second, some, scope)) is not None), None)
         for apart in self._on_two_threads(first, second, run):
             bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_shuffles)
             if bare is not None:
@@ -287,11 +288,16 @@ class OrderCheck:
     @cached_property
     def _or_shuffles(self) -> Sequence[Execution]:
         """The barriers, and the shuffles, which order what lanes hold in registers, and no accesses to memory."""
-        return [b for b in self.places if not _sync(b).alone]
+        return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
 
     @cached_property
     def _block_barriers(self) -> Sequence[Execution]:
-        return [b for b in self.barriers if not _sync(b).warp]
+        return [b for b in self.barriers if _sync(b).scope >= self._widest]
+
+    @cached_property
+    def _widest(self) -> Scope:
+        """That of a barrier for all threads of a block: those of a block as long as a warp are in one."""
+        return Scope.WARP if self.launch.threads <= self.warp else Scope.BLOCK
 
     def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
         """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
@@ -353,20 +359,29 @@ class OrderCheck:
 
     # {{{ asynchronous copies
 
-    def _early(self, first: Execution, second: Execution, pairs: Map) -> Map | None:
+    def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
+        """All *pairs* of one block, which the copy's thread must wait for; those of two threads, and of two warps."""
+        yield Scope.THREAD, pairs
+        if all(_sync(place).scope >= self._widest for place in self.places if _sync(place).pending is not None):
+            return                           # each wait is one for all threads
+        for apart in self._on_two_threads(first, second, pairs):
+            yield Scope.WARP, apart
+            yield Scope.BLOCK, self._other_warp(first, second, apart)
+
+    def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
         """Some of the *pairs* of one block of which the second may run while the first, a copy, is under way."""
         x, y = self._uniform(first), self._uniform(second)
         known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
                           [second.coordinates.index(c) for c in y.names])
-        left = self._under_way(known, x, y)
+        left = self._under_way(known, x, y, scope)
         return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
 
-    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates) -> Map | None:
+    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
         """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
         for place in self.places:
             pending = _sync(place).pending
-            # what one thread waited for, others know behind a barrier of the block only
-            if pending is None or pairs.is_empty() or place not in self._block_barriers:
+            # what one thread waited for, others know behind a barrier with them only
+            if pending is None or pairs.is_empty() or _sync(place).scope < scope:
                 continue
             z = self._at(place)
             waited = (self._ended if _sync(place).commits else self._behind)(x, place, pending + 1)

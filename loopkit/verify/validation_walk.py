@@ -25,6 +25,7 @@ from loopkit.ast.nodes import (
     MatrixProduct,
     Node,
     Region,
+    Scope,
     Shuffle,
     Sync,
 )
@@ -37,7 +38,7 @@ from loopkit.poly.sets import InstanceSet, Set
 from loopkit.verify.validation_grid import Grid
 
 #: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other.
-TOGETHER = Sync((), warp=True)
+TOGETHER = Sync((), Scope.WARP)
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]

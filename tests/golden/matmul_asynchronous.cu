@@ -88,7 +88,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
         // a_fetch: a_fetch_rule_first writes, insn.k.update reads
         // b_fetch: b_fetch_rule_first writes, insn.k.update reads
         wait_for_copies<0>();
-        __syncthreads();
+        __syncwarp();
         for (int k_outer = 0; k_outer < l / 8 - 2; ++k_outer) {
             #pragma unroll
             for (int a_fetch_rule_round = 0; a_fetch_rule_round < 4; ++a_fetch_rule_round) {
@@ -127,7 +127,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
             end_copy_group();
             wait_for_copies<1>();
-            __syncthreads();
+            __syncwarp();
         }
         for (int k_outer = max(0, l / 8 - 2); k_outer < (l + 7) / 8; ++k_outer) {
             if (8*k_outer + 17 <= l) {
@@ -173,7 +173,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
             end_copy_group();
             wait_for_copies<1>();
-            __syncthreads();
+            __syncwarp();
         }
         #pragma unroll
         for (int i_inner_inner = 0; i_inner_inner < 4; ++i_inner_inner) {
@@ -230,7 +230,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
         // a_fetch: a_fetch_rule_first writes, insn.k.update reads
         // b_fetch: b_fetch_rule_first writes, insn.k.update reads
         wait_for_copies<0>();
-        __syncthreads();
+        __syncwarp();
         for (int k_outer = 0; k_outer < (l + 7) / 8; ++k_outer) {
             if (8*k_outer + 17 <= l) {
                 #pragma unroll
@@ -283,7 +283,7 @@ matmul_vec(const float *__restrict__ a, const float *__restrict__ b, float *__re
             // b_fetch: insn.k.update reads, b_fetch_rule overwrites
             end_copy_group();
             wait_for_copies<1>();
-            __syncthreads();
+            __syncwarp();
         }
         if (32*j_outer + 4*j_inner_outer < m && 16*i_outer + 4*i_inner_outer < n) {
             #pragma unroll

@@ -33,6 +33,7 @@ from loopkit.ast.nodes import (
     MatrixProduct,
     Node,
     Region,
+    Scope,
     Shuffle,
     Sync,
 )
@@ -405,10 +406,10 @@ class _Text:
                 lines = [f"{pad}__place.statement = 'a copy'"]
                 lines += [f"{pad}__copies.commit()"] if node.commits else []
                 lines += [f"{pad}__copies.wait({node.pending})"] if node.pending is not None else []
-                if node.alone:
+                if node.scope is Scope.THREAD:
                     return lines
                 self.syncs.append(node)
-                return [*lines, f"{pad}yield {'-' if node.warp else ''}{len(self.syncs)}"]
+                return [*lines, f"{pad}yield {'-' if node.scope is Scope.WARP else ''}{len(self.syncs)}"]
             case Region():
                 fresh = [f"{pad}{a.name} = __own({a.name!r})" for a in self.function.arrays
                          if not (a.shared or a.lanes or a.across_regions)]
@@ -482,7 +483,7 @@ class _Text:
         return [pad + line for line in (*lines, self._meet())]
 
     def _meet(self) -> str:
-        self.syncs.append(Sync((), warp=True))
+        self.syncs.append(Sync((), Scope.WARP))
         return f"yield -{UNORDERED + len(self.syncs)}"
 
     def _index(self, element: p.Subscript) -> str:
@@ -505,7 +506,7 @@ class _Text:
                 return []
 
     def _together(self, pad: str) -> list[str]:
-        self.syncs.append(Sync((), warp=True))
+        self.syncs.append(Sync((), Scope.WARP))
         return [f"{pad}yield -{len(self.syncs)}"]
 
     def _assign(self, node: Assign) -> str:

@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Sync, Vector
+from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync, Vector
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
@@ -70,9 +70,9 @@ def test_a_missing_barrier_is_seen() -> None:
 
 
 def test_a_barrier_of_warps_orders_no_other_warps() -> None:
-    run(lowered_matmul(lambda barrier: [replace(barrier, warp=True)]), warp=4)
+    run(lowered_matmul(lambda barrier: [replace(barrier, scope=Scope.WARP)]), warp=4)
     with pytest.raises(MachineError, match=r"race|nobody wrote"):
-        run(lowered_matmul(lambda barrier: [replace(barrier, warp=True)]), warp=2)
+        run(lowered_matmul(lambda barrier: [replace(barrier, scope=Scope.WARP)]), warp=2)
 
 
 def test_a_barrier_that_some_threads_do_not_meet() -> None:

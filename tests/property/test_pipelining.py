@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -41,25 +42,34 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
     chosen = draw(st.sampled_from((None, None, ["x_fetch"])))
     stages = draw(st.sampled_from((1, 2, 2, 3, 5)))
     how = draw(st.sampled_from(("registers", "directly", "asynchronous"))) if stages > 1 else "registers"
-    return plain, lk.pipeline(knl, "j_outer", stages, temporaries=chosen, registers=how == "registers",
-                              asynchronous=how == "asynchronous")
+    knl = lk.pipeline(knl, "j_outer", stages, temporaries=chosen, registers=how == "registers",
+                      asynchronous=how == "asynchronous")
+    if how == "asynchronous" and draw(st.booleans()):
+        shared = lk.set_temporary_address_space(knl, [x for x in knl.temporaries if x.endswith("_fetch")], "local")
+        try:
+            lk.lower(shared, stop="storage")
+        except lk.StorageError:
+            return plain, knl                    # threads would share a cell
+        return plain, shared
+    return plain, knl
 
 
 @settings(max_examples=24, database=None, deadline=None, suppress_health_check=list(HealthCheck),
           phases=[Phase.generate])
-@given(st.data(), st.integers(0, 10**6))
-def test_pipelined_copies_serve_their_readers(data: st.DataObject, seed: int) -> None:
+@given(st.data(), st.integers(0, 10**6), st.sampled_from((2, 32)))
+def test_pipelined_copies_serve_their_readers(data: st.DataObject, seed: int, warp: int) -> None:
     plain, knl = drawn(data.draw)
-    lowered, wanted = lk.lower(knl), lk.lower(plain)
+    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.verify.threads.WARP", warp):
+        lowered, report = lk.lower(knl.copy()), lk.verify(knl.copy())
+    wanted = lk.lower(plain)
     assert isinstance(lowered, Lowered)
     assert isinstance(wanted, Lowered)
-    report = lk.verify(knl)
     assert report.verdict is lk.Verdict.PROVEN, report
-    assert not validate(lowered)
+    assert not validate(lowered, warp=warp)
     rng = np.random.default_rng(seed)
     for sizes in SIZES:
         length = 2*sizes["n"] + sizes["m"] + 20
         arrays = {"x": rng.integers(-9, 9, length), "w": rng.integers(-9, 9, length),
                   "y": rng.integers(-9, 9, sizes["n"])}
-        ours, theirs = (execute(one, arrays, sizes, random.Random(seed))["y"] for one in (lowered, wanted))
+        ours, theirs = (execute(one, arrays, sizes, random.Random(seed), warp=warp)["y"] for one in (lowered, wanted))
         np.testing.assert_array_equal(ours, theirs)

@@ -71,22 +71,22 @@ end"""
 def test_the_language_has_a_word_for_it() -> None:
     knl = reversed_rows(BODY.replace("{id=copy}", "{id=copy, async}"))
     assert knl.statement("copy").asynchronous
-    assert places(knl) == ["copies begun are a group, all groups are done, barrier", "warp barrier"]
+    assert places(knl) == ["copies begun are a group, all groups are done, warp barrier", "warp barrier"]
 
 
 def test_waits_leave_as_much_under_way_as_they_may() -> None:
-    loop = "copies begun are a group, all groups but 2 are done, barrier"
-    assert places(piped(4, n=9)) == ["copies begun are a group", "all groups but 2 are done, barrier", loop]
+    loop = "copies begun are a group, all groups but 2 are done, warp barrier"
+    assert places(piped(4, n=9)) == ["copies begun are a group", "all groups but 2 are done, warp barrier", loop]
     # of two iterations the first copies may be one group, and the loop's waits would leave both under way
-    assert places(piped(4)) == ["copies begun are a group", "all groups are done, barrier", loop]
-    assert places(piped(2)) == ["copies begun are a group, all groups are done, barrier"]*2
+    assert places(piped(4)) == ["copies begun are a group", "all groups are done, warp barrier", loop]
+    assert places(piped(2)) == ["copies begun are a group, all groups are done, warp barrier"]*2
 
 
 def test_the_text_for_cuda() -> None:
     source = lk.generate_code(piped(3, n=9), target="cuda").source
     assert "copy_async<4>(&t[k_first][i], &a[8*k_first + i]);" in source
-    assert "    wait_for_copies<1>();\n    __syncthreads();\n    for (int k = 0;" in source
-    assert "        end_copy_group();\n        wait_for_copies<1>();\n        __syncthreads();\n    }" in source
+    assert "    wait_for_copies<1>();\n    __syncwarp();\n    for (int k = 0;" in source
+    assert "        end_copy_group();\n        wait_for_copies<1>();\n        __syncwarp();\n    }" in source
 
 # }}}
 

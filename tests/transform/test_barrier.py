@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
 from loopkit.lowering.pipeline import Bound
@@ -54,7 +55,7 @@ def test_a_barrier_of_the_block() -> None:
     (launch, barrier), = barriers(knl)
     assert launch == 0
     assert barrier.serves == ("asked for between first and second",)
-    assert not barrier.warp
+    assert barrier.scope is Scope.BLOCK
     text = str(lk.generate_code(knl))
     assert text.index("// first") < text.index("// asked for between first and second") < text.index("__syncthreads")
     assert "barriers: 1, of which nothing needs 1" in text

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import loopkit as lk
+from loopkit.ast.nodes import Scope
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.lowering.program import build_program
@@ -60,8 +61,8 @@ def as_warp_barriers(knl: lk.LoopKernel) -> Iterator[Lowered]:
     lowered = lower_fully(knl)
     for i, launch in enumerate(lowered.launches):
         for k in range(_count(launch.tree)):
-            if not _barrier(launch.tree, k).warp:
-                yield with_tree(lowered, i, _without(launch.tree, k, Barrier(warp=True)))
+            if _barrier(launch.tree, k).scope is Scope.BLOCK:
+                yield with_tree(lowered, i, _without(launch.tree, k, Barrier(scope=Scope.WARP)))
 
 
 def with_a_barrier(tree: Tree) -> Iterator[Tree]:

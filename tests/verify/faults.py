@@ -20,6 +20,7 @@ from loopkit.ast.nodes import (
     Node,
     Program,
     Region,
+    Scope,
     Shuffle,
     Sync,
     Vector,
@@ -112,21 +113,24 @@ def _of_block(block: Block) -> Found:
                 yield kind, f"{node.shuffle} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
         if isinstance(node, Sync):
             served = "; ".join(node.serves)
-            yield "group deleted" if node.alone else "barrier deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
-            if node.alone:
+            kind = "barrier" if node.scope is not Scope.THREAD else "group" if node.pending is None else "wait"
+            yield f"{kind} deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
+            if kind == "group":
                 continue
             for where, before, after in _moved(nodes[:i], nodes[i + 1:]):
-                yield "barrier moved", f"{where}: {served}", Block((*before, node, *after))
+                yield f"{kind} moved", f"{where}: {served}", Block((*before, node, *after))
             for kind, wrong in _waiting_wrongly(node):
                 yield kind, f"{node.title} as {wrong.title or 'nothing'}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
 
 
 def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
-    """No wait for asynchronous copies, one that leaves a group more under way, and no new group."""
+    """No wait for asynchronous copies, one that leaves a group more under way, one of fewer threads, and no new group.
+    """
     if node.pending is not None:
         yield "wait deleted", replace(node, pending=None)
         yield "wait weakened", replace(node, pending=node.pending + 1)
-        yield "wait of a warp", replace(node, warp=True)
+        for scope in range(node.scope):
+            yield "wait of fewer threads", replace(node, scope=Scope(scope))
     if node.commits:
         yield "group not ended", replace(node, commits=False)
 

@@ -28,10 +28,11 @@ from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_walk import executions
 from tests.cases import CASES
+from tests.lowering.waiting import WAITING
 from tests.verify.faults import Fault, faults
 from tests.verify.packed import PACKED
 
-KERNELS = {case.name: case.make for case in CASES} | PACKED
+KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
 ALL = os.environ.get("LOOPKIT_FAULTS") == "all"
 #: How many faults of one kind are tried in one case.
 MOST = 4
@@ -39,7 +40,7 @@ MOST = 4
 #: What a fault of each kind is found as.
 FOUND_AS = {
     "guard weakened": {"outside", "twice", "missing", "value"},
-    "guard tightened": {"missing", "outside"},
+    "guard tightened": {"missing", "outside", "barrier", "copy"},         # it may stand around a wait
     "bound weakened": {"outside", "twice", "vector"},
     "footprint shrunk": {"missing"},
     "box shrunk": {"box"},
@@ -69,7 +70,8 @@ FOUND_AS = {
     "group not ended": {"copy"},
     "wait deleted": {"copy"},
     "wait weakened": {"copy"},
-    "wait of a warp": {"barrier", "copy"},
+    "wait moved": {"copy"},
+    "wait of fewer threads": {"barrier", "copy"},
     "copy at once": {"value"}}
 
 

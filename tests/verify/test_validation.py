@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Scope, Sync
 from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
@@ -362,7 +362,7 @@ def test_divergent_barrier() -> None:
 
 def test_barrier_of_warps_where_blocks_have_to_wait() -> None:
     low = lowered(BY_NAME["transpose"].make())
-    weak = changed(low, lambda node: replace(node, warp=True) if isinstance(node, Sync) else node)
+    weak = changed(low, lambda node: replace(node, scope=Scope.WARP) if isinstance(node, Sync) else node)
     assert {f.kind for f in validate(weak)} == {"barrier"}
     assert validate(weak, warp=256) == ()
 

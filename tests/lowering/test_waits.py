@@ -1,0 +1,188 @@
+"""Waits for asynchronous copies: only the threads that need it wait for each other there."""
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Scope
+from loopkit.kernel.tree import Barrier, Tree, rewrite
+from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.verify.validation import validate
+from tests.lowering.waiting import WAITING, Waiting
+from tests.nvrtc import compile_cuda
+from tests.property.machine import MachineError, execute
+from tests.transform.same import assert_same
+from tests.verify.changed import built, report, with_tree
+
+#: What threads do with each other behind a wait.
+TEXT = {"thread": None, "warp": "__syncwarp();", "block": "__syncthreads();"}
+
+
+def syncs(source: str) -> Counter[str]:
+    return Counter(line.strip() for line in source.splitlines() if line.lstrip().startswith("__sync"))
+
+
+def run(way: Waiting, lowered: Lowered, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """The results of a machine in which copies are as late as may be, and those of a plain program."""
+    rng = np.random.default_rng(n)
+    given = {x: rng.integers(-9, 9, (n, 64 if x == "b" else 64*way.width)) for x in lowered.kernel.array_args}
+    plain = lk.lower(way.plain)
+    assert isinstance(plain, Lowered)
+    got, want = (execute(x, {k: v.copy() for k, v in given.items()}, {"n": n}, random.Random(n))["c"]
+                 for x in (lowered, plain))
+    return got, want
+
+
+# {{{ right waits
+
+@pytest.mark.parametrize("name", WAITING)
+def test_no_more_threads_wait_for_each_other_than_must(name: str) -> None:
+    way = WAITING[name]
+    source = lk.generate_code(way.make(), target=lk.CudaTarget("sm_80")).source
+    assert source.count("wait_for_copies<") == 2
+    text = TEXT[way.threads]
+    assert syncs(source) == ({} if text is None else {text: 2})
+    compile_cuda(source, "sm_80")
+    found = lk.verify(way.make(), full=True)
+    assert found.verdict is lk.Verdict.PROVEN
+    assert found["barriers"].summary == ("none" if text is None else "2, each needed")
+    assert not any("which nothing needs" in note for note in found["barriers"].notes)
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_the_results_are_right(name: str) -> None:
+    way = WAITING[name]
+    lowered = lower_fully(way.make())
+    for n in (0, 1, 2, 5):
+        got, want = run(way, lowered, n)
+        assert (got == want).all()
+        assert_same(way.plain, way.make(), n=n)
+
+
+def read_by(use: str, domains: Sequence[str] = (), tags: str = "") -> lk.LoopKernel:
+    """Each of 64 threads copies an element an iteration, and then runs *use* as thread ``j``."""
+    knl = lk.make_kernel(["{[k, i, j]: 0<=k<n and 0<=i,j<64}", *domains], f"""
+        for k
+            <> t[i] = a[k, i]  {{id=copy, async}}
+            {use}
+        end""", assumptions="n>=0")
+    knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), f"i:l.0, j:l.0{tags}")
+    return lk.set_temporary_address_space(knl, "t", "local")
+
+
+def test_a_block_of_one_thread() -> None:
+    knl = lk.untag_inames(read_by("c[k, j] = t[63 - j]"), ["i", "j"])
+    source = lk.generate_code(knl, target=lk.CudaTarget("sm_80")).source
+    assert "wait_for_copies<0>();" in source
+    assert not syncs(source)
+
+
+def test_a_thread_waits_before_it_overwrites_what_it_copies() -> None:
+    knl = read_by("a[k, j] = t[j]*2  {id=spoil}")
+    source = lk.generate_code(knl, target=lk.CudaTarget("sm_80")).source
+    assert source.index("copy_async<4>(&t") < source.index("wait_for_copies<0>();\n") < source.index("// spoil")
+    assert not syncs(source)
+    assert lk.verify(knl, full=True).proven
+
+
+def test_nosync_holds_where_a_thread_waits_by_itself() -> None:
+    def claims(read: str) -> lk.LoopKernel:
+        return read_by(f"c[k, j] = t[{read}]  {{id=use, nosync=copy}}")
+    assert not syncs(lk.generate_code(claims("j"), target="cuda").source)
+    with pytest.raises(lk.IllegalTransformError, match="need no barrier, but threads meet on 't'"):
+        lk.lower(claims("63 - j"))
+
+
+def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
+    """Of ``dep=``, each thread waits by itself where the two share their inames, all of the block where they do not."""
+    def asked(inames: str, at: str) -> lk.LoopKernel:
+        knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<64}", f"""
+            for k
+                <> t[i] = a[k, i]  {{id=copy, async}}
+                d[k, {at}] = 1  {{id=behind, dep=copy}}
+                c[k, i] = t[i]  {{id=use}}
+            end""", assumptions="n>=0")
+        knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), inames)
+        return lk.set_temporary_address_space(knl, "t", "local")
+    assert not syncs(lk.generate_code(asked("i:l.0", "i"), target="cuda").source)
+    found = lk.verify(asked("i:l.0, j:l.0", "j"), full=True)
+    assert found.verdict is lk.Verdict.PROVEN
+    assert found["barriers"].notes == (
+        "kernel: copies begun are a group, all groups are done, barrier in the loop over 'k', for copies of other "
+        "threads",)
+
+
+def test_where_groups_cannot_be_counted() -> None:
+    """One statement runs in the first block only, so that groups are not numbered alike in all blocks."""
+    def beside(read: str) -> lk.LoopKernel:
+        knl = lk.make_kernel(["{[b, k, i, j]: 0<=b<m and 0<=k<n and 0<=i,j<64}", "{[q]: 0<=q<64}"], f"""
+            for b, k
+                <> t[i] = a[b, k, i]  {{id=copy, async}}
+                c[b, k, j] = t[{read}]  {{id=use}}
+            end
+            d[q] = 1""", assumptions="n>=0 and m>=0")
+        knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), "b:g.0, i:l.0, j:l.0, q:l.0")
+        return lk.set_temporary_address_space(knl, "t", "local")
+    for read, text in (("j", None), ("j + 1 - 2*(j % 2)", "__syncwarp();"), ("63 - j", "__syncthreads();")):
+        knl = beside(read)
+        lowered = lower_fully(knl)
+        assert len(lowered.launches) == 1
+        assert (syncs(lk.generate_code(knl, target="cuda").source).keys()) == (set() if text is None else {text})
+        assert lk.verify(knl, full=True).proven
+        for wrong in weaker(lowered):
+            assert report(knl, wrong)["races"].verdict is lk.Verdict.REFUTED
+
+# }}}
+
+
+# {{{ wrong ones
+
+def weaker(lowered: Lowered) -> Iterator[Lowered]:
+    """One wait after which fewer threads wait for each other, or that is no wait."""
+    [launch] = lowered.launches
+    waits: list[Barrier] = []
+
+    def changed(number: int, **change: object) -> Lowered:
+        count = iter(range(99))
+
+        def one(node: Tree) -> Tree:
+            if isinstance(node, Barrier) and next(count) == number:
+                return replace(node, **change)               # type: ignore[arg-type]
+            return node
+        return with_tree(lowered, 0, rewrite(launch.tree, one))
+    rewrite(launch.tree, lambda node: waits.append(node) or node if isinstance(node, Barrier) else node)
+    for i, wait in enumerate(waits):
+        if wait.pending is not None:
+            yield changed(i, pending=None)
+            yield changed(i, pending=wait.pending + 1)
+            yield from (changed(i, scope=Scope(scope)) for scope in range(wait.scope))
+
+
+@pytest.mark.parametrize("name", WAITING)
+def test_a_weaker_wait_is_found(name: str) -> None:
+    """By the check of the tree, by that of the program, and by a machine."""
+    way = WAITING[name]
+    for lowered in weaker(lower_fully(way.make())):
+        found = report(way.make(), lowered)
+        assert found["races"].verdict is lk.Verdict.REFUTED, lowered
+        assert found["order"].verdict is lk.Verdict.PROVEN
+        program = built(lowered)
+        assert {f.kind for f in validate(program)} <= {"copy", "barrier"} != set()
+        assert any(breaks(way, program, n) for n in range(8))
+
+
+def breaks(way: Waiting, lowered: Lowered, n: int) -> bool:
+    try:
+        run(way, lowered, n)
+    except MachineError:
+        return True
+    return False
+
+
+# }}}
