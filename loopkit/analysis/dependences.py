@@ -111,6 +111,17 @@ def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Cal
     return compute
 
 
+def in_words(kind: str, array: str, source: str, sink: str) -> str:
+    """What a dependence is, in a line of a report or of generated code.
+
+    >>> in_words("anti", "a", "use", "next")
+    'a: use reads, next overwrites'
+    """
+    first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
+                     "output": ("writes", "overwrites"), "explicit": ("is done", "starts")}[kind]
+    return f"{array or 'dep='}: {source} {first}, {sink} {second}"
+
+
 def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) -> tuple[SharedLoop, ...]:
     """The dimensions of *loops* in the two statements."""
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
-from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
 from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
@@ -35,11 +35,13 @@ from loopkit.poly.sets import Map
 
 @dataclass(frozen=True)
 class Hazard:
-    """Pairs of instances on different threads of one block that touch one element, one of them writing.
+    """Pairs of instances on different threads of one block, in an order that a barrier has to keep.
+
+    They touch one element, one of them writing, or dep= asks for it.
 
     :ivar pairs: source to sink, in time order.
     :ivar scope: which threads the two always are of; one thread only where the source is an asynchronous copy.
-    :ivar kind: ``"flow"``, ``"anti"`` or ``"output"``; *reason* says it to a reader of the code.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
     :ivar of_copy: the source copies asynchronously.
     """
@@ -55,9 +57,7 @@ class Hazard:
 
     @property
     def reason(self) -> str:
-        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
-                         "output": ("writes", "overwrites"), "explicit": ("is done", "starts")}[self.kind]
-        return f"{self.array or 'dep='}: {self.source} {first}, {self.sink} {second}"
+        return in_words(self.kind, self.array, self.source, self.sink)
 
 
 def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], ways: Mapping[str, Path]
@@ -66,6 +66,7 @@ def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], wa
 
     :raises IllegalTransformError: two threads touch one cell at the same time.
     """
+    yield from _argument_hazards(knl, launch, "")       # what dep= orders, of no array
     for array, accesses in accesses_by_array(knl).items():
         here = [a for a in accesses if a.statement in launch.statements]
         storage = storages.get(array)
@@ -80,7 +81,7 @@ def hazards(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], wa
 
 
 def _argument_hazards(knl: LoopKernel, launch: Launch, array: str) -> Iterator[Hazard]:
-    """Between accesses to an argument: the kernel's own dependences, inside one block."""
+    """Between accesses to an argument: the kernel's own dependences, inside one block; no name: what dep= asks for."""
     for d in dependences(knl):
         if d.array != array or d.source not in launch.statements or d.sink not in launch.statements:
             continue

@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
+from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_blocks_behind
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
@@ -33,6 +34,8 @@ from loopkit.verify.threads import Threads
 @dataclass(frozen=True)
 class Candidate:
     """Two accesses that could conflict, the source being the earlier one, by the loop that tells them apart.
+
+    Of two statements between which dep= asks for an order the array has no name.
 
     :ivar level: the shared loop, from 0, in which their iterations differ first; their number: in none.
     :ivar block: the barriers, by number, that are sure to run between; *warp*: those of each warp.
@@ -64,14 +67,12 @@ class Candidate:
 
     @property
     def what(self) -> str:
-        first, second = {"flow": ("writes", "reads"), "anti": ("reads", "overwrites"),
-                         "output": ("writes", "overwrites")}[self.kind]
-        return f"{self.array}: {self.source.statement} {first}, {self.sink.statement} {second}"
+        return in_words(self.kind, self.array, self.source.statement, self.sink.statement)
 
 
 def kind_of(source: Access, sink: Access) -> str:
     """The kind of the dependence from *source* to *sink*."""
-    return ("output" if sink.is_write else "flow") if source.is_write else "anti"
+    return "explicit" if not source.array else ("output" if sink.is_write else "flow") if source.is_write else "anti"
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,21 @@ class Conflicts:
         """Pairs of accesses that could conflict in one block, by levels."""
         if self.launch.threads == 1:
             return ()
-        return tuple(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
-                     for c in self._levels(array, a, b))
+        return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
+                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._asked_for())
 
-    def _levels(self, array: str, a: Access, b: Access) -> Iterator[Candidate]:
+    def _asked_for(self) -> Iterator[Candidate]:
+        """What dep= orders, as if the one left something for the other."""
+        explicit = [d for d in dependences(self.kernel) if d.kind == "explicit"
+                    and d.source in self.launch.statements and d.sink in self.launch.statements]
+        for i, d in enumerate(explicit):
+            a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, affine=True, doubt=None)
+                    for s, is_first in ((d.source, True), (d.sink, False)))
+            self.memo["touching", (-1 - i,)] = d.relation
+            yield from self._levels("", a, b, (-1 - i,))
+
+    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...]) -> Iterator[Candidate]:
         way = self.relative_way(a.statement, b.statement)
-        pattern = self._pattern(array, a, b)
         for level, (block, warp) in way.between.items():
             yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
 
@@ -187,7 +197,7 @@ class Conflicts:
         """
         key = ("in warps", array)
         if key not in self.memo:
-            own, storage = self.shared[array], self.storages.get(array)
+            own, storage = self.shared.get(array, ()), self.storages.get(array)
             self.memo[key] = storage is not None and storage.lanes and all(
                 a.relation.range().is_subset(own[0].relation.range())
                 and self._meeting(Candidate(array, a, own[0], (), 0, frozenset(), frozenset(),

@@ -78,8 +78,9 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
-    return refuted(VerificationError(f"Two threads touch one element of '{a.array}' {how}.", check="races",
-                                     witness=witness, hint=hint))
+    what = f"Two threads touch one element of '{a.array}'" if a.array else \
+        f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
+    return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
 
 
 def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:

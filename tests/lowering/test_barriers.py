@@ -440,3 +440,45 @@ def test_a_barrier_within_the_iterations_between_serves_two_that_a_loop_carries(
     for less in without_one_barrier(knl):
         assert report(knl, less)["races"].verdict is lk.Verdict.REFUTED
     assert_same(plain, knl, m=3)
+
+
+# {{{ dep=
+
+def behind(at: str, dep: str = ",dep=first") -> lk.LoopKernel:
+    """Two statements that share nothing but the loop over ``k``; the second one's index along the block is *at*."""
+    knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<64}", f"""
+        for k
+          t[k, i] = a[k, i]  {{id=first}}
+          d[k, {at}] = 1     {{id=second{dep}}}
+        end
+        """, assumptions="n>=0")
+    return lk.add_dtypes(knl, {"a": F32, "d": F32})
+
+
+def test_what_dep_orders_stays_in_order_on_other_threads() -> None:
+    """All of ``i`` come before each ``j`` of one ``k``; statements that share ``i`` are in order on each thread."""
+    knl = lk.tag_inames(behind("j"), "i:l.0, j:l.0")
+    assert reasons(knl) == [("dep=: first is done, second starts",)]
+    assert lk.verify(knl, full=True).proven
+    assert lk.verify(knl)["barriers"].summary == "1, each needed"
+    assert_same(behind("j"), knl, n=3)
+    for other, tags in ((behind("i"), "i:l.0"), (behind("j", ""), "i:l.0, j:l.0")):
+        knl = lk.tag_inames(other, tags)
+        assert reasons(knl) == []
+        assert lk.verify(knl, full=True).proven
+
+
+def test_what_dep_orders_across_blocks_takes_two_launches() -> None:
+    knl = lk.tag_inames(behind("j"), "i:g.0, j:g.0")
+    assert len(lowered(knl).launches) == 2
+    assert lk.verify(knl, full=True).proven
+
+
+def test_a_missing_barrier_for_dep_is_found() -> None:
+    knl = lk.tag_inames(behind("j"), "i:l.0, j:l.0")
+    [less] = without_one_barrier(knl)
+    found = report(knl, less)
+    assert found["barriers"].verdict is lk.Verdict.REFUTED
+    assert "'second' and 'first', which dep= orders, run on two threads with no barrier between" in str(found)
+
+# }}}
