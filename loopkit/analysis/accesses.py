@@ -15,6 +15,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, names_in
 from loopkit.poly.enumerated import affine_on, subscripts_on, where_holds
+from loopkit.poly.limits import kept
 from loopkit.poly.relations import any_element, cells, restrict, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map
 
@@ -108,11 +109,7 @@ def expanded_expression(knl: LoopKernel, statement: Statement) -> Expression:
 
 def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
     """The accesses of *statement*: reads in the order of the text, its write last."""
-    memo: dict[str, tuple[Access, ...]] = knl.memo.setdefault("accesses", {})
-    found = memo.get(statement.id)
-    if found is None:
-        found = memo[statement.id] = tuple(_accesses(knl, statement))
-    return found
+    return kept(knl.memo.setdefault("accesses", {}), statement.id, lambda: tuple(_accesses(knl, statement)))
 
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
@@ -152,14 +149,13 @@ def accesses_as(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
 
 def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
     """All accesses of the kernel, by array, in textual order."""
-    found: Mapping[str, tuple[Access, ...]] | None = knl.memo.get("accesses_by_array")
-    if found is None:
+    def by_array() -> Mapping[str, tuple[Access, ...]]:
         lists: dict[str, list[Access]] = {}
         for statement in knl.statements:
             for access in accesses_of(knl, statement):
                 lists.setdefault(access.array, []).append(access)
-        found = knl.memo["accesses_by_array"] = {k: tuple(v) for k, v in lists.items()}
-    return found
+        return {k: tuple(v) for k, v in lists.items()}
+    return kept(knl.memo, "accesses_by_array", by_array)
 
 
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
@@ -226,16 +222,13 @@ def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str
 
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
     """The instances with everything forgotten that depends on data, under the kernel's assumptions."""
-    memo: dict[int, tuple[InstanceSet, InstanceSet]] = knl.memo.setdefault("analysis_domain", {})
-    found = memo.get(id(statement.domain))
-    if found is None:
+    def both() -> tuple[InstanceSet, InstanceSet]:
         domain = statement.domain
         unknown = data_params(knl, domain)
         if unknown:
             domain = domain.without_params(unknown)
-        domain = domain.intersect_params(knl.assumptions)
-        found = memo[id(statement.domain)] = (statement.domain, domain)    # keeps the id alive
-    return found[1]
+        return statement.domain, domain.intersect_params(knl.assumptions)    # the first keeps its id alive
+    return kept(knl.memo.setdefault("analysis_domain", {}), id(statement.domain), both)[1]
 
 
 def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:

@@ -26,7 +26,7 @@ from loopkit.kernel.tree import Path
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.limits import affordable
+from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map, parse_relation, relation_text
 
@@ -71,21 +71,16 @@ def _restored(kind: str, array: str, source: str, sink: str, relation: str, *oth
 
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
-    found: tuple[Dependence, ...] | None = knl.memo.get("dependences")
-    if found is None:
+    def binding() -> tuple[Dependence, ...]:
         every = with_waived(knl)
-        found = tuple(d for d in every if not d.waived) if knl.obligations else every
-        knl.memo["dependences"] = found
-    return found
+        return tuple(d for d in every if not d.waived) if knl.obligations else every
+    return kept(knl.memo, "dependences", binding)
 
 
 def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
-    found: tuple[Dependence, ...] | None = knl.memo.get("dependences and waived")
-    if found is None:
-        found = tuple(knl.carried() if knl.carried is not None else _compute(knl))
-        knl.memo["dependences and waived"] = found
-    return found
+    return kept(knl.memo, "dependences and waived",
+                lambda: tuple(knl.carried() if knl.carried is not None else _compute(knl)))
 
 
 def unchanged_from(knl: LoopKernel) -> Callable[[], tuple[Dependence, ...]]:

@@ -26,6 +26,7 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.poly.affine import add, affine_difference, multiply, subtract
 from loopkit.poly.extents import extent_from, first_value
+from loopkit.poly.limits import kept
 from loopkit.poly.pieces import in_plain_bounds
 from loopkit.poly.relations import (
     equal_coordinates,
@@ -182,55 +183,50 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
     The extents of all but the first must be constant.
     """
-    memo: dict[tuple[str, ...], Expression] = knl.memo.setdefault("packed_coordinate", {})
-    key = tuple(inames)
-    if key not in memo:
+    def packed() -> Expression:
         result: Expression = 0
         for i, x in enumerate(inames):
             low, extent = iname_range(knl, x)
             assert extent or not i
             index = subtract(p.Variable(x), low)
             result = index if len(inames) == 1 else add(multiply(extent, result), index)
-        memo[key] = result
-    return memo[key]
+        return result
+    return kept(knl.memo.setdefault("packed_coordinate", {}), tuple(inames), packed)
 
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """Where the values of *iname* over all its statements begin, and its extent where that is constant (else 0)."""
-    memo: dict[str, tuple[Expression, int]] = knl.memo.setdefault("iname_range", {})
-    if iname not in memo:
-        domains = _domains_of(knl, iname)
-        if not domains:
-            memo[iname] = 0, 1              # no instance at all: any range will do
-            return memo[iname]
-        lows, highs = zip(*(d.constant_range(iname) for d in domains), strict=True)
-        if all(v is not None for v in (*lows, *highs)):
-            memo[iname] = min(lows), max(highs) - min(lows) + 1
-        elif all(v is not None for v in lows):
-            memo[iname] = min(lows), 0
-        else:
-            memo[iname] = first_value(iname_span(knl, iname), knl.assumptions), 0
-    return memo[iname]
+    return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
+
+
+def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
+    domains = _domains_of(knl, iname)
+    if not domains:
+        return 0, 1                         # no instance at all: any range will do
+    lows, highs = zip(*(d.constant_range(iname) for d in domains), strict=True)
+    if all(v is not None for v in (*lows, *highs)):
+        return min(lows), max(highs) - min(lows) + 1
+    if all(v is not None for v in lows):
+        return min(lows), 0
+    return first_value(iname_span(knl, iname), knl.assumptions), 0
 
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
     """How long the span of *iname* is, from where it begins on, as an expression in the parameters."""
-    memo: dict[str, Expression] = knl.memo.setdefault("iname_extent", {})
-    if iname not in memo:
-        low, extent = iname_range(knl, iname)
-        memo[iname] = extent or extent_from(iname_span(knl, iname), low, knl.assumptions)
-    return memo[iname]
+    def extent() -> Expression:
+        low, constant = iname_range(knl, iname)
+        return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
+    return kept(knl.memo.setdefault("iname_extent", {}), iname, extent)
 
 
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
     """The values of *iname* over all of its statements, or a polyhedron around them: what an axis is as long as."""
-    memo: dict[str, InstanceSet] = knl.memo.setdefault("iname_span", {})
-    if iname not in memo:
+    def span() -> InstanceSet:
         found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
         every = reduce(InstanceSet.union, found) if found \
             else InstanceSet.universe((iname,)).where(("==", p.Variable(iname)))
-        memo[iname] = every.named(in_plain_bounds(every.set, knl.assumptions))
-    return memo[iname]
+        return every.named(in_plain_bounds(every.set, knl.assumptions))
+    return kept(knl.memo.setdefault("iname_span", {}), iname, span)
 
 
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:

@@ -15,7 +15,7 @@ from loopkit.kernel.data import Argument, GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import axis_extent, constant_extent, covered, leaves_a_margin, outside, reached_within
-from loopkit.poly.limits import affordable
+from loopkit.poly.limits import affordable, kept
 from loopkit.poly.sets import Set, range_from
 
 #: Operations of isl for the question whether an output is written everywhere.
@@ -40,24 +40,25 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
 
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
-    found: Mapping[str, Shape] | None = knl.memo.get("array_shapes")
-    if found is None:
-        by_array = accesses_by_array(knl)
-        cache: dict[object, Expression | None] = {}
-        shapes: dict[str, Shape] = {}
-        for name, declared in _declared(knl):
-            accesses = by_array.get(name, ())
-            _require_one_rank(name, declared, accesses)
-            if declared is not None:
-                shapes[name] = declared
-            elif accesses:
-                known = knl.array_args[name].inferred if name in knl.array_args else None
-                shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)
-        for name, other in output_shape_like(knl).items():
-            if other in shapes:
-                shapes[name] = shapes[other]
-        found = knl.memo["array_shapes"] = shapes
-    return found
+    return kept(knl.memo, "array_shapes", lambda: _shapes(knl))
+
+
+def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
+    by_array = accesses_by_array(knl)
+    cache: dict[object, Expression | None] = {}
+    shapes: dict[str, Shape] = {}
+    for name, declared in _declared(knl):
+        accesses = by_array.get(name, ())
+        _require_one_rank(name, declared, accesses)
+        if declared is not None:
+            shapes[name] = declared
+        elif accesses:
+            known = knl.array_args[name].inferred if name in knl.array_args else None
+            shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)
+    for name, other in output_shape_like(knl).items():
+        if other in shapes:
+            shapes[name] = shapes[other]
+    return shapes
 
 
 def _declared(knl: LoopKernel) -> Iterable[tuple[str, Shape | None]]:
@@ -171,11 +172,8 @@ def filled_outputs(knl: LoopKernel) -> frozenset[str]:
 
     An output of which isl cannot afford to find that is none of them: it starts as zeros.
     """
-    found: frozenset[str] | None = knl.memo.get("filled_outputs")
-    if found is None:
-        found = knl.memo["filled_outputs"] = frozenset(
-            name for name in knl.array_args if name in knl.written_names and _filled(knl, name))
-    return found
+    return kept(knl.memo, "filled_outputs", lambda: frozenset(
+        name for name in knl.array_args if name in knl.written_names and _filled(knl, name)))
 
 
 def _filled(knl: LoopKernel, name: str) -> bool:

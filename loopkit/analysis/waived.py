@@ -11,6 +11,7 @@ from dataclasses import replace
 from loopkit.analysis.accesses import accesses_by_array
 from loopkit.analysis.dependences import Dependence, with_waived
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import kept
 from loopkit.poly.relations import same_element
 from loopkit.poly.sets import Map, Set
 
@@ -60,11 +61,10 @@ def careless_reads(knl: LoopKernel, array: str, statement: str) -> Set | None:
 
 
 def _by_array(knl: LoopKernel) -> Mapping[str, tuple[Dependence, ...]]:
-    found: Mapping[str, tuple[Dependence, ...]] | None = knl.memo.get("waived")
-    if found is None:
+    def waived() -> Mapping[str, tuple[Dependence, ...]]:
         lists: dict[str, list[Dependence]] = {}
         for d in with_waived(knl):
             if d.waived:
                 lists.setdefault(d.array, []).append(d)
-        found = knl.memo["waived"] = {array: tuple(own) for array, own in lists.items()}
-    return found
+        return {array: tuple(own) for array, own in lists.items()}
+    return kept(knl.memo, "waived", waived)

@@ -200,6 +200,8 @@ class _Walk:
         others = [r for f, r in zip(factors, found, strict=True) if variables(f)]
         constant = prod((r.constant for f, r in zip(factors, found, strict=True) if not variables(f)),
                         start=Fraction(1))
+        if len(others) > 1:
+            self.found.update(others)
         # a product of sizes is an address, which the arrays' lengths bound, or is computed in 64 bits
         return others[0].times(constant) if len(others) == 1 else Reach() if others else Reach(constant)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import pymbolic.primitives as p
@@ -53,6 +54,7 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.intervals import is_linear
 from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.ranges import Bounds
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
@@ -82,7 +84,8 @@ class CText(CBase):
         """*expr* where *want* is wanted: weak ones adapt to it, others come as they are."""
         if not isinstance(expr, p.ExpressionNode):
             return self._literal(expr, self._literal_dtype(expr, want))
-        return self._emit(expr, self._own(self._type(expr), want))
+        own = self._own(self._type(expr), want)
+        return self._emit(expr, self._long_enough(expr, own, want) if self.of_sizes(expr) else own)
 
     def _converted(self, expr: Expression, want: np.dtype) -> Piece:
         """*expr* as a C value of exactly the type *want*."""
@@ -90,6 +93,9 @@ class CText(CBase):
 
     def _emit(self, expr: Expression, own: np.dtype) -> Piece:
         """*expr* computed in *own*: its dtype, or for a weak one what its surroundings give it."""
+        if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call) and self.of_sizes(expr):
+            # these need more of their operands than their last bits
+            own = reduce(promote, map(self._whole, children(expr)), own)
         match expr:
             case p.Variable(name=name):
                 return self._name(name, ())
@@ -138,18 +144,8 @@ class CText(CBase):
         assert wanted is not None
         return self._convert(piece, resolve(wanted))
 
-    def _steps(self, operands: Sequence[Expression], own: np.dtype, f: Callable[[Type, Type], Type]
-               ) -> list[np.dtype]:
-        """The dtypes in which an operation of many operands is computed, from the left."""
-        found = self._type(operands[0])
-        result = [self._own(found, own)]
-        for operand in operands[1:]:
-            found = f(found, self._type(operand))
-            result.append(self._own(found, own) if found != BOOL else BOOL)
-        return result
-
     def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
-        steps = self._steps(terms, own, arithmetic)
+        steps = self._steps(terms, own, arithmetic, p.Sum)
         first = steps[1] if len(steps) > 1 else own
         piece = self._operand(terms[0], first)
         for term, dtype in zip(terms[1:], steps[1:], strict=True):
@@ -167,8 +163,10 @@ class CText(CBase):
             inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(factors[1:], own)
             if inner.dtype == BOOL:
                 inner = replace(inner, dtype=INT32, c_dtype=INT32)
+            elif inner.dtype.kind == "u" and own.kind == "i":
+                inner = self._convert(inner, own)
             return self._negated(inner)
-        steps = self._steps(factors, own, arithmetic)
+        steps = self._steps(factors, own, arithmetic, p.Product)
         piece = self._operand(factors[0], steps[1] if len(steps) > 1 else own)
         for factor, dtype in zip(factors[1:], steps[1:], strict=True):
             piece = self._binary("*", PRODUCT, piece, self._operand(factor, dtype), dtype)
@@ -328,6 +326,8 @@ class CText(CBase):
         given = comparison(self._type(expr.left), self._type(expr.right),
                            [e for e in (expr.left, expr.right) if isinstance(e, int)])
         dtype = INT64 if self.sizes and not is_linear(expr) else resolve(given)
+        if dtype.kind in "iu":
+            dtype = reduce(promote, [self._whole(e) for e in (expr.left, expr.right) if self.of_sizes(e)], dtype)
         operator = str(expr.operator)
         if dtype.kind == "c" and operator not in ("==", "!="):
             raise TypeInferenceError("Complex numbers have no order.", subject=str(expr),
@@ -347,7 +347,7 @@ class CText(CBase):
         given = self._type(expr)
         if rank_of(given) == 3:
             raise TypeInferenceError("A complex number is no condition.", subject=str(expr), hint="compare it")
-        piece = self._operand(expr, resolve(given))
+        piece = self._operand(expr, BOOL if self.of_sizes(expr) else resolve(given))
         if is_half(piece.dtype):
             return self._in_float(piece)
         return piece if piece.dtype == BOOL else self._exact(piece)

@@ -4,6 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pymbolic.primitives as p
@@ -30,7 +31,7 @@ from loopkit.expr.dtypes import (
     type_of_node,
     weak,
 )
-from loopkit.expr.intervals import Interval, interval, of_dtype
+from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
 
@@ -124,6 +125,20 @@ class CBase:
         found = self._type(expr)
         return isinstance(found, Weak) and found.rank == 1
 
+    def _whole(self, expr: Expression) -> np.dtype:
+        """The dtype that holds *expr*, an integer of sizes, as it is.
+
+        Linear forms are as long as a size: those for which one is too long get a text of 64 bits.
+        """
+        size = resolve(as_size(self._type(expr)))
+        if self.sizes or is_linear(expr) or interval(expr, self._leaf).inside(size):
+            return size
+        return INT64
+
+    def _long_enough(self, expr: Expression, own: np.dtype, want: np.dtype) -> np.dtype:
+        """The dtype in which *expr*, an integer of sizes, is computed where *want* is: *own* if its last bits do."""
+        return own if want.kind in "iu" and want.itemsize <= own.itemsize else promote(own, self._whole(expr))
+
     def _own(self, given: Type, want: np.dtype) -> np.dtype:
         """The dtype in which a value of type *given* is computed where *want* is wanted."""
         if not isinstance(given, Weak):
@@ -135,6 +150,22 @@ class CBase:
         if given.rank == 2 and rank >= 2:
             return real_dtype(want)
         return want if rank == 3 else resolve(given)
+
+    def _steps(self, operands: Sequence[Any], own: np.dtype, f: Callable[[Type, Type], Type],
+               made: type[p.Sum | p.Product] | None = None) -> list[np.dtype]:
+        """The dtypes in which an operation of many operands is computed, from the left.
+
+        :arg made: the operation of some of them, where it may be larger than they are.
+        """
+        found = self._type(operands[0])
+        result = [self._own(found, own)]
+        for number, operand in enumerate(operands[1:], 2):
+            found = f(found, self._type(operand))
+            dtype = self._own(found, own) if found != BOOL else BOOL
+            if made is not None and isinstance(found, Weak) and found.rank == 1:
+                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
+            result.append(dtype)
+        return result
 
     # }}}
 

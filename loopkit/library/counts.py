@@ -5,10 +5,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked, items_a_thread
+from loopkit.library.defaults import WARP, items_a_thread, known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.tags import tag_inames
@@ -17,6 +18,7 @@ from loopkit.transform.tags import tag_inames
 MOST_BYTES = 40 << 10
 
 
+@checked
 def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int = 528, threads: int = 512,
               items: int = 2, copies: int | None = None) -> LoopKernel:
     """``counts[k]``, how many ``x[i]`` are the integer *k*; values that are not below *bins* are left out.
@@ -36,7 +38,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     >>> lk.library.histogram(bins=6)(x=np.array([1, 3, 3, 5, 9], np.uint8)).counts
     array([0, 1, 0, 2, 0, 1], dtype=int32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     if known.kind not in "iu":
         raise PreconditionError(f"A histogram counts integers, not {known}.", subject=str(known),
                                 hint="divide the range into bins first, and round")

@@ -22,7 +22,7 @@ SECTOR = 32
 BYTES_A_THREAD = 16
 
 
-def checked(dtype: npt.DTypeLike) -> np.dtype:
+def known_dtype(dtype: npt.DTypeLike) -> np.dtype:
     """*dtype* as numpy's; :raises PreconditionError: kernels have no such dtype."""
     return as_dtype(dtype, "an array")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, checked, items_a_thread, over_threads
+from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, over_threads
 from loopkit.transform.data import add_dtypes
 
 
+@checked
 def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
     """``y[i] = x[i]``.
 
@@ -30,6 +32,7 @@ def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
     return _elementwise("copy", "y[i] = x[i]", "x,y", dtype, threads, items)
 
 
+@checked
 def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
     """``z[i] = alpha*x[i] + y[i]``, mapped as :func:`copy` is.
 
@@ -39,6 +42,7 @@ def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
     return _elementwise("axpy", "z[i] = alpha*x[i] + y[i]", "alpha,x,y,z", dtype, threads, items)
 
 
+@checked
 def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
     """``z[i] = x[i] + y[i]``, mapped as :func:`copy` is.
 
@@ -50,6 +54,6 @@ def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int
 
 def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, threads: int,
                  items: int | None) -> LoopKernel:
-    known = checked(dtype)
+    known = known_dtype(dtype)
     knl = add_dtypes(make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
     return over_threads(knl, "i", threads, items_a_thread(known) if items is None else items)

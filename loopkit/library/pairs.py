@@ -6,9 +6,10 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked
+from loopkit.library.defaults import WARP, known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import add_dtypes, set_options
@@ -20,6 +21,7 @@ from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
+@checked
 def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies: int = 8, warps: int = 4,
           unroll: int = 2) -> LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
@@ -45,7 +47,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     >>> lk.library.nbody(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
     array([1.45, 1.7 ], dtype=float32)
     """
-    known, eps = checked(dtype), float(softening)
+    known, eps = known_dtype(dtype), float(softening)
     vector = "vec" if known.itemsize == 4 else "unr"
     kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
     along = WARP*require_positive(unroll, "unroll")
@@ -92,6 +94,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     return peel(knl, "j_outer", first=tile//along)
 
 
+@checked
 def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 256, bodies: int = 8,
                  lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> LoopKernel:
     """What :func:`nbody` computes, from the root of each pair for each of both, and always in one order: the same bits
@@ -122,7 +125,7 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     >>> lk.library.nbody_direct(softening=16)(x=x, y=zeros, z=zeros, q=q).phi
     array([1.45, 1.7 ], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     eps = float(softening)
     across = max(threads//lanes, 1)
     together = across*bodies

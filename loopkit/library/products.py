@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import THREADS, WARP, items_a_thread, known_dtype, vector_of_rows
 from loopkit.library.tiles import MULTIPROCESSORS, best_plan
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
@@ -32,6 +33,7 @@ LANES = (8, 4)
 MOST_BY_WARPS = 128
 
 
+@checked
 def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | None = None,
            multiprocessors: int = MULTIPROCESSORS, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
@@ -89,7 +91,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     array([[3., 3.],
            [3., 3.]], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     if shape is not None and tile is None and depth is None and whole is None and known == np.float32:
         plan = best_plan(shape, multiprocessors)
         tile, warp, depth, whole = plan.tile.tile, warp or plan.tile.warp, plan.depth, plan.whole
@@ -213,6 +215,7 @@ def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
     return -(-blocks//-(-blocks//8))
 
 
+@checked
 def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: int | None = None,
                    warp: tuple[int, int] | None = None, stages: int | None = None, asynchronous: bool | None = None,
                    mma: bool | None = None) -> LoopKernel:
@@ -248,7 +251,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
            [[46., 55.],
             [66., 79.]]], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     size = require_positive(size, "size")
     if mma is None:
         mma = known == np.float64 and _in_boxes(size, steps, warp)

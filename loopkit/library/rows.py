@@ -7,10 +7,20 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import LINE, MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
+from loopkit.library.defaults import (
+    LINE,
+    MOST_THREADS,
+    THREADS,
+    WARP,
+    before_row,
+    items_a_thread,
+    known_dtype,
+    longest_row,
+)
 from loopkit.transform.data import add_dtypes, keep_loads, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.fixing import fix_parameters
@@ -19,6 +29,7 @@ from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
+@checked
 def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None,
             rows: int | None = None) -> LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
@@ -38,9 +49,10 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
            [0.25, 0.25, 0.5 ]], dtype=float32)
     """
     return _by_rows(Row("softmax", "<> top = max({over}, {x})", "exp({x} - top)",
-                        "<> scale = 1/sum({over}, {e})", "{e}*scale"), checked(dtype), columns, threads, rows)
+                        "<> scale = 1/sum({over}, {e})", "{e}*scale"), known_dtype(dtype), columns, threads, rows)
 
 
+@checked
 def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
                threads: int | None = None, rows: int | None = None) -> LoopKernel:
     """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped as :func:`softmax` is.
@@ -53,7 +65,7 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
     """
     return _by_rows(Row("layer_norm", "<> mean = sum({over}, {x})/m", "({x} - mean)",
                         f"<> scale = rsqrt(sum({{over}}, {{e}}**2)/m + {float(eps)!r})",
-                        "{e}*scale*weight[{j}] + bias[{j}]", ("weight", "bias")), checked(dtype), columns, threads,
+                        "{e}*scale*weight[{j}] + bias[{j}]", ("weight", "bias")), known_dtype(dtype), columns, threads,
                     rows)
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked, items_a_thread
+from loopkit.library.defaults import WARP, items_a_thread, known_dtype
 from loopkit.transform.awaited import await_values
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
@@ -23,6 +24,7 @@ GROUP = WARP + 1
 _REGISTER = 4
 
 
+@checked
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
@@ -47,7 +49,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
     if threads < WARP or threads % WARP:
         raise PreconditionError(f"A block of {threads} threads is not one of whole warps.", subject="threads",
                                 hint=f"give a multiple of {WARP}")
-    known = checked(dtype)
+    known = known_dtype(dtype)
     if rows is None:
         rows = 16 if known.itemsize <= _REGISTER else 12
     if rows < 1:

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, checked, items_a_thread, longest_row
+from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, items_a_thread, known_dtype, longest_row
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
@@ -20,6 +21,7 @@ from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 
 
+@checked
 def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
@@ -32,7 +34,7 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
     >>> lk.library.scan_in_launches()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     items, most = items_a_thread(known), MOST_THREADS
     tile = threads*items
     chunk, under_way = tile*tiles, min(tiles, 4)
@@ -68,6 +70,7 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
     return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
 
 
+@checked
 def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
              ) -> LoopKernel:
     """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row, and goes through it tile by tile.
@@ -82,7 +85,7 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
     array([[1., 2., 3.],
            [1., 2., 3.]], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     row = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
     if columns is not None:
         items = items_a_thread(known)

@@ -8,10 +8,11 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked
+from loopkit.library.defaults import THREADS, WARP, known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
@@ -22,6 +23,7 @@ from loopkit.transform.step import require_positive
 GATHERED = 4
 
 
+@checked
 def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = None, lanes: int | None = None,
                threads: int = THREADS, pieces: bool = False) -> LoopKernel:
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
@@ -48,10 +50,12 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     >>> lk.library.csr_matvec(pieces=True)(rowptr=rowptr, col=col, val=val, x=x, **cut).y
     array([50., 60.], dtype=float32)
     """
+    if row_length is not None and not 0 <= row_length < math.inf:
+        raise PreconditionError(f"row_length is a number of elements, not {row_length!r}.", subject="row_length")
     if lanes is None:
         lanes = 8 if row_length is None else lanes_for(row_length)
-    items = GATHERED if row_length is None else items_for(row_length/lanes)
-    knl = _in_pieces(checked(dtype), threads) if pieces else _whole(checked(dtype))
+    items = GATHERED if row_length is None else items_for(row_length/require_positive(lanes, "lanes"))
+    knl = _in_pieces(known_dtype(dtype), threads) if pieces else _whole(known_dtype(dtype))
     if lanes == 1:
         knl = split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
         return split_iname(knl, "k", items, inner_tag="unr")
@@ -61,6 +65,7 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
     return _shared_by(knl, "k", lanes, items)
 
 
+@checked
 def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*WARP) -> dict[str, np.ndarray | int]:
     """Arguments of ``csr_matvec(pieces=True)`` for a matrix, to be made once: the pieces of its long rows.
 

@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import WARP, items_a_thread, known_dtype, vector_of_rows
 from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname
@@ -24,6 +25,7 @@ THREADS_AT_ONCE = 1280
 LEAST_COLUMNS = 64
 
 
+@checked
 def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, rows: int | None = None,
                threads: tuple[int, int] | None = None) -> LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
@@ -64,7 +66,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     >>> lk.library.stencil_2d(columns=16377).history[2].name
     'skew'
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     items, rest = _items(columns, known)
     along, across = threads or (2*WARP if rest else 4*WARP, 4 if items > 1 else 2)
     rows = rows or (2 if items > 1 else 8)
@@ -78,6 +80,7 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
     return split_iname(knl, "i_outer", across, outer_tag="g.1", inner_tag="l.1")
 
 
+@checked
 def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, int] | None = None,
                planes: int | None = None, rows: int = 2, threads: tuple[int, int] | None = None,
                min_blocks: int | None = None) -> LoopKernel:
@@ -104,7 +107,7 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     k_vec_outer g.0
     k_vec_inner l.0
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     a_plane, a_row = columns if isinstance(columns, tuple) else (None, columns)
     items, rest = _items(a_row, known, a_plane is not None)
     along, across = threads or ((WARP, 8) if items > 1 else (2*WARP, 4))
@@ -126,6 +129,7 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
     return set_options(knl, min_blocks=min_blocks) if min_blocks else knl
 
 
+@checked
 def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | None = None,
            threads: tuple[int, int] = (2*WARP, 4)) -> LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
@@ -149,7 +153,7 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     >>> knl(a=grid).out[:, 2]
     array([64., 28.,  8.,  1.,  0.,  0.], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     along, across = threads
     rows = max(BYTES_A_COLUMN//known.itemsize, 1) if rows is None else rows
     tile = (rows*across - 2*(sweeps - 1), along - 2*(sweeps - 1))

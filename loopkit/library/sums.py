@@ -4,9 +4,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, checked, items_a_thread, vector_of_rows
+from loopkit.library.defaults import THREADS, WARP, items_a_thread, known_dtype, vector_of_rows
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.fixing import fix_parameters
@@ -14,6 +15,7 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.tags import tag_inames
 
 
+@checked
 def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: int = THREADS, items: int = 4
              ) -> LoopKernel:
     """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
@@ -28,7 +30,7 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
     >>> lk.library.full_sum()(x=np.arange(5, dtype=np.float32)).s
     array([10.], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     length = items_a_thread(known)
     step = threads*items*length
     place = f"{step*blocks}*r + {step}*b + {threads*length}*u + {length}*t + v"
@@ -47,6 +49,7 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
     return add_barrier(knl, "partial", "total.c.init")
 
 
+@checked
 def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
     """``s[i]``, the sum of row *i* of *x*; a block has a row.
 
@@ -57,7 +60,7 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     >>> lk.library.row_sum()(x=np.ones((2, 3), np.float32)).s
     array([3., 3.], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     knl = make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", "s[i] = sum(j, x[i, j])", name="row_sum")
     knl = tag_inames(add_dtypes(knl, {"x,s": known}), {"i": "g.0"})
     if columns is None:
@@ -70,6 +73,7 @@ def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
     return split_iname(knl, "j_vec", threads, outer_tag="unr", inner_tag="l.0")
 
 
+@checked
 def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: tuple[int, int] = (WARP, 8),
                items: int = 4) -> LoopKernel:
     """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
@@ -96,7 +100,7 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
             s[k] = sum(c, partial[c, k])  {id=total}
         end
         """, name="column_sum")
-    knl = add_dtypes(knl, {"x,s": checked(dtype)})
+    knl = add_dtypes(knl, {"x,s": known_dtype(dtype)})
     # a block has some rows, and as many columns as a warp has threads
     knl = tag_inames(knl, {"b": "g.1"})
     knl = split_iname(knl, "j", along, outer_tag="g.0", inner_tag="l.0")

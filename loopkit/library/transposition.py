@@ -7,10 +7,11 @@ import numpy as np
 import numpy.typing as npt
 import pymbolic.primitives as p
 
+from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import SECTOR, WARP, checked
+from loopkit.library.defaults import SECTOR, WARP, known_dtype
 from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, keep_loads
 from loopkit.transform.fixing import fix_parameters
@@ -21,6 +22,7 @@ from loopkit.transform.prefetch import add_prefetch
 from loopkit.transform.step import require_positive
 
 
+@checked
 def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
               tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> LoopKernel:
     """``b[j, i] = a[i, j]``.
@@ -48,7 +50,7 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
            [1., 4.],
            [2., 5.]], dtype=float32)
     """
-    known = checked(dtype)
+    known = known_dtype(dtype)
     along, across = threads or (WARP, 32 if known.itemsize >= 4 else 16)
     a = GlobalArg("a", shape=(p.Variable("n"), p.Variable("m")))
     knl = make_kernel("{[j, i]: 0<=j<m and 0<=i<n}", "b[j, i] = a[i, j]", [a, "..."], name="transpose")

@@ -15,7 +15,7 @@ from loopkit.lowering.pipeline import placed_as_typed, placed_once, scheduled_as
 from loopkit.lowering.schedule import HostLoop, HostNode
 from loopkit.lowering.storage import Storage, each_storage
 from loopkit.lowering.types import infer_types
-from loopkit.poly.limits import affordable, bounded
+from loopkit.poly.limits import affordable, bounded, kept
 
 #: Operations of isl for one answer, half a second as a rule; kernels of the library take a tenth.
 BUDGET = 400_000
@@ -31,10 +31,7 @@ def cost_of(knl: LoopKernel) -> Cost:
     >>> print(cost_of(knl).cells["acc_k"])
     1 element a thread
     """
-    if "cost" not in knl.memo:
-        knl.memo["cost"] = _cost_of(knl)
-    found: Cost = knl.memo["cost"]
-    return found
+    return kept(knl.memo, "cost", lambda: _cost_of(knl))
 
 
 def _cost_of(knl: LoopKernel) -> Cost:

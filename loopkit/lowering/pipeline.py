@@ -23,7 +23,7 @@ from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import Schedule, asked_apart, schedule, without_idle_auto
 from loopkit.lowering.storage import Storage, settle_storage
 from loopkit.lowering.types import infer_types
-from loopkit.poly.limits import bounded
+from loopkit.poly.limits import bounded, kept
 
 STAGES = ("types", "reductions", "schedule", "storage", "binding", "barriers", "ast")
 
@@ -129,11 +129,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
 
 def placed_once(knl: LoopKernel) -> Placed:
     """*knl* with its types, and without what lowering writes out; its schedule, its storage and its binding."""
-    found: Placed | None = knl.memo.get("placed")
-    if found is None:
-        ready = _without_reductions(infer_types(knl))
-        found = knl.memo["placed"] = _placed(ready)
-    return found
+    return kept(knl.memo, "placed", lambda: placed_as_typed(infer_types(knl)))
 
 
 def placed_as_typed(typed: LoopKernel) -> Placed:
@@ -178,10 +174,7 @@ def _scheduled(knl: LoopKernel, apart: frozenset[Pair]) -> tuple[Schedule, froze
 
 def lowered_once(knl: LoopKernel) -> Lowered:
     """*knl* through all stages; its checks, and its texts for several targets and layouts, have this in common."""
-    found: Lowered | None = knl.memo.get("lowered")
-    if found is None:
-        found = knl.memo["lowered"] = lower_fully(knl)
-    return found
+    return kept(knl.memo, "lowered", lambda: lower_fully(knl))
 
 
 def lower_fully(knl: LoopKernel) -> Lowered:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import lru_cache, reduce
+from functools import reduce
 
 import islpy as isl
 import pymbolic.primitives as p
@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, names_in, remainder, subtract
 from loopkit.poly.domains import condition_points, is_affine_condition
-from loopkit.poly.limits import coalesced
+from loopkit.poly.limits import coalesced, kept_results
 from loopkit.poly.piecewise import piecewise
 from loopkit.poly.relations import subscript_relation
 from loopkit.poly.sets import InstanceSet, condition_set, constant_max, constant_min
@@ -55,7 +55,7 @@ def where_holds(domain: InstanceSet, condition: Expression, names: Collection[st
 
 
 # the kernels of a pipeline ask the same again, as do the analyses of each
-@lru_cache(maxsize=4096)
+@kept_results
 def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) -> isl.Set:
     if is_affine_condition(condition, names):
         points = domain.set.intersect(condition_points(condition, domain.inames))
@@ -77,7 +77,7 @@ def _holding(domain: InstanceSet, condition: Expression, names: frozenset[str]) 
             raise NotAffineError(str(condition))
 
 
-@lru_cache(maxsize=4096)
+@kept_results
 def _subscript_on(domain: InstanceSet, subscript: Expression) -> isl.Map:
     try:
         return subscript_relation(domain.inames, (subscript,))

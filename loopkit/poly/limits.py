@@ -7,12 +7,17 @@ users call asks isl within one; its context is not limited in between, as it is 
 A question whose answer is needed is asked as it is: the end of the budget is an error (:func:`bounded`). A question
 whose answer only makes code nicer or faster has a small budget of its own, and an answer that is right in any case
 (:func:`affordable`).
+
+An optional question may have no answer only because others have used up what it would have had. An answer that rests
+on such a one holds for the step that asked, and is not kept for later ones (:func:`kept`), so that no answer depends
+on what was asked before.
 """
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import wraps
 from typing import Any, TypeVar
 
 import islpy as isl
@@ -33,10 +38,21 @@ class _Running(threading.local):
     """The bounded step that runs in this thread.
 
     :ivar optional: operations that optional questions may still take in it.
+    :ivar cut_short: had a question, since this was last reset, no answer because others had used up its budget?
+    :ivar passing: answers that rest on such a question, by the memo that they are no part of and their key in it.
     """
 
     step: str | None = None
     optional: int = 0
+    cut_short: bool = False
+
+    def __init__(self) -> None:
+        self.passing: dict[tuple[int, Hashable], Any] = {}
+
+    def forget(self, number: int) -> None:
+        """Leave the first *number* of the passing answers only."""
+        while len(self.passing) > number:
+            self.passing.popitem()
 
 
 _running = _Running()
@@ -84,24 +100,33 @@ def affordable(question: Callable[[], A], *, otherwise: A, budget: int | None = 
     if not limit:                             # nothing is counted outside of a step
         context.reset_operations()
     start = _used(0, limit, limit)
-    allowed = OPTIONAL if budget is None else budget
+    own = OPTIONAL if budget is None else budget
+    shared, allowed = _running.optional, own
     if limit:
         allowed = min(allowed, limit - start)
     if _running.step is not None:
-        allowed = min(allowed, _running.optional)
+        allowed = min(allowed, shared)
     if allowed <= 0:
+        _running.cut_short = True
         return otherwise
+    before, passing = _running.cut_short, len(_running.passing)
+    answered = _running.cut_short = False
     context.set_max_operations(start + allowed)
     try:
-        return question()
+        found = question()
+        answered = True
+        return found
     except (isl.Error, TypeError) as err:
         if not _at_the_end(err):
             raise
         return otherwise
     finally:
         taken = _used(start, context.get_max_operations(), limit) - start
-        _running.optional -= taken
+        _running.optional = shared - taken    # of which questions within this one took a part
         context.set_max_operations(limit and limit + taken)
+        # an answer within the whole of its own budget is what it would be at any time
+        _running.cut_short = before or (allowed < own and (_running.cut_short or not answered))
+        _running.forget(passing)
 
 
 def _used(least: int, most: int, limit: int) -> int:
@@ -120,6 +145,52 @@ def _used(least: int, most: int, limit: int) -> int:
             least = middle
     context.set_max_operations(limit)
     return most
+
+
+# {{{ answers that are kept
+
+def kept(memo: MutableMapping[Any, Any], key: Hashable, answer: Callable[[], A]) -> A:
+    """The entry *key* of *memo*, which is *answer* if there is none yet.
+
+    An answer for which a question was cut short by what others had used up is no entry of *memo*: it serves what is
+    being asked, and is found anew later.
+    """
+    found: A
+    if key in memo:
+        found = memo[key]
+        return found
+    passing = (id(memo), key)
+    if passing in _running.passing:
+        _running.cut_short = True             # for what is made of it
+        _, found = _running.passing[passing]
+        return found
+    before, _running.cut_short = _running.cut_short, False
+    try:
+        found = answer()
+        if _running.cut_short:
+            _running.passing[passing] = memo, found
+        else:
+            memo[key] = found
+    finally:
+        _running.cut_short |= before
+    return found
+
+
+def kept_results(function: Callable[..., A]) -> Callable[..., A]:
+    """*function*, for arguments without keywords, with its results :func:`kept`: some thousands of them."""
+    memo: dict[Hashable, A] = {}
+
+    @wraps(function)
+    def asked(*args: Hashable) -> A:
+        if len(memo) >= _RESULTS:
+            memo.clear()
+        return kept(memo, args, lambda: function(*args))
+    return asked
+
+
+_RESULTS = 4096
+
+# }}}
 
 
 #: Parts of a limit to which :func:`_used` is right: each further bit costs an exception.
@@ -196,6 +267,7 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
     _limits.append(context.get_max_operations() if not _limits else _limits[0])
     context.reset_operations()
     context.set_max_operations(most)
+    before = _running.cut_short, len(_running.passing)
     _running.step, _running.optional = what, ALL_OPTIONAL if budget is None else min(ALL_OPTIONAL, budget)
     try:
         yield
@@ -209,6 +281,8 @@ def bounded(what: str, budget: int | None = None) -> Iterator[None]:
             hint="fix some parameters (fix_parameters), or split the kernel") from err
     finally:
         _running.step = None
-        before = _limits.pop()
+        _running.cut_short = before[0]        # the whole of a step is the same whatever ran before it
+        _running.forget(before[1])
+        limit = _limits.pop()
         if not _limits:
-            context.set_max_operations(before)
+            context.set_max_operations(limit)

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
-from loopkit.poly.limits import coalesced, gave_up, without_empty_pieces
+from loopkit.poly.limits import coalesced, gave_up, kept, without_empty_pieces
 from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
@@ -67,12 +67,14 @@ class InstanceSet:
         return tuple(param_name(self.set, i) for i in range(self.set.dim(DIM.param))
                      if self.set.involves_dims(DIM.param, i, 1))
 
-    @cached_property
+    @property
     def text(self) -> str:
         """isl's notation, without parameters that do not occur."""
+        def text() -> str:
+            plain = coalesced(self.set).remove_redundancies()
+            return str(with_dim_names(drop_unused_params(plain), self.inames))
         # isl simplifies in place, so that what a set prints would depend on what was asked of it
-        plain = coalesced(self.set).remove_redundancies()
-        return str(with_dim_names(drop_unused_params(plain), self.inames))
+        return kept(self.__dict__, "text", text)
 
     def is_empty(self) -> bool:
         return bool(self.set.is_empty())

@@ -9,7 +9,7 @@ from loopkit.errors import UndecidedError, VerificationError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered, lowered_once
-from loopkit.poly.limits import bounded
+from loopkit.poly.limits import bounded, kept
 from loopkit.verify.barriers import barriers
 from loopkit.verify.bounds import bounds
 from loopkit.verify.conflicts import Conflicts
@@ -90,13 +90,13 @@ def report_of(subject: Subject, *, full: bool = False) -> Report:
 
 
 def _made(name: str, check: Checker, subject: Subject) -> Check:
-    if name not in subject.made:
+    def made() -> Check:
         try:
             with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
-                subject.made[name] = check(subject)
+                return check(subject)
         except UndecidedError as err:
-            subject.made[name] = Check(name, "", (gave_up(err),))
-    return subject.made[name]
+            return Check(name, "", (gave_up(err),))
+    return kept(subject.made, name, made)
 
 
 def _one(knl: LoopKernel, name: str) -> Report:
@@ -105,10 +105,7 @@ def _one(knl: LoopKernel, name: str) -> Report:
 
 def subject_of(knl: LoopKernel) -> Subject:
     """*knl* as it is lowered; whoever asks for a check, it is made once."""
-    found: Subject | None = knl.memo.get("verified subject")
-    if found is None:
-        found = knl.memo["verified subject"] = Subject(knl, lowered_once(knl))
-    return found
+    return kept(knl.memo, "verified subject", lambda: Subject(knl, lowered_once(knl)))
 
 
 # {{{ what users call

@@ -103,6 +103,27 @@ def test_all_wrong(name: str) -> None:
         assert call_refused(name, needed), f"{name}({needed})"
 
 
+LIBRARY = {name: f for name, f in vars(lk.library).items() if inspect.isfunction(f)}
+
+
+@pytest.mark.parametrize("name", LIBRARY)
+def test_wrong_kinds_for_the_library(name: str) -> None:
+    """Each argument of another kind than its annotation is refused, before a kernel is made."""
+    function = LIBRARY[name]
+    for parameter in inspect.signature(function, eval_str=True).parameters.values():
+        for value in WRONG:
+            if not fits(value, parameter.annotation):
+                needed = {"rowptr": np.array([0, 2, 5])} if name == "csr_pieces" else {}
+                with pytest.raises(lk.PreconditionError, match=f"{name}: {parameter.name}= is "):
+                    function(**{**needed, parameter.name: value})
+
+
+def test_a_length_of_rows_is_a_number() -> None:
+    for wrong_length in (math.nan, math.inf, -1.0):
+        assert refused(lambda length=wrong_length: lk.library.csr_matvec(row_length=length))   # type: ignore[misc]
+    assert refused(lambda: lk.library.csr_matvec(row_length=4, lanes=0))
+
+
 DECLARATIONS = [lk.GlobalArg("x", F32, "n"), lk.ValueArg("a", F32), lk.TemporaryVariable("t", F32, (4,), "private")]
 
 
@@ -159,7 +180,9 @@ def test_fits(value: object, kind: Any, expected: bool) -> None:
      "reverse: within= is a text, a list of texts or None, not 3.", "the default is within=None"),
     (lambda: lk.tag_inames(twice(), ["i:l.0"]),                                            # type: ignore[list-item]
      "tag_inames: iname_to_tag= is a mapping of texts to texts or InameTag objects, a list of tuples (a text, a text "
-     "or an InameTag) or a text, not ['i:l.0'].", None)])
+     "or an InameTag) or a text, not ['i:l.0'].", None),
+    (lambda: lk.library.copy(threads="256"),                                               # type: ignore[arg-type]
+     "copy: threads= is an integer, not '256'.", "the default is threads=256")])
 def test_messages(call: Callable[[], object], message: str, hint: str | None) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
         call()

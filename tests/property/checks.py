@@ -6,7 +6,7 @@ import re
 import shlex
 import traceback
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -121,7 +121,11 @@ class Trial:
                behind: Sequence[Callable[[D], Step]], more: int, drawer: Callable[..., D]) -> None:
         """Apply the steps of *plan*, each with its chance in percent, and *more* of those of *behind*."""
         chosen = [step for step, percent in plan if draw(st.integers(1, 100)) <= percent]
-        for step in [*chosen, *(draw(st.sampled_from(behind)) for _ in range(more))]:
+        self.draw_steps(draw, [*chosen, *(draw(st.sampled_from(behind)) for _ in range(more))], drawer)
+
+    def draw_steps(self, draw: Draw, steps: Iterable[Callable[[D], Step]], drawer: Callable[..., D]) -> None:
+        """Apply each of *steps* for which the kernel, as it is then, has something to do."""
+        for step in steps:
             try:
                 self.take(step(drawer(draw, self.knl, self.sizes[0])))
             except NothingToDoError:

@@ -28,6 +28,8 @@ REDUCED = (("{[r]: 0<=r<3}", "range(3)"), ("{[r]: 0<=r<m}", "range(m)"), ("[j] -
            ("{[r]: 0<=r<6 and r mod 2 = 1}", "range(1, 6, 2)"), ("{[r]: n<=r<n+4}", "range(n, n + 4)"))
 SUBSCRIPTS = ("i", "2*i", "i + 1", "i + 4", "j", "j + 1", "3*j", "2*j + 1", "i + j", "i + 2*j", "23 - 2*i", "5")
 WITH_R = ("r", "i + r", "2*r", "3*r + 1", "j + r", "j + 2*r")
+#: What a copy may change beside, each with how often it is allowed, in percent; other programs test the refusals.
+ALLOWED = (("allow_reordering", 40), ("allow_global_storage", 5))
 
 
 class Copier(Drawer):
@@ -43,22 +45,31 @@ class Copier(Drawer):
         return Step("tag_inames", ({self.one(self.untagged): self.one(("g.0", "g.1"))},))
 
     def copy(self) -> Step:
+        """Mostly of what has a box: over inames of a constant range, and for readers in loops of one kind."""
         readers = self._readers([*self.knl.array_args, *self.knl.temporaries])
         array = self.one(sorted(x for x in readers if x in self.knl.array_args or self.chance(20)))
-        inames = list(dict.fromkeys(x for s in readers[array] for x in self.knl.statement_by_id[s].inames))
+        statements = [self.knl.statement_by_id[s] for s in readers[array]]
+        kwargs: list[tuple[str, Any]] = [("default_tag", self.one(("l.auto", "l.auto", "unr", "unr", None, "vec")))]
+        if len({s.inames for s in statements}) > 1 and self.chance(80):
+            statements = [self.one(statements)]
+            kwargs.append(("within", statements[0].id))
+        inames = list(dict.fromkeys(x for s in statements for x in s.inames))
+        if self.chance(80):
+            inames = [x for x in inames if all(None not in s.domain.constant_range(x)
+                                               for s in statements if x in s.inames)]
         inner = [x for x in inames if x.endswith("_inner")]
         swept = self.some(inner if inner and self.chance(60) else inames, 2) if inames and self.chance(85) else []
-        kwargs: list[tuple[str, Any]] = [("default_tag", self.one(("l.auto", "l.auto", "unr", "unr", None, "vec")))]
         if self.chance(30):
             kwargs += [("fetch_bounding_box", True), ("box_multiples", self.one((1, 2, 3)))]
         if self.chance(15):
             kwargs.append(("temporary_address_space", self.one(("private", "local", "global"))))
+        kwargs += [(name, True) for name, percent in ALLOWED if self.chance(percent)]
         return Step("add_prefetch", (array, swept), tuple(kwargs))
 
 
 #: What comes first, each with how often it does, in percent; and what may come behind it.
 PLAN = ((Copier.split_inside, 80), (Copier.split_inside, 60), (Copier.to_blocks, 25), (Copier.copy, 90),
-        (Copier.to_blocks, 30), (Copier.copy, 25), (Copier.expand_behind, 30))
+        (Copier.to_blocks, 30), (Copier.copy, 60), (Copier.expand_behind, 30))
 BEHIND = (Copier.split_inside, Copier.copy, Copier.step, Copier.step, Copier.expand_behind, Copier.expand_storage,
           Copier.buffer, Copier.tag, Copier.peel, Copier.tile, Copier.pipeline)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.property.checks import Trial
 from tests.property.kernels import Program
-from tests.property.pipelines import Drawer, NothingToDoError
+from tests.property.pipelines import Drawer
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.updated import updated_programs
 
@@ -20,11 +20,7 @@ def test_updates_come_in_any_order(part: int) -> None:
     def run(program: Program, data: st.DataObject, before: int, steps: int, lot: int) -> None:
         trial = Trial.of(program)
         trial.transform(data.draw, before)
-        for step in (Drawer.make_atomic, Drawer.collect, Drawer.mapping, Drawer.collect):
-            try:
-                trial.take(step(Drawer(data.draw, trial.knl, trial.sizes[0])))
-            except NothingToDoError:
-                continue
+        trial.draw_steps(data.draw, (Drawer.make_atomic, Drawer.collect, Drawer.mapping, Drawer.collect), Drawer)
         trial.transform(data.draw, steps)
         trial.require_right(compiled=lot == 11)
     run()

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from tests.property.by_value import STEPS, by_value_programs
 from tests.property.checks import Trial
 from tests.property.kernels import Program
-from tests.property.pipelines import Drawer, NothingToDoError
+from tests.property.pipelines import Drawer
 from tests.property.stepped import mappings, stepped_programs
 from tests.property.writer import programs
 
@@ -75,11 +75,6 @@ def test_subscripts_that_are_affine_for_each_value_only(part: int) -> None:
     @given(by_value_programs(), st.data(), st.integers(1, 4), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, steps: int, lot: int) -> None:
         trial = Trial.of(program)
-        for _ in range(steps):
-            try:
-                step = data.draw(st.sampled_from(STEPS))(Drawer(data.draw, trial.knl, trial.sizes[0]))
-            except NothingToDoError:
-                continue
-            trial.take(step)
+        trial.draw_steps(data.draw, (data.draw(st.sampled_from(STEPS)) for _ in range(steps)), Drawer)
         trial.require_right(compiled=lot == 11)
     run()

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
-from tests.property.pipelines import Drawer, NothingToDoError
+from tests.property.pipelines import Drawer
 from tests.property.sharing import on_blocks, sharing_programs
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 
@@ -19,11 +19,7 @@ def test_axes_are_shared(part: int) -> None:
     @given(sharing_programs(), st.data(), st.integers(2, 6), st.integers(0, 1), st.integers(0, 11))
     def run(program: Program, data: st.DataObject, blocks: int, more: int, lot: int) -> None:
         trial = Trial.of(program)
-        for _ in range(blocks):
-            try:
-                trial.take(on_blocks(Drawer(data.draw, trial.knl, trial.sizes[0])))
-            except NothingToDoError:
-                break
+        trial.draw_steps(data.draw, [on_blocks]*blocks, Drawer)
         trial.transform(data.draw, more)
         trial.require_right(compiled=lot == 11)
     run()

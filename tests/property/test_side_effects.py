@@ -18,7 +18,7 @@ from loopkit.lowering.schedule import HostLoop
 from tests.following import followed
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
-from tests.property.pipelines import STAGING, Drawer, NothingToDoError, Step
+from tests.property.pipelines import STAGING, Drawer, Step
 from tests.property.staged import PLAN, Stager, staged_programs
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 from tests.property.writer import programs
@@ -111,12 +111,7 @@ def test_copies_keep_what_they_do_not_name(part: int) -> None:
     def run(program: Program, data: st.DataObject, steps: int) -> None:
         trial = Watching.of(program)
         trial.transform(data.draw, steps)
-        for _ in range(2):
-            drawer = Drawer(data.draw, trial.knl, trial.sizes[0])
-            try:
-                trial.take(drawer.one((Drawer.prefetch, Drawer.buffer))(drawer))
-            except NothingToDoError:
-                continue
+        trial.draw_steps(data.draw, [lambda drawer: drawer.one((Drawer.prefetch, Drawer.buffer))(drawer)]*2, Drawer)
     run()
 
 
@@ -126,11 +121,6 @@ def test_copies_of_tiles_keep_what_they_do_not_name(part: int) -> None:
     @given(staged_programs(), st.data())
     def run(program: Program, data: st.DataObject) -> None:
         trial = Watching.of(program)
-        for step, percent in PLAN:
-            try:
-                if data.draw(st.integers(1, 100)) <= percent:
-                    trial.take(step(Stager(data.draw, trial.knl, trial.sizes[0])))
-            except NothingToDoError:
-                continue
+        trial.follow(data.draw, PLAN, (), 0, Stager)
     run()
     assert COUNTS["copies by default"] > 20*COUNTS["copies of unknown cost"], "few costs are known: this shows little"

@@ -1,0 +1,157 @@
+"""Answers that are kept do not depend on what was asked before them."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import islpy as isl
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.lowering.cost import cost_of
+from loopkit.lowering.pipeline import lowered_once, placed_once
+from loopkit.poly import limits
+from loopkit.verify.checks import report_of, subject_of
+
+#: isl needs about 11_000 operations to take them out of a box.
+HOLES = " and ".join(f"not ({c} <= i <= {c + 2} and {c} <= j <= {c + 1})" for c in range(0, 30, 5))
+LITTLE = 100
+
+
+def holes() -> isl.Set:
+    return isl.Set(f"[n] -> {{ [i, j] : 0 <= i, j < n and {HOLES} }}")
+
+
+def answered() -> bool:
+    return limits.affordable(holes, otherwise=None) is not None
+
+
+@contextmanager
+def used_up() -> Iterator[None]:
+    """A step whose optional questions have used up what they have together."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "ALL_OPTIONAL", 20_000)
+        with limits.bounded("asking"):
+            while answered():
+                pass
+            yield
+
+
+# {{{ analyses of kernels
+
+def tiled() -> lk.LoopKernel:
+    """A product in tiles, with copies; its text has a version for full tiles."""
+    knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i,j] = sum(k, a[i,k]*b[k,j])",
+                         assumptions="n>=1 and m>=1 and l>=1")
+    knl = lk.add_dtypes(knl, {"a,b": np.float32})
+    knl = lk.split_iname(knl, "i", 16, outer_tag="g.1", inner_tag="l.1")
+    knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.0")
+    return lk.add_prefetch(lk.split_iname(knl, "k", 16), "a", ["i_inner", "k_inner"], default_tag="l.auto").copy()
+
+
+#: By name; each has an answer that isl need not find.
+ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
+    "cost": cost_of,
+    "outputs that are filled": filled_outputs,
+    "storage": lambda knl: placed_once(knl)[2],
+    "loops": lambda knl: str(lowered_once(knl).program),
+    "checks": lambda knl: str(report_of(subject_of(knl))),
+    "text": lambda knl: str(lk.generate_code(knl, target="cuda")),
+}
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_no_answer_that_others_had_used_up_the_budget_for_is_kept(name: str) -> None:
+    expected, knl = ANSWERS[name](tiled()), tiled()
+    with used_up():
+        for ask in ANSWERS.values():
+            ask(knl)
+    assert ANSWERS[name](knl) == expected
+
+
+def test_answers_are_poorer_without_a_budget() -> None:
+    """Else the test above would show nothing."""
+    with used_up():
+        poor = {name: ask(tiled()) for name, ask in ANSWERS.items()}
+    assert {name for name, ask in ANSWERS.items() if poor[name] != ask(tiled())} >= {
+        "cost", "outputs that are filled", "loops", "text"}
+
+
+def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lowers with a small budget of its own."""
+    expected, knl = str(lk.generate_code(tiled(), target="c")), tiled()
+    for budget in (1_000, 10_000, 30_000, 100_000):
+        monkeypatch.setattr("loopkit.lowering.cost.BUDGET", budget)
+        cost_of(knl)
+        assert (placed_once(knl)[2], array_shapes(knl)) == (placed_once(tiled())[2], array_shapes(tiled()))
+        assert str(lk.generate_code(knl, target="c")) == expected
+
+# }}}
+
+
+# {{{ one memo
+
+def test_an_answer_is_found_once() -> None:
+    memo: dict[str, int] = {}
+    assert [limits.kept(memo, "a", lambda i=i: i) for i in range(3)] == [0, 0, 0]
+    assert memo == {"a": 0}
+
+
+def test_what_was_cut_short_serves_its_step_only() -> None:
+    memo: dict[str, bool] = {}
+    with used_up():
+        assert not limits.kept(memo, "a", answered)
+        assert not limits.kept(memo, "a", lambda: pytest.fail("it is asked once in a step"))
+        assert not limits.kept(memo, "made of it", lambda: limits.kept(memo, "a", answered))
+        assert limits.kept(memo, "another", lambda: True)
+    assert memo == {"another": True}
+    assert limits.kept(memo, "made of it", lambda: limits.kept(memo, "a", answered))
+    assert memo == {"another": True, "a": True, "made of it": True}
+
+
+def test_what_needs_more_than_its_own_budget_is_kept() -> None:
+    """It would be given up at any other time, too."""
+    memo: dict[str, bool] = {}
+
+    def much() -> bool:
+        return limits.affordable(holes, otherwise=None, budget=LITTLE) is not None
+    with limits.bounded("asking"):
+        assert not limits.kept(memo, "a", much)
+        assert not limits.kept(memo, "b", lambda: limits.affordable(answered, otherwise=False, budget=LITTLE))
+    assert memo == {"a": False, "b": False}
+
+
+def test_what_the_question_around_it_cuts_short_is_not_kept() -> None:
+    memo: dict[str, bool] = {}
+    with limits.bounded("asking"):
+        limits.affordable(lambda: limits.kept(memo, "a", answered), otherwise=None, budget=LITTLE)
+        assert not memo
+        assert limits.kept(memo, "a", answered)
+
+
+def test_a_step_of_its_own_has_its_own_budget() -> None:
+    """As the first of that step, a question is the same at any time; the end of a step's budget is what it needs."""
+    memo: dict[str, bool] = {}
+
+    def step() -> bool:
+        with used_up():
+            return answered()
+    assert not limits.kept(memo, "a", step)
+    assert memo == {"a": False}
+
+
+def test_results_of_functions_are_kept_likewise() -> None:
+    asked = []
+
+    @limits.kept_results
+    def function(number: int) -> bool:
+        asked.append(number)
+        return answered()
+    with used_up():
+        assert not function(1)
+    assert [function(1), function(1), function(2)] == [True, True, True]
+    assert asked == [1, 1, 2]
+
+# }}}
