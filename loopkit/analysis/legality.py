@@ -16,6 +16,7 @@ from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, with_waived
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values import overtaken
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
@@ -203,7 +204,7 @@ def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     domains = _domains_of(knl, iname)
     if not domains:
         return 0, 1                         # no instance at all: any range will do
-    lows, highs = zip(*(d.constant_range(iname) for d in domains), strict=True)
+    lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
     if all(v is not None for v in (*lows, *highs)):
         return min(lows), max(highs) - min(lows) + 1
     if all(v is not None for v in lows):
@@ -236,7 +237,7 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
     """
     found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
     return [d.without_params(data) if (data := data_params(knl, d)) else d
-            for d in found.values() if not d.is_empty()]
+            for d in found.values() if not with_known_sizes(knl, d).is_empty()]
 
 
 # {{{ raising

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
+from itertools import product
 
 from loopkit.analysis.accesses import Access, accesses_of, commute
 from loopkit.analysis.certainty import certain_write
@@ -56,22 +57,44 @@ def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) 
 def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection[str]) -> Iterator[Dependence]:
     """*found* without the flow of values of *arrays* that a certain write hides.
 
-    The order of two writes of which either was the last one tells which of them hides the other.
+    The order of two writes of which either was the last one tells which of them hides the other. It binds where some
+    read may still have either.
     """
     def is_certain(array: str, statement: str) -> bool:
         return any(map(certain_write, _references(knl, statement, array, is_write=True)))
     orders = [d for d in found if d.kind == "output" and d.array in arrays and is_certain(d.array, d.sink)]
+    flows: list[Dependence] = []
     for d in found:
         if d.array not in arrays or d.kind not in ("flow", "output"):
             yield d
         elif d.kind == "flow":
             relation = d.relation
-            for order in orders:
+            # of several elements that two touch, a write of one hides that one only
+            known = _touches_one(knl, d.source, d.array, is_write=True) or _touches_one(
+                knl, d.sink, d.array, is_write=False)
+            for order in orders if known else ():
                 for last in found:
                     if (order.array, order.source, last.kind, last.array, last.source, last.sink) == (
                             d.array, d.source, "flow", d.array, order.sink, d.sink):
                         relation = relation.subtract(order.relation.apply_range(last.relation))
             if not relation.is_empty():
-                yield replace(d, relation=relation)
-        elif not (is_certain(d.array, d.source) and is_certain(d.array, d.sink)):
-            yield d                         # of certain writes one alone is the last
+                flows.append(replace(d, relation=relation))
+    yield from flows
+    for d in found:
+        if d.array in arrays and d.kind == "output" and not (
+                is_certain(d.array, d.source) and is_certain(d.array, d.sink)):     # of these one alone is the last
+            for first, second in product(_readings(flows, d.array, d.source), _readings(flows, d.array, d.sink)):
+                if first.sink == second.sink:
+                    relation = d.relation.intersect(same_element(first.relation, second.relation))
+                    if not relation.is_empty():
+                        yield replace(d, relation=relation)
+
+
+def _touches_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
+    """Is it a single element of *array* that each instance of *statement* touches?"""
+    own = _references(knl, statement, array, is_write=is_write)
+    return len(own) == 1 and bool(own[0].relation.is_single_valued())
+
+
+def _readings(flows: Iterable[Dependence], array: str, writer: str) -> list[Dependence]:
+    return [d for d in flows if d.array == array and d.source == writer]

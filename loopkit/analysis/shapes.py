@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.ranges import known_value
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import Argument, GlobalArg, ValueArg
@@ -32,7 +33,8 @@ def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
 
     A temporary's extent that depends on sizes is a constant where one bounds it, so that it may lie in registers or in
-    shared memory: ``0<=j<32 and 32*b + j < n`` makes ``s[j]`` 32 elements. An argument's is exact.
+    shared memory: ``0<=j<32 and 32*b + j < n`` makes ``s[j]`` 32 elements. An argument's is exact. A declared extent
+    of a temporary is a number where the assumptions fix its sizes.
 
     An array that no statement touches and that declares none has no entry.
 
@@ -51,7 +53,8 @@ def _shapes(knl: LoopKernel) -> Mapping[str, Shape]:
         accesses = by_array.get(name, ())
         _require_one_rank(name, declared, accesses)
         if declared is not None:
-            shapes[name] = declared
+            shapes[name] = declared if name not in knl.temporaries else tuple(
+                e if e is None else known_value(knl, e) for e in declared)
         elif accesses:
             known = knl.array_args[name].inferred if name in knl.array_args else None
             shapes[name] = known if known is not None else _inferred(knl, accesses, cache, name in knl.temporaries)

@@ -14,6 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression, integer_names, origin
+from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
 from loopkit.ast.unroll import asking
 from loopkit.errors import ScheduleError
@@ -297,7 +298,8 @@ class Coder:
         return Block((For(iname, low, high + 1, 1, as_block(body), unroll=True),))
 
     def _constant_range(self, iname: str, statements: tuple[str, ...]) -> tuple[int, int]:
-        lows, highs = zip(*(self.launch.statements[s].domain.constant_range(iname) for s in statements), strict=True)
+        domains = [self.launch.statements[s].domain for s in statements]
+        lows, highs = zip(*(constant_range(self.kernel, domain, iname) for domain in domains), strict=True)
         return min(lows), max(highs)
 
     def _bounds_from_memory(self, loop: Loop, level: Level) -> tuple[str, ...]:

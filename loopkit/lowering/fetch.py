@@ -13,6 +13,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.strides import fastest_last
 from loopkit.ast.nodes import Block, Define, For, If, Node
 from loopkit.errors import PreconditionError
@@ -39,7 +40,7 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
 
     :arg statement: gives the guarded statement, from what is known of the box's inames.
     """
-    dims = [_dim(bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)]
+    dims = [_dim(knl, bound, x) for x in fastest_last(knl, bound.statement.expression, bound.auto)]
     for d in dims:
         context = context.intersect(range_condition(d.iname, d.low, d.low + d.extent - 1))
     body = statement(context)
@@ -55,8 +56,8 @@ def spread_over_threads(knl: LoopKernel, launch: Launch, bound: BoundStatement, 
     return _rounds(dims, threads, _thread_id(*axes), Block((*here, body)), bound.statement.id.replace(".", "_"), knl)
 
 
-def _dim(bound: BoundStatement, iname: str) -> _Dim:
-    low, high = bound.statement.domain.constant_range(iname)
+def _dim(knl: LoopKernel, bound: BoundStatement, iname: str) -> _Dim:
+    low, high = constant_range(knl, bound.statement.domain, iname)
     if low is None or high is None:
         raise PreconditionError(f"'{iname}' has no constant range, which the tag 'l.auto' needs.", subject=iname,
                                 hint="split the iname, or fix the parameter")

@@ -14,6 +14,7 @@ from math import prod
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.ranges import constant_range
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
@@ -102,7 +103,7 @@ def edges_are_small(knl: LoopKernel, launch: Launch) -> bool:
 
 def _length(knl: LoopKernel, bound: BoundStatement) -> int:
     """How often a statement stands in the text of a thread."""
-    ranges = [bound.statement.domain.constant_range(x) for x in bound.domain.inames if _is_unrolled(knl, x)]
+    ranges = [constant_range(knl, bound.statement.domain, x) for x in bound.domain.inames if _is_unrolled(knl, x)]
     return prod(1 if low is None or high is None else high - low + 1 for low, high in ranges)
 
 
@@ -193,7 +194,7 @@ def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str,
     box = {}
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
         # an axis may have more threads than an iname on it has values
-        low, high = bound.statement.domain.constant_range(x)
+        low, high = constant_range(launch.kernel, bound.statement.domain, x)
         if low is not None and high is not None and (x in launch.ranges or x not in bound.hardware):
             box[x] = (low, high)
         elif x in launch.ranges:

@@ -11,11 +11,13 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import DivisibleSize
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import params_condition, points_where
-from loopkit.poly.sets import InstanceSet, Set, params_of
+from loopkit.poly.sets import InstanceSet, params_of
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,12 @@ class CutLanes:
         return places
 
 
-def lanes_of(domain: InstanceSet, iname: str, assumptions: Set) -> CutLanes | None:
+def lanes_of(knl: LoopKernel, domain: InstanceSet, iname: str) -> CutLanes | None:
     """The lanes of *domain* along *iname*, if they are some constant number; ``None`` also where none is cut off."""
-    low, high = domain.constant_range(iname)
+    low, high = constant_range(knl, domain, iname)
     if low is None or high is None:
         return None
-    domain = domain.intersect_params(assumptions)
+    domain = domain.intersect_params(knl.assumptions)
     lanes = CutLanes(iname, low, high, domain, domain.onto([x for x in domain.inames if x != iname]))
     return lanes if lanes.are_cut(()) else None
 

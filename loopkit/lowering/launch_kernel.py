@@ -10,6 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.analysis.dependences import Dependence, shared_loops, with_waived
 from loopkit.analysis.legality import axis_inames, iname_range, iname_span, packing_order
+from loopkit.analysis.ranges import known_sizes
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -46,6 +47,7 @@ def launch_kernel(knl: LoopKernel, part: Part) -> LoopKernel:
     # places on an axis count from where the whole kernel's do, by which they were compared
     ranges = {x: iname_range(knl, x) for x in result.inames if is_parallel(knl.tags.get(x))}
     result.memo["packing_order"] = packing_order(knl)
+    result.memo["known_sizes"] = known_sizes(knl)
     result.memo["iname_range"] = {**ranges, **dict(_shrinking(result, part.hosts))}
     return result
 

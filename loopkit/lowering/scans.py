@@ -22,6 +22,7 @@ from loopkit.analysis.dependences import (
     with_waived,
 )
 from loopkit.analysis.legality import packed_coordinate
+from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.scans import Scan, operands, scan_along
 from loopkit.ast.nodes import Shuffle
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -65,7 +66,7 @@ def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
                            {scan.iname: add(p.Variable(scan.sweep), offset)})
     rows = init.domain.onto(scan.rows)
     # an operand may belong to a thread that has no result
-    low, high = init.domain.union(combined.domain).constant_range(scan.sweep)
+    low, high = constant_range(knl, init.domain.union(combined.domain), scan.sweep)
     assert low is not None
     assert high is not None
     sweep = p.Variable(scan.sweep)

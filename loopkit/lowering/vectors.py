@@ -70,7 +70,7 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
         if bound.auto or bound.statement.predicates or bound.statement.atomic or bound.statement.asynchronous \
                 or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
             continue
-        lanes = lanes_of(bound.domain, x, knl.assumptions)
+        lanes = lanes_of(knl, bound.domain, x)
         if lanes is None:
             continue
         target = in_storage(bound.statement.assignee, storages)

@@ -60,11 +60,9 @@ def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) ->
     found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], certain, depth)
     result = []
     for source, sink, relation in found:
-        for sure in one_of:
-            if sure.read in (None, sink):
-                relation = relation.subtract(_hidden(accesses, source, sink, sure, depth))
-        if not relation.is_empty():
-            result.append((source, sink, relation))
+        left = _left(accesses, source, sink, relation, [x for x in one_of if x.read in (None, sink)], depth)
+        if not left.is_empty():
+            result.append((source, sink, left))
     return sorted(result, key=lambda r: r[:2])
 
 
@@ -101,21 +99,48 @@ def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], certain: 
         for sink, read in enumerate(accesses):
             if read.is_write:
                 continue
-            relation = _before(accesses[source], read, depth)
-            for write in certain:
-                if not relation.is_empty():
-                    relation = relation.subtract(_hidden(accesses, source, sink, OneOf((write,)), depth))
+            relation = _left(accesses, source, sink, _before(accesses[source], read, depth),
+                             [OneOf((write,)) for write in certain], depth)
             if not relation.is_empty():
                 yield source, sink, relation
+
+
+def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[OneOf], depth: int
+          ) -> isl.Map:
+    """Those *pairs* that have an element to which none of the certain *writes* comes between them.
+
+    Where one of the two touches a single element, that is the element. Where both may touch several, each is looked at.
+    """
+    if pairs.is_empty() or not writes:
+        return pairs
+    first, last = accesses[source].relation, accesses[sink].relation
+    if first.is_single_valued() or last.is_single_valued():
+        for sure in writes:
+            if not pairs.is_empty():
+                pairs = pairs.subtract(_hidden(accesses, source, sink, sure, depth))
+        return pairs
+    at, of = first.range_map(), first.domain_map()      # an instance with one of its elements, to either
+    found = at.apply_range(last.reverse()).intersect(of.apply_range(pairs))
+    for sure in writes:
+        behind = reduce(isl.Map.intersect, (
+            at.apply_range(accesses[w].relation.reverse()).intersect(
+                of.apply_range(_earlier(accesses[source], accesses[w], depth))) for w in sure.writes))
+        ahead = reduce(isl.Map.intersect, (_earlier(accesses[w], accesses[sink], depth) for w in sure.writes))
+        found = found.subtract(behind.apply_range(_agreeing(ahead, sure)))
+    return found.domain_factor_domain()
 
 
 def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, sure: OneOf, depth: int) -> isl.Map:
     """The pairs of *source* and *sink* between which all of the writes stand, in one instance of theirs."""
     behind = reduce(isl.Map.intersect, (_before(accesses[source], accesses[w], depth) for w in sure.writes))
     ahead = reduce(isl.Map.intersect, (_before(accesses[w], accesses[sink], depth) for w in sure.writes))
+    return behind.apply_range(_agreeing(ahead, sure))
+
+
+def _agreeing(ahead: isl.Map, sure: OneOf) -> isl.Map:
     for a, b in sure.loops:
         ahead = ahead.equate(DIM.in_, a, DIM.out, b)
-    return behind.apply_range(ahead)
+    return ahead
 
 
 def earlier_touches(first: TimedAccess, second: TimedAccess) -> isl.Map:
@@ -125,10 +150,14 @@ def earlier_touches(first: TimedAccess, second: TimedAccess) -> isl.Map:
 
 def _before(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
     """The instances of two accesses that touch one element, the first one earlier."""
+    return first.relation.apply_range(second.relation.reverse()).intersect(_earlier(first, second, depth))
+
+
+def _earlier(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
+    """The instances of two statements of which the first comes earlier."""
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
     earlier = isl.Map.lex_lt(times[0].get_space().range())
-    return first.relation.apply_range(second.relation.reverse()).intersect(
-        times[0].apply_range(earlier).apply_range(times[1].reverse()))
+    return times[0].apply_range(earlier).apply_range(times[1].reverse())
 
 
 def anonymous(relation: isl.Map) -> isl.Map:

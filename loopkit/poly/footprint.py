@@ -23,17 +23,19 @@ class Interval:
 
 
 def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[str],
-                   ranges: Mapping[str, tuple[int, int]]) -> Interval | None:
+                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> Interval | None:
     """The least interval that holds *subscript* while the inames of *ranges* sweep.
 
     The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
     beside those terms of *subscript* that are of fixed inames only and no affine forms.
     ``None`` where there is no such form of constant extent.
+
+    :arg sizes: what is known about the parameters.
     """
     own, rest = _standing_still(subscript, frozenset(domain.inames).difference(outer))
     box = InstanceSet.universe(domain.inames).where(*(
         condition for x, (low, high) in ranges.items()
-        for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high)))))
+        for condition in ((">=", add(p.Variable(x), -low)), ("<=", add(p.Variable(x), -high))))).intersect_params(sizes)
     fixed = tuple(p.Variable(x) for x in outer)
     try:
         points = box.set.apply(subscripts_on(box, (*fixed, rest)))

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
-from loopkit.poly.limits import coalesced, gave_up, kept, without_empty_pieces
+from loopkit.poly.limits import affordable, coalesced, gave_up, kept, without_empty_pieces
 from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
@@ -344,6 +344,15 @@ def parse_assumptions(text: str, params: Iterable[str]) -> isl.Set:
 def universe_params() -> isl.Set:
     """The parameter set that assumes nothing."""
     return isl.Set.universe(isl.Space.params_alloc(isl.DEFAULT_CONTEXT, 0))
+
+
+# the kernels of a pipeline have the same assumptions
+@lru_cache(maxsize=4096)
+def equalities(params: isl.Set) -> isl.Set:
+    """The equalities between parameters that hold all over the parameter set *params*, but for those of remainders."""
+    def found() -> isl.Set:
+        return isl.Set.from_basic_set(params.affine_hull().remove_divs())
+    return affordable(found, otherwise=universe_params())
 
 
 def params_text(params: isl.Set) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
@@ -74,11 +75,11 @@ def box_of(kernel: LoopKernel, sweep: Sweep, uses: Sequence[tuple[Statement, Seq
     """
     found: list[Interval] | None = None
     for s, arguments in uses:
-        ranges = _sweep_ranges(sweep, s, arguments)
+        ranges = _sweep_ranges(kernel, sweep, s, arguments)
         for args in arguments:
             intervals = []
             for axis, a in enumerate(args):
-                interval = swept_interval(s.domain, a, outer, ranges)
+                interval = swept_interval(s.domain, a, outer, ranges, known_sizes(kernel))
                 if interval is not None and found is not None:
                     interval = joined(found[axis], interval)
                 if interval is None:
@@ -106,13 +107,14 @@ def _dim_name(kernel: LoopKernel, sweep: Sweep, number: int, axis: int) -> str:
     return sweep.dim_names[number]
 
 
-def _sweep_ranges(sweep: Sweep, s: Statement, arguments: Sequence[Arguments]) -> dict[str, tuple[int, int]]:
+def _sweep_ranges(kernel: LoopKernel, sweep: Sweep, s: Statement, arguments: Sequence[Arguments]
+                  ) -> dict[str, tuple[int, int]]:
     mentioned = frozenset[str]().union(*(variables(a) for args in arguments for a in args))
     ranges = {}
     for x in sweep.inames:
         if x not in s.inames or x not in mentioned:
             continue
-        low, high = s.domain.constant_range(x)
+        low, high = constant_range(kernel, s.domain, x)
         if low is None or high is None:
             raise PreconditionError(f"{sweep.step}: '{x}' has no constant range.", subject=x,
                                     hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")

@@ -24,6 +24,8 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
+from loopkit.language.conditions import conjunction, split
+from loopkit.poly.domains import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
 from loopkit.transform.data import known_better, reshaped, reshaped_temporaries, substituted_rules
 from loopkit.transform.reindex import substituted
@@ -66,13 +68,51 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
             domains[id(s.domain)] = s.domain.named(fix_params(s.domain.set, sizes))
         return substituted(replace(types.kept(s), domain=domains[id(s.domain)]), values)
 
-    def dependences() -> Iterator[Dependence]:
-        return (replace(d, relation=fix_params(d.relation, sizes)) for d in with_waived(kernel))
     rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
-    return known_better(kernel, dependences, kernel.copy(
+    plain = kernel.copy(
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
         arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
-        temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values)))
+        temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values))
+    result = _with_conditions_in_domains(plain)
+    narrower = {s.id: s.domain.set for s, old in zip(result.statements, plain.statements, strict=True)
+                if s.domain is not old.domain}
+
+    def dependences() -> Iterator[Dependence]:
+        for d in with_waived(kernel):
+            relation = fix_params(d.relation, sizes)
+            if d.source in narrower:
+                relation = relation.intersect_domain(narrower[d.source])
+            if d.sink in narrower:
+                relation = relation.intersect_range(narrower[d.sink])
+            yield replace(d, relation=relation)
+    return known_better(kernel, dependences, result)
+
+
+# {{{ conditions
+
+def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
+    """*kernel* with its affine conditions as a part of the instance sets, as if the text had had the numbers."""
+    names = frozenset[str]().union(*(s.domain.params for s in kernel.statements)) & kernel.value_params
+    names |= {a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is not None} & kernel.value_params
+    parts = {s.id: split(conjunction(s.predicates), names.union(s.inames)) for s in kernel.statements if s.predicates}
+    affine = {s: found for s, (found, _) in parts.items()}
+    for node in kernel.reductions.values():
+        # they narrow the first part of a reduction too, which has no conditions
+        if kernel.statement_by_id[node.init].inames == kernel.statement_by_id[node.final].inames and node.sweep is None:
+            own = affine.get(node.init, ())
+            affine[node.init] = (*own, *(c for c in affine.get(node.final, ()) if c not in own
+                                         and all(c in affine.get(s, ()) for s in node.updates)))
+    domains: dict[tuple[object, ...], InstanceSet] = {}     # statements with one set keep one
+
+    def narrowed(s: Statement) -> Statement:
+        conditions = affine.get(s.id, ())
+        if not conditions:
+            return s
+        domain = domains.setdefault((id(s.domain), conditions), constrained(s.domain, conditions))
+        return replace(s, domain=domain, predicates=parts[s.id][1] if s.id in parts else ())
+    return kernel.copy(statements=tuple(map(narrowed, kernel.statements))) if any(affine.values()) else kernel
+
+# }}}
 
 
 # {{{ the numbers

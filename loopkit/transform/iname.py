@@ -7,6 +7,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -204,7 +205,7 @@ def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None 
     for x in (name_list(inames) if inames is not None else kernel.inames):
         require_iname(kernel, x)
         owners = [s for s in kernel.statements if x in s.inames]
-        ranges = {s.domain.constant_range(x) for s in owners}
+        ranges = {constant_range(kernel, s.domain, x) for s in owners}
         if len(ranges) != 1 or any(x in _mentioned(s) for s in owners):
             continue
         low, high = ranges.pop()
@@ -222,7 +223,8 @@ def _mentioned(statement: Statement) -> frozenset[str]:
 
 def _constant_range(kernel: LoopKernel, iname: str) -> tuple[int, int]:
     """The least value and the extent of *iname*, over all of its statements."""
-    lows, highs = zip(*(s.domain.constant_range(iname) for s in kernel.statements if iname in s.inames), strict=True)
+    owners = [s for s in kernel.statements if iname in s.inames]
+    lows, highs = zip(*(constant_range(kernel, s.domain, iname) for s in owners), strict=True)
     if any(v is None for v in (*lows, *highs)):
         raise PreconditionError(f"'{iname}' has no constant range.", subject=iname,
                                 hint="only the first of the joined inames may have a parametric extent; fix the "

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import expanded_expression
+from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
@@ -102,7 +103,7 @@ def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) ->
 
 def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:
     """How many values *iname* has, which count from 0; :raises PreconditionError: none of *extents*."""
-    ranges = {s.domain.constant_range(iname) for s in kernel.statements if iname in s.inames}
+    ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
     known = {(0, n - 1): n for n in extents}
     if len(ranges) != 1 or not ranges <= known.keys():
         raise PreconditionError(

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import (
@@ -132,8 +133,8 @@ def _require_sum(kernel: LoopKernel, iname: str) -> None:
 
 def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> None:
     for s in kernel.statements:
-        if iname in s.inames and not s.domain.is_empty():
-            low, high = s.domain.constant_range(iname)
+        if iname in s.inames and not (domain := with_known_sizes(kernel, s.domain)).is_empty():
+            low, high = domain.constant_range(iname)
             if low is None or high is None:
                 raise PreconditionError(
                     f"'{iname}' has no constant range, which the tag '{tag}' needs.", subject=iname,
@@ -144,9 +145,10 @@ def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> N
 def _require_lanes(kernel: LoopKernel, iname: str, vectors: Sequence[str]) -> None:
     """:raises PreconditionError: no vectors can be made along *iname*; *vectors* are all inames with that tag."""
     for s in kernel.statements:
-        if iname not in s.inames or s.domain.is_empty():
+        domain = with_known_sizes(kernel, s.domain)
+        if iname not in s.inames or domain.is_empty():
             continue
-        low, high = s.domain.constant_range(iname)
+        low, high = domain.constant_range(iname)
         assert low is not None
         assert high is not None
         extent = high - low + 1

@@ -17,8 +17,8 @@ from loopkit.errors import InternalError
 from loopkit.kernel.annotations import fits
 from tests.transform.kernels import F32, twice
 
-WRONG = [None, True, 3, -1, 2.5, math.nan, "", "a b", "nosuch", b"i", [], {}, object(), [3], [None], ["a b"], [["i"]],
-         ("i", None), {3: "i"}, {"i": None}, {"i": "x"}, {"i": 2.5}, {"a b": 4}, np.array([1, 2]), np.float32,
+WRONG = [None, True, 3, 0, -1, 2.5, math.nan, "", "a b", "nosuch", b"i", [], {}, object(), [3], [None], ["a b"],
+         [["i"]], ("i", None), {3: "i"}, {"i": None}, {"i": "x"}, {"i": 2.5}, {"a b": 4}, np.array([1, 2]), np.float32,
          lambda x: x]
 
 #: The call that stands for one of a function whose docstring has none.

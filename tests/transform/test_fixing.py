@@ -89,3 +89,28 @@ def test_what_64_bits_compute_stays(text: str) -> None:
         expected, found = knl(**given, n=3, a=a).y, lk.fix_parameters(knl, a=a)(**given, n=3).y
         assert expected.dtype == found.dtype
         np.testing.assert_array_equal(expected, found)
+
+
+@pytest.mark.parametrize("text", [
+    "y[i] = x[i] {if=p*i < 9}", "y[i] = sum(k, x[k]) {if=p*i + n < 9}", "y[i] = x[i] {if=p*i < 9 and x[i] > 2}",
+    "y[i] = sum(k, x[k] + max([j], x[j]*k)) {if=p*p*i < 9}", "y[i] = sum(k, x[k]) + max(j, x[j]) {if=p*i >= q*i}",
+    "y[i] = x[i] {if=p*i > q and i % q == 1}",
+    "for i\n <> t = x[i] {if=p*i < 9}\n y[i] = t {if=p*i < 9}\n end"])
+def test_an_affine_condition_narrows_the_instances(text: str) -> None:
+    """As in a kernel with the numbers in its text, so that an iname has a constant range there."""
+    domains = "{[i, k, j]: 0<=i<n and 0<=k<m and 0<=j<m}"
+    knl = lk.make_kernel(domains, text, assumptions="n>=1 and m>=1")
+    knl = lk.split_iname(knl, "i", 4)
+    given = {"p": 2, "q": 3}
+    fixed = lk.fix_parameters(knl, **{x: v for x, v in given.items() if x in knl.argument_by_name})
+    for x, v in given.items():
+        text = text.replace(f"{x}*", f"{v}*").replace(f"> {x}", f"> {v}").replace(f"% {x}", f"% {v}")
+    read = lk.split_iname(lk.make_kernel(domains, text, assumptions="n>=1 and m>=1"), "i", 4)
+    assert any(s.predicates for s in knl.statements)
+    for s in read.statements:
+        own = fixed.statement_by_id[s.id]
+        assert own.domain.is_equal(s.domain), s.id
+        assert len(own.predicates) == len(s.predicates)
+    x = np.arange(12.) % 5
+    data = {"x": x, "n": 7, "m": 12} if "m" in read.argument_by_name else {"x": x[:7], "n": 7}
+    np.testing.assert_array_equal(lk.add_dtypes(fixed, {"x": F64})(**data).y, lk.add_dtypes(read, {"x": F64})(**data).y)
