@@ -37,7 +37,7 @@ FIXED: dict[str, Callable[[lk.LoopKernel], lk.LoopKernel]] = {
 
 
 @pytest.mark.parametrize("known", FIXED.values(), ids=FIXED)
-def test_what_is_known_later_brings_no_flow_back_that_was_missed(known: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None:
+def test_a_flow_is_not_missed_until_sizes_are_known(known: Callable[[lk.LoopKernel], lk.LoopKernel]) -> None:
     """With 2 for p, t[4] goes from the iteration 1 of g to the iteration 2."""
     with pytest.raises(lk.IllegalTransformError):
         lk.tag_inames(known(kernel(CARRIED["a size times an iname"])), "g: g.0")
