@@ -43,8 +43,7 @@ def as_index(expr: Expression, typed: Typed, index: np.dtype) -> Expression:
         return as_index(e, typed, index)
 
     def exact(e: Expression) -> Expression:
-        given = typed(e)
-        if index == INT64 or (given is not None and rank_of(given) != 1):
+        if index == INT64 or _is_no_integer(e, typed):
             return convert(e)
         # sizes for which a linear form is too long get a text of 64 bits
         if is_linear(e) if of_sizes(e) else interval(e, leaf).inside(INT32):
@@ -94,9 +93,18 @@ def is_of_values(expr: Expression, typed: Typed) -> bool:
     """
     if isinstance(expr, TypeCast):
         return True
-    found = [typed(e) for e in children(expr)] if isinstance(expr, p.Comparison | p.Call) else []
-    known = [t for t in found if t is not None]
-    return bool(known) and rank_of(reduce(join, known)) > 1
+    if not isinstance(expr, p.Comparison | p.Call):
+        return False
+    known = [t for e in children(expr) if (t := typed(e)) is not None]
+    return bool(known) and rank_of(reduce(join, known)) > 1 and any(_is_no_integer(e, typed) for e in children(expr))
+
+
+def _is_no_integer(expr: Expression, typed: Typed) -> bool:
+    """Is a part of a subscript no integer? As a value an int8 and a uint64 are a float64 together, as indices not."""
+    given = typed(expr)
+    if given is not None and rank_of(given) > 1:
+        given = typed(as_index(expr, typed, INT64))
+    return given is not None and rank_of(given) != 1
 
 
 def index_value(expr: Expression, typed: Typed) -> Expression:
@@ -108,8 +116,7 @@ def index_value(expr: Expression, typed: Typed) -> Expression:
     s
     cast(int64, s)*4
     """
-    given = typed(expr)
-    if isinstance(expr, p.Variable | p.Subscript | TypeCast) or (given is not None and rank_of(given) != 1):
+    if isinstance(expr, p.Variable | p.Subscript | TypeCast) or _is_no_integer(expr, typed):
         return expr
     index = as_index(expr, typed, INT64)
     return index if typed(index) == INT64 else TypeCast("int64", index)

@@ -149,20 +149,23 @@ def _used(least: int, most: int, limit: int) -> int:
 
 # {{{ answers that are kept
 
+_MISSING: Any = object()
+
+
 def kept(memo: MutableMapping[Any, Any], key: Hashable, answer: Callable[[], A]) -> A:
     """The entry *key* of *memo*, which is *answer* if there is none yet.
 
     An answer for which a question was cut short by what others had used up is no entry of *memo*: it serves what is
     being asked, and is found anew later.
     """
-    found: A
-    if key in memo:
-        found = memo[key]
+    # one look each: isl's sets, which keys may hold, change while they are compared
+    found: A = memo.get(key, _MISSING)
+    if found is not _MISSING:
         return found
     passing = (id(memo), key)
-    if passing in _running.passing:
+    _, found = _running.passing.get(passing, (None, _MISSING))
+    if found is not _MISSING:
         _running.cut_short = True             # for what is made of it
-        _, found = _running.passing[passing]
         return found
     before, _running.cut_short = _running.cut_short, False
     try:

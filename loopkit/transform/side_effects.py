@@ -203,7 +203,8 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
         ways, inner = [f"distribute_loop(knl, '{torn}', '{moved.distributed[torn]}') first"], {torn: None}
     else:
         return ""
-    if not any(x in kernel.tags for x in inner):
+    reduced = {x for node in kernel.reductions.values() for x in node.inames}      # which not every axis can have
+    if not any(x in kernel.tags or x in reduced for x in inner):
         ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
     return f"{', '.join(ways)}, or "
 

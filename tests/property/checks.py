@@ -47,6 +47,20 @@ D = TypeVar("D", bound=Drawer)
 COUNTS: Counter[str] = Counter()
 
 
+def of_one_reading(program: Program) -> lk.LoopKernel:
+    """The kernel of *program*.
+
+    :raises hypothesis.UnsatisfiedAssumption: its text leaves two readings, and is refused.
+    """
+    try:
+        return program.kernel()
+    except lk.PreconditionError as refusal:
+        if "or the last one" not in str(refusal):
+            raise
+        COUNTS["program: two readings"] += 1
+        reject()
+
+
 @dataclass
 class Trial:
     """A program on its way through a pipeline.
@@ -71,14 +85,7 @@ class Trial:
         if not known or len(known) < len(expected):
             COUNTS["program: without an exact meaning"] += 1
             reject()
-        try:
-            knl = program.kernel()
-        except lk.PreconditionError as refusal:
-            if "or the last one" not in str(refusal):
-                raise
-            COUNTS["program: two readings"] += 1
-            reject()
-        trial = cls(program, knl, allowed, known)
+        trial = cls(program, of_one_reading(program), allowed, known)
         if not trial.knl.written_names & set(trial.knl.argument_by_name):
             COUNTS["program: without a result"] += 1
             reject()

@@ -110,7 +110,9 @@ def test_what_is_known_later_is_known(part: int, way: str) -> None:
         shown = f"{text}\np = {p}, {accepted}"
         assert later.outcomes == first.outcomes, shown
         if lot == 0:
-            np.testing.assert_equal(later.result(p), first.result(p), shown)
+            wanted = first.result(p)
+            if not isinstance(wanted, str):     # steps before may have been told less, and so have kept more apart
+                np.testing.assert_equal(later.result(p), wanted, shown)
     run()
 
 

@@ -21,7 +21,7 @@ import loopkit as lk
 from loopkit.errors import InternalError, Witness
 from tests.legality.trace import Instance, Judged, Pair, require_smallest
 from tests.property.affine import AffineWriter, Reshaper
-from tests.property.checks import COUNTS, crash
+from tests.property.checks import COUNTS, crash, of_one_reading
 from tests.property.kernels import Draw, Program
 from tests.property.pipelines import ALLOWANCES, STAGING, NothingToDoError, Step
 from tests.property.reference import Event, events
@@ -182,7 +182,7 @@ def test_accepted_is_right_and_refused_is_wrong(part: int) -> None:
     def run(program: Program, data: st.DataObject, steps: int) -> None:
         if program.expected(program.sizes[0]) is None:
             reject()
-        trial = Trial(program, [program.kernel()])
+        trial = Trial(program, [of_one_reading(program)])
         if not trial.knl.written_names & set(trial.knl.argument_by_name):
             reject()
         COUNTS["programs"] += 1
