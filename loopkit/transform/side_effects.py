@@ -200,13 +200,15 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
     if moved.sunk and (torn is None or torn in inner):
         ways = [f"prioritize_loops(knl, '{', '.join(moved.order)}') first, which gives that order"]
     elif torn is not None:
-        ways, inner = [f"distribute_loop(knl, '{torn}', '{moved.distributed[torn]}') first"], {torn: None}
+        second, inner = moved.distributed[torn], {torn: None}
+        parts = {x for node in kernel.reductions.values() for x in node.parts if x != node.init}
+        ways = [] if second in parts else [f"distribute_loop(knl, '{torn}', '{second}') first"]
     else:
         return ""
     reduced = {x for node in kernel.reductions.values() for x in node.inames}      # which not every axis can have
     if not any(x in kernel.tags or x in reduced for x in inner):
         ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
-    return f"{', '.join(ways)}, or "
+    return "".join(f"{way}, " for way in ways) + "or " if ways else ""
 
 
 def _launching(step: str, costs: tuple[Cost, Cost], change: CostChange) -> LoopkitError | None:
