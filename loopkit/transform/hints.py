@@ -25,8 +25,8 @@ Step = Callable[[LoopKernel], LoopKernel]
 
 #: How many ways of one family are tried, and of how many families the first that helps is told.
 MOST_TRIED, MOST_TOLD = 40, 2
-#: Operations of isl for all that is tried: half a second. The kernels of the tests need a third of it.
-BUDGET = 500_000
+#: Operations of isl for all that is tried: a fifth of a second, as a rule, and what most kernels of the tests need.
+BUDGET = 200_000
 #: Factors of a skew and distances of a shift that are tried.
 _FACTORS = (1, 2, -1, 3)
 
