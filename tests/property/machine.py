@@ -226,6 +226,11 @@ class Memory:
                 f"{verb} by {other.statement} in block {other.block}, thread {other.thread}")
 
 
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of all axes but the last, in elements, of an array without gaps."""
+    return tuple(prod(shape[axis + 1:]) for axis in range(len(shape) - 1))
+
+
 def _number(index: tuple[int, ...], shape: tuple[int, ...]) -> int:
     """How many cells of *shape* are before the one at *index*."""
     number = 0
@@ -494,7 +499,7 @@ class _Text:
         if isinstance(a, DivisibleSize):
             return f"{self.text(a.size)} % {a.divisor} == 0"
         if a.strides:
-            return "True"
+            return f"__strides({a.array}.shape) == ({''.join(self.text(s) + ', ' for s in a.strides)})"
         return f"(len({a.array}.shape) < 2 or {a.array}.shape[-1] % {a.elements} == 0)"
 
     def _spoilt(self, node: Region, pad: str) -> list[str]:
@@ -646,7 +651,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
     text = _Text(function, [*memories, *(a.name for a in function.arrays)])
     names: dict[str, Any] = {**sizes, "__quotient": truncated_quotient, "__remainder": truncated_remainder,
                              "__MachineError": MachineError, "__Vector": Vector, "__shuffle": Shuffle,
-                             "__float_function": _float_function,
+                             "__float_function": _float_function, "__strides": _strides,
                              "__WaitingError": WaitingError, "__Copies": Copies,
                              "__spare": Unwritten("what a spare lane holds is read")}
     exec(compile(text.source(), f"<launch {function.name}>", "exec"), names)
