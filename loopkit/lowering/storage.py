@@ -33,7 +33,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place, Schedule
-from loopkit.lowering.storage_proof import equal_inames, evidently_wrong, require_right_cells
+from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right_cells
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import at_coordinates, differing
 from loopkit.poly.sets import Map
@@ -398,8 +398,7 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
             return False
         if len(inames) == 1 and inames != theirs and iname_range(knl, inames[0])[0] != iname_range(knl, theirs[0])[0]:
             return False
-        if differing(d.relation, [(a.inames.index(x), b.inames.index(y))
-                                  for x, y in zip(inames, theirs, strict=True)]) is not None:
+        if not all(agree(knl, d, x, y) for x, y in zip(inames, theirs, strict=True)):
             return False
     return True
 
@@ -420,10 +419,10 @@ def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, 
 
 def common_inames(knl: LoopKernel, flows: Sequence[Dependence]) -> tuple[str, ...]:
     """The inames in which the writer and the reader of every value agree."""
-    common: list[str] | None = None
+    common: tuple[str, ...] | None = None
     for d in flows:
-        equal = equal_inames(knl, d)
-        common = equal if common is None else [x for x in common if x in equal]
-    return tuple(common or ())
+        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
+        common = tuple(x for x in (a if common is None else common) if x in a and x in b and agree(knl, d, x, x))
+    return common or ()
 
 # }}}

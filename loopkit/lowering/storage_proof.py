@@ -23,7 +23,7 @@ from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
 from loopkit.lowering.schedule import Place
 from loopkit.poly.flow import TimedAccess
-from loopkit.poly.limits import affordable
+from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
     cells,
     differing,
@@ -224,4 +224,12 @@ def _not_in_one_place(array: str, packings: Sequence[tuple[str, ...]]) -> Storag
 def equal_inames(knl: LoopKernel, d: Dependence) -> list[str]:
     """The inames in which every value's writer and reader agree."""
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    return [x for x in a if x in b and differing(d.relation, [(a.index(x), b.index(x))]) is None]
+    return [x for x in a if x in b and agree(knl, d, x, x)]
+
+
+def agree(knl: LoopKernel, d: Dependence, x: str, y: str) -> bool:
+    """Has the iname *x* of each value's writer the value of *y* of its reader?"""
+    a, b = knl.statement_by_id[d.source].inames.index(x), knl.statement_by_id[d.sink].inames.index(y)
+    known = kept(knl.memo.setdefault("agree", {}), (id(d.relation), a, b),
+                 lambda: (d.relation, differing(d.relation, [(a, b)]) is None))     # the first keeps its id alive
+    return known[1]

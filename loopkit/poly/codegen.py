@@ -84,7 +84,7 @@ class BlockNode:
 Node = ForNode | IfNode | CallNode | BlockNode
 
 #: Operations of isl for loops that run exactly the points, where looser ones with conditions would do.
-LOOPS = 200_000
+LOOPS = 100_000
 
 # }}}
 

@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, set_space, subtract, to_aff
-from loopkit.poly.limits import affordable, coalesced, gave_up, kept, without_empty_pieces
+from loopkit.poly.limits import affordable, coalesced, gave_up, kept, kept_results, without_empty_pieces
 from loopkit.poly.pieces import in_few_pieces, plain_hull
 
 Set = isl.Set
@@ -347,7 +347,7 @@ def universe_params() -> isl.Set:
 
 
 # the kernels of a pipeline have the same assumptions
-@lru_cache(maxsize=4096)
+@kept_results
 def equalities(params: isl.Set) -> isl.Set:
     """The equalities between parameters that hold all over the parameter set *params*, but for those of remainders."""
     def found() -> isl.Set:

@@ -5,7 +5,7 @@ cells of its accesses. Where a conflict has no barrier between its two instances
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -175,14 +175,12 @@ class Conflicts:
 
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
         """Pairs of instances on two threads of one block, or in two warps, that touch one cell, in any order."""
-        key = ("block", c.pattern, beyond_warps)
-        if key not in self.memo:
+        def meeting() -> Map | None:
             a, b = self._bound(c.source), self._bound(c.sink)
             pairs = self.threads.in_one_block(a, b, self._touching(c.pattern, c.array, c.source, c.sink))
             apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
-            self.memo[key] = apart(a, b, pairs)
-        found: Map | None = self.memo[key]
-        return found
+            return apart(a, b, pairs)
+        return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
 
     def unseparated(self, c: Candidate) -> Map | None:
         """The conflicting pairs of *c* between which no barrier runs: races; ``None`` if there are none."""
@@ -334,10 +332,19 @@ class Conflicts:
         return self.launch.statements[a.statement]
 
     def _touching(self, pattern: tuple[int, ...], array: str, a: Access, b: Access) -> Map:
-        key = ("touching", pattern)
+        found = self._of_pattern(("touching",), pattern,
+                                 lambda: same_element(self._cells(array, a), self._cells(array, b)))
+        assert found is not None
+        return found
+
+    def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
+                    ) -> Map | None:
+        """What *find* finds for *pattern*; it is known where it is known of the two accesses the other way round."""
+        key, turned = (*what, pattern), (*what, (*reversed(pattern[:2]), *pattern[2:]))
         if key not in self.memo:
-            self.memo[key] = same_element(self._cells(array, a), self._cells(array, b))
-        found: Map = self.memo[key]
+            known: Map | None = self.memo.get(turned)
+            self.memo[key] = find() if turned not in self.memo else None if known is None else known.reverse()
+        found: Map | None = self.memo[key]
         return found
 
     def _cells(self, array: str, a: Access) -> Map:
