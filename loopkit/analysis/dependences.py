@@ -107,7 +107,7 @@ def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Cal
 
 
 def in_words(kind: str, array: str, source: str, sink: str) -> str:
-    """What a dependence is, in a line of a report or of generated code.
+    """A dependence in words, for a line of a report or of generated code.
 
     >>> in_words("anti", "a", "use", "next")
     'a: use reads, next overwrites'

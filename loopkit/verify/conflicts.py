@@ -118,7 +118,7 @@ class Conflicts:
                   for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._asked_for())
 
     def _asked_for(self) -> Iterator[Candidate]:
-        """What dep= orders, as if the one left something for the other."""
+        """The pairs that dep= orders, as if the one statement left something for the other."""
         explicit = [d for d in dependences(self.kernel) if d.kind == "explicit"
                     and d.source in self.launch.statements and d.sink in self.launch.statements]
         for i, d in enumerate(explicit):
@@ -339,7 +339,7 @@ class Conflicts:
 
     def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
                     ) -> Map | None:
-        """What *find* finds for *pattern*; it is known where it is known of the two accesses the other way round."""
+        """The answer of *find* for *pattern*, or the reverse of the one for the same accesses the other way round."""
         key, turned = (*what, pattern), (*what, (*reversed(pattern[:2]), *pattern[2:]))
         if key not in self.memo:
             known: Map | None = self.memo.get(turned)

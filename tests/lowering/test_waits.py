@@ -11,14 +11,14 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Scope
-from loopkit.kernel.tree import Barrier, Tree, rewrite
+from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same
-from tests.verify.changed import built, report, with_tree
+from tests.verify.changed import built, report, with_one_changed
 
 #: What threads do with each other behind a wait.
 TEXT = {"thread": None, "warp": "__syncwarp();", "block": "__syncthreads();"}
@@ -100,7 +100,7 @@ def test_nosync_holds_where_a_thread_waits_by_itself() -> None:
 
 
 def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
-    """Of ``dep=``, each thread waits by itself where the two share their inames, all of the block where they do not."""
+    """Threads wait by themselves where ``dep=`` joins statements of the same inames, else with all of the block."""
     def asked(inames: str, at: str) -> lk.LoopKernel:
         knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<64}", f"""
             for k
@@ -135,7 +135,7 @@ def test_where_groups_cannot_be_counted() -> None:
         assert len(lowered.launches) == 1
         assert (syncs(lk.generate_code(knl, target="cuda").source).keys()) == (set() if text is None else {text})
         assert lk.verify(knl, full=True).proven
-        for wrong in weaker(lowered):
+        for wrong in with_one_changed(lowered, weaker):
             assert report(knl, wrong)["races"].verdict is lk.Verdict.REFUTED
 
 # }}}
@@ -143,32 +143,19 @@ def test_where_groups_cannot_be_counted() -> None:
 
 # {{{ wrong ones
 
-def weaker(lowered: Lowered) -> Iterator[Lowered]:
-    """One wait after which fewer threads wait for each other, or that is no wait."""
-    [launch] = lowered.launches
-    waits: list[Barrier] = []
-
-    def changed(number: int, **change: object) -> Lowered:
-        count = iter(range(99))
-
-        def one(node: Tree) -> Tree:
-            if isinstance(node, Barrier) and next(count) == number:
-                return replace(node, **change)               # type: ignore[arg-type]
-            return node
-        return with_tree(lowered, 0, rewrite(launch.tree, one))
-    rewrite(launch.tree, lambda node: waits.append(node) or node if isinstance(node, Barrier) else node)
-    for i, wait in enumerate(waits):
-        if wait.pending is not None:
-            yield changed(i, pending=None)
-            yield changed(i, pending=wait.pending + 1)
-            yield from (changed(i, scope=Scope(scope)) for scope in range(wait.scope))
+def weaker(wait: Barrier) -> Iterator[Barrier]:
+    """A wait after which fewer threads wait for each other, or that is no wait."""
+    if wait.pending is not None:
+        yield replace(wait, pending=None)
+        yield replace(wait, pending=wait.pending + 1)
+        yield from (replace(wait, scope=Scope(scope)) for scope in range(wait.scope))
 
 
 @pytest.mark.parametrize("name", WAITING)
 def test_a_weaker_wait_is_found(name: str) -> None:
     """By the check of the tree, by that of the program, and by a machine."""
     way = WAITING[name]
-    for lowered in weaker(lower_fully(way.make())):
+    for lowered in with_one_changed(lower_fully(way.make()), weaker):
         found = report(way.make(), lowered)
         assert found["races"].verdict is lk.Verdict.REFUTED, lowered
         assert found["order"].verdict is lk.Verdict.PROVEN

@@ -29,7 +29,7 @@ class Waiting:
 
     @property
     def threads(self) -> str:
-        """Who must wait for each other."""
+        """The threads that must wait for each other."""
         return max(self.reads, self.second or self.reads, key=list(READS).index)
 
     @cached_property

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.tree import Barrier, Tree, rewrite
+from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
 from tests.transform.test_pipelining import BODY
-from tests.verify.changed import built, report, with_tree
+from tests.verify.changed import built, report, with_one_changed
 
 
 def reversed_rows(body: str = BODY, dtype: type = np.float32) -> lk.LoopKernel:
@@ -144,26 +144,13 @@ def breaks(lowered: Lowered, n: int) -> bool:
     return False
 
 
-def wrong_waits(lowered: Lowered) -> Iterator[Lowered]:
-    """One wait dropped or one group weaker, or one group not ended."""
-    [launch] = lowered.launches
-
-    def changed(number: int, **change: object) -> Lowered:
-        count = iter(range(99))
-
-        def one(node: Tree) -> Tree:
-            if isinstance(node, Barrier) and next(count) == number:
-                return replace(node, **change)               # type: ignore[arg-type]
-            return node
-        return built(with_tree(lowered, 0, rewrite(launch.tree, one)))
-    found: list[Barrier] = []
-    rewrite(launch.tree, lambda node: found.append(node) or node if isinstance(node, Barrier) else node)
-    for i, barrier in enumerate(found):
-        if barrier.pending is not None:
-            yield changed(i, pending=None)
-            yield changed(i, pending=barrier.pending + 1)
-        if barrier.commits:
-            yield changed(i, commits=False)
+def wrong(wait: Barrier) -> Iterator[Barrier]:
+    """A wait dropped or one group weaker, or a group not ended."""
+    if wait.pending is not None:
+        yield replace(wait, pending=None)
+        yield replace(wait, pending=wait.pending + 1)
+    if wait.commits:
+        yield replace(wait, commits=False)
 
 
 @pytest.mark.parametrize("sizes", [{}, {"n": 9}], ids=["any size", "known size"])
@@ -172,7 +159,7 @@ def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:
     """By the check of the tree, by that of the program, and by a machine where copies are as late as may be."""
     knl = piped(stages, **sizes)
     count = 0
-    for lowered in wrong_waits(lower_fully(knl)):
+    for lowered in map(built, with_one_changed(lower_fully(knl), wrong)):
         races = report(knl, lowered)["races"]
         assert races.verdict is lk.Verdict.REFUTED, lowered
         assert "before the asynchronous copy" in str(races)

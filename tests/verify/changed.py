@@ -1,7 +1,7 @@
 """Lowered kernels with something changed by hand, as a fault in lowering would."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import loopkit as lk
@@ -63,6 +63,14 @@ def as_warp_barriers(knl: lk.LoopKernel) -> Iterator[Lowered]:
         for k in range(_count(launch.tree)):
             if _barrier(launch.tree, k).scope is Scope.BLOCK:
                 yield with_tree(lowered, i, _without(launch.tree, k, Barrier(scope=Scope.WARP)))
+
+
+def with_one_changed(lowered: Lowered, others: Callable[[Barrier], Iterable[Barrier]]) -> Iterator[Lowered]:
+    """The kernel, of one launch, with one barrier or wait made each of the *others*, each in turn."""
+    [launch] = lowered.launches
+    for k, place in enumerate(_barriers(launch.tree)):
+        for other in others(place):
+            yield with_tree(lowered, 0, _without(launch.tree, k, other))
 
 
 def with_a_barrier(tree: Tree) -> Iterator[Tree]:
