@@ -34,7 +34,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.relations import element_at
+from loopkit.poly.relations import element_at, identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: Whole numbers up to this are the same in every dtype of numbers, and so are their sums and products up to it.
@@ -45,7 +45,7 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
                      step: str, inames: Collection[str] = ()) -> None:
     """Refuse *after*, whose statements *moved* run at more points, if anything of *before* may come out otherwise.
 
-    :arg temporaries: those that the statements touch.
+    :arg temporaries: those that the statements touch; the values of accumulators come as their reductions say.
     :arg inames: along which they do, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
@@ -57,13 +57,20 @@ def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str
 def _refusals(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str], step: str,
               inames: Collection[str]) -> Iterator[Refusal]:
     flows = {t: joined_relations(_flow(after, t)) for t in sorted(temporaries)}
+    beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
         yield from _another_value(before, after, own, new, step)      # of others too: they may share rules
-        for a in accesses_of(after, new) if new.id in moved else ():
-            yield from _outside(before, after, a, own, flows.get(a.array, {}), step)
+        if new.id in moved:
+            beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
+            for a in accesses_of(after, new):
+                yield from _outside(before, after, a, beyond[new.id], flows.get(a.array, {}), step)
+    nodes = {r.accumulator: r for r in before.reductions.values()}
     for t, found in flows.items():
-        yield from _another_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
+        if t in nodes:
+            yield from _combined_beyond(before, after, nodes[t], beyond, step, inames)
+        else:
+            yield from _another_flow(before, after, joined_relations(_flow(before, t)), found, t, step, inames)
 
 
 def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
@@ -115,9 +122,9 @@ def _parts(expr: Expression) -> tuple[Expression, ...]:
 
 # {{{ what is read at the new points
 
-def _outside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, flow: Mapping[Pair, Map], step: str
+def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceSet, flow: Mapping[Pair, Map], step: str
              ) -> Iterator[Refusal]:
-    """Where access *a* of the statement that was *own* touches what has no value, or no cell."""
+    """Where access *a* of a statement touches what has no value, or no cell; *beyond*: the instances that it gained."""
     new = after.statement_by_id[a.statement]
     if a.array in after.temporaries:
         shape = after.temporaries[a.array].shape
@@ -127,7 +134,7 @@ def _outside(before: LoopKernel, after: LoopKernel, a: Access, own: Statement, f
                            f"'{new.id}' would touch a cell outside of '{a.array}'", a)
         if a.is_write:
             return
-        missing = a.domain.subtract(analysis_domain(before, own)).set
+        missing = (beyond if a.domain is analysis_domain(after, new) else beyond.intersect(a.domain)).set
         for (_, sink), relation in flow.items():
             missing = missing.subtract(relation.range()) if sink == new.id else missing
     else:
@@ -156,9 +163,8 @@ Pair = tuple[str, str]
 
 def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
                   array: str, step: str, inames: Collection[str]) -> Iterator[Refusal]:
-    """Where readers of *before* get other values than they got, or new steps of a reduction are not neutral."""
+    """Where readers of *before* get other values than they got."""
     doubt = doubt_of(before, *accesses_by_array(before)[array])
-    edges: list[Refusal] = []
     others: dict[str, list[Refusal]] = {"more": [], "lost": []}
     for pair in dict.fromkeys((*known, *found)):
         source, sink = (before.statement_by_id[s] for s in pair)
@@ -167,22 +173,29 @@ def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Ma
         now = found[pair].intersect_range(analysis_domain(before, sink).set) if pair in found else none
         lost = known[pair].subtract(now) if pair in known else none
         more = now.subtract(known[pair]) if pair in known else now
-        node = next((r for r in before.reductions.values() if source.id in r.updates and r.accumulator == array), None)
-        if node is not None:
-            new = more.subtract_domain(analysis_domain(before, source).set)
-            more = more.intersect_domain(analysis_domain(before, source).set)
-            if not new.is_empty() and not _is_neutral(after, node, after.statement_by_id[source.id].domain.named(
-                    new.domain())):
-                what = f"what is not the neutral element of its {node.operation}"
-                edges.append(_flow_refusal(after, step, _others(inames, node.inames), source, sink, new, array,
-                                           f"beyond the edge '{source.id}' would combine {what}", doubt))
         for kind, wrong in (("more", more), ("lost", lost)):
             if not wrong.is_empty():
                 leave = _others(inames, [x for x in source.inames if x not in sink.inames])
                 others[kind].append(_flow_refusal(after, step, leave, source, sink, wrong, array,
                                                   f"'{sink.id}' would get another value of '{array}'", doubt))
-    # a value that is lost gave its place to one that is new, and this to what is combined beyond the edge
-    yield from edges or others["more"] or others["lost"]
+    yield from others["more"] or others["lost"]     # a value that is lost gave its place to one that is new
+
+
+def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode, beyond: Mapping[str, InstanceSet],
+                     step: str, inames: Collection[str]) -> Iterator[Refusal]:
+    """Where updates of a reduction that are *beyond*, but have a result in *before*, combine what is not neutral.
+
+    The values of an accumulator come from all updates of its instance: none is lost where statements run on.
+    """
+    final = before.statement_by_id[node.final]
+    doubt = doubt_of(before, *accesses_by_array(before)[node.accumulator])
+    for update in (u for u in node.updates if u in beyond):
+        s = before.statement_by_id[update]
+        new = identity_on(beyond[update], analysis_domain(before, final), before.statement_by_id[node.init].inames)
+        if not new.is_empty() and not _is_neutral(after, node, s.domain.named(new.domain())):
+            yield _flow_refusal(after, step, _others(inames, node.inames), s, final, new, node.accumulator,
+                                f"beyond the edge '{update}' would combine what is not the neutral element of its "
+                                f"{node.operation}", doubt)
 
 
 def _others(inames: Collection[str], own: Collection[str]) -> list[str]:

@@ -130,6 +130,7 @@ def _factors(expr: Expression) -> Iterator[Expression]:
         yield from _factors(child)
 
 
+@kept_results
 def _values(domain: InstanceSet, form: Expression) -> range | None:
     """The range of *form* on *domain*; ``None`` if it is not quasi-affine, or its range is not constant."""
     try:

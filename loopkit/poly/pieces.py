@@ -1,10 +1,14 @@
 """The pieces of isl's sets: fewer of them, and one around them all."""
 from __future__ import annotations
 
+from typing import TypeVar
+
 import islpy as isl
 
 from loopkit.poly.affine import DIM
 from loopkit.poly.limits import coalesced
+
+S = TypeVar("S", isl.Set, isl.Map)
 
 
 def in_few_pieces(points: isl.Set) -> isl.Set:
@@ -12,9 +16,10 @@ def in_few_pieces(points: isl.Set) -> isl.Set:
     return coalesced(points.detect_equalities() if points.n_basic_set() > _FEW else points)
 
 
-def plain_hull(points: isl.Set) -> isl.Set:
+def plain_hull(points: S) -> S:
     """A polyhedron without unknowns around *points*, from their own constraints: not the least, but found at once."""
-    return isl.Set.from_basic_set(points.remove_divs().simple_hull())
+    hull: S = type(points)(points.remove_divs().simple_hull())
+    return hull
 
 
 def in_polyhedra(points: isl.Set, context: isl.Set) -> isl.Set:

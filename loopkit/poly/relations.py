@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 import islpy as isl
+import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.poly.affine import DIM, NotAffineError, _aff, names_in, set_space
@@ -55,10 +56,15 @@ def same_element(source: isl.Map, sink: isl.Map) -> isl.Map:
 
 def identity_on(source: InstanceSet, sink: InstanceSet, shared: Sequence[str]) -> isl.Map:
     """Pairs of instances of two statements that agree in the inames *shared*."""
-    pairs = isl.Map.from_domain_and_range(source.set, sink.set)
-    for x in shared:
-        pairs = pairs.equate(DIM.in_, source.inames.index(x), DIM.out, sink.inames.index(x))
-    return pairs
+    names = tuple(map(p.Variable, shared))
+    first, second = (subscript_relation(d.inames, names) for d in (source, sink))
+    sources, sinks = restrict(first, source), restrict(second, sink)
+    # where each instance of one has its partners, those are the pieces of the other: there is nothing to cut
+    if len(source.inames) == len(shared) and source.set.n_basic_set() > 1 and sinks.range().is_subset(sources.range()):
+        return same_element(first, sinks)
+    if len(sink.inames) == len(shared) and sink.set.n_basic_set() > 1 and sources.range().is_subset(sinks.range()):
+        return same_element(sources, second)
+    return same_element(sources, sinks)
 
 # }}}
 

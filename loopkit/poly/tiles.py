@@ -17,7 +17,7 @@ def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
     """*domain* with all of each tile of *length* along *iname* in which it has a point; tiles count from 0."""
     others = [x for x in domain.inames if x != iname]
     tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
-    whole = domain.apply(same_element(tile, tile), domain.inames)
+    whole = domain.named(coalesced(domain.apply(same_element(tile, tile), domain.inames).set))
 
     def plainest() -> InstanceSet:
         plain = _between_ends(domain, iname, length, others)

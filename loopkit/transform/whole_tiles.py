@@ -81,10 +81,10 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     grown = kernel.copy(statements=tuple(replace(s, domain=domains.get(s.id, s.domain)) for s in kernel.statements))
     names = frozenset(a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
                       if a.array in kernel.temporaries)
-    _require_order(kernel, names, step)
+    ordered = _in_its_order(kernel, names, step)
     filled = _with_filled_reads(kernel, grown, moved, fill)
     result = filled.copy(carried=lambda: _dependences(kernel, filled, names))
-    require_extended(kernel, result, moved, names, step, sizes)
+    require_extended(ordered, result, moved, names, step, sizes)
     return result
 
 
@@ -203,7 +203,7 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[st
 
 def _elements(accesses: Sequence[Access], axes: tuple[str, ...]) -> InstanceSet:
     """What *accesses* to one array touch, with the inames *axes*."""
-    parts = [a.domain.apply(a.relation, axes) for a in accesses]
+    parts = [InstanceSet(axes, with_dim_names(a.relation.range(), axes)) for a in accesses]
     return reduce(InstanceSet.union, parts)
 
 
@@ -218,14 +218,18 @@ def _number(value: float) -> float:
 
 # {{{ the order of values
 
-def _require_order(kernel: LoopKernel, names: frozenset[str], step: str) -> None:
-    """:raises ScheduleError: the values of *names* come in another order than that of the tree as it stands."""
+def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopKernel:
+    """*kernel* with the dependences of the values of *names* as its tree gives them: in fewer pieces than carried ones.
+
+    :raises ScheduleError: they come in another order.
+    """
+    ordered = kernel.copy(carried=lambda: _dependences(kernel, kernel, names))
     for name in sorted(names):
-        found = joined_relations(_order(kernel, name))
-        known = joined_relations(d for d in with_waived(kernel) if d.array == name)
+        found, known = (joined_relations(d for d in with_waived(knl) if d.array == name) for knl in (ordered, kernel))
         if found.keys() != known.keys() or not all(found[pair].is_equal(known[pair]) for pair in found):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="fill tiles before those steps")
+    return ordered
 
 
 def _dependences(kernel: LoopKernel, filled: LoopKernel, names: frozenset[str]) -> tuple[Dependence, ...]:

@@ -19,9 +19,12 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.binding import BoundStatement, Launch
 from loopkit.lowering.storage import Storage
+from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
     SharedLoop,
     differing_first_at,
+    in_one_iteration,
     in_time_order,
     neighbouring,
     same_element,
@@ -166,10 +169,22 @@ class Conflicts:
         """
         key = ("pairs", c.pattern, c.loops, c.level, beyond_warps)
         if key not in self.memo:
-            pairs = self._meeting(c, beyond_warps=beyond_warps)
+            pairs = self._agreeing(c, c.level, beyond_warps=beyond_warps)
             if pairs is not None:
-                pairs = differing_first_at(pairs, c.loops, c.level)
+                pairs = differing_first_at(pairs, c.loops[c.level:], 0)
             self.memo[key] = None if pairs is None or pairs.is_empty() else pairs
+        found: Map | None = self.memo[key]
+        return found
+
+    def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
+        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: there are none at all.
+        """
+        if level == 0:
+            return self._meeting(c, beyond_warps=beyond_warps)
+        key = ("agreeing", c.pattern, c.loops[:level], beyond_warps)
+        if key not in self.memo:
+            outer = self._agreeing(c, level - 1, beyond_warps=beyond_warps)
+            self.memo[key] = None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
         found: Map | None = self.memo[key]
         return found
 
@@ -177,9 +192,8 @@ class Conflicts:
         """Pairs of instances on two threads of one block, or in two warps, that touch one cell, in any order."""
         def meeting() -> Map | None:
             a, b = self._bound(c.source), self._bound(c.sink)
-            pairs = self.threads.in_one_block(a, b, self._touching(c.pattern, c.array, c.source, c.sink))
             apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
-            return apart(a, b, pairs)
+            return self._touching(c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs)))
         return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
 
     def unseparated(self, c: Candidate) -> Map | None:
@@ -319,8 +333,8 @@ class Conflicts:
     def _in_two_blocks(self, c: Candidate) -> Map | None:
         key = ("blocks", c.pattern)
         if key not in self.memo:
-            touching = self._touching(c.pattern, c.array, c.source, c.sink)
-            self.memo[key] = self.threads.in_two_blocks(self._bound(c.source), self._bound(c.sink), touching)
+            a, b = self._bound(c.source), self._bound(c.sink)
+            self.memo[key] = self._touching(c, lambda pairs: self.threads.in_two_blocks(a, b, pairs))
         found: Map | None = self.memo[key]
         return found
 
@@ -331,10 +345,25 @@ class Conflicts:
     def _bound(self, a: Access) -> BoundStatement:
         return self.launch.statements[a.statement]
 
-    def _touching(self, pattern: tuple[int, ...], array: str, a: Access, b: Access) -> Map:
-        found = self._of_pattern(("touching",), pattern,
-                                 lambda: same_element(self._cells(array, a), self._cells(array, b)))
-        assert found is not None
+    def _touching(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
+        """The pairs of *c* that touch one cell, and *those* of them that are asked for; ``None`` if there are none.
+
+        Unions are asked as polyhedra around them first: mostly threads stay apart whatever the pieces are.
+        """
+        a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
+        if c.array and a.n_basic_map()*b.n_basic_map() > _FEW:
+            around = same_element(self._around(c.array, c.source), self._around(c.array, c.sink))
+            if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
+                return None
+        found = self._of_pattern(("touching",), c.pattern, lambda: same_element(a, b))
+        return None if found is None else those(found)
+
+    def _around(self, array: str, a: Access) -> Map:
+        """A polyhedron around the instances and the cells that they touch."""
+        key = ("around", self._number(array, a))
+        if key not in self.memo:
+            self.memo[key] = plain_hull(self._cells(array, a))
+        found: Map = self.memo[key]
         return found
 
     def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
@@ -368,6 +397,13 @@ class Conflicts:
         return known[id(a)]
 
     # }}}
+
+
+#: Pairs of pieces that are no work.
+_FEW = 8
+
+#: Operations of isl that a look at polyhedra around unions may take.
+_ROUGH = 10_000
 
 
 def _clash(a: Access, b: Access) -> bool:
