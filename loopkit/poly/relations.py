@@ -320,11 +320,16 @@ def one_to_one(relation: isl.Map) -> bool:
 
 
 def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl.Map:
-    """*pairs* by some of their dimensions: *source* of the first instance, *sink* of the second, both ascending."""
+    """*pairs* by some of their dimensions, in this order: *source* of the first instance, *sink* of the second."""
     for kind, kept in ((DIM.in_, source), (DIM.out, sink)):
         for i in reversed(range(pairs.dim(kind))):
             if i not in kept:
                 pairs = pairs.project_out(kind, i, 1)
+    for kept, apply in ((source, isl.Map.apply_domain), (sink, isl.Map.apply_range)):
+        if list(kept) != sorted(kept):
+            names = [f"x{i}" for i in kept]
+            pairs = apply(pairs, subscript_relation(tuple(sorted(names, key=lambda x: int(x[1:]))),
+                                                    tuple(map(p.Variable, names))))
     return pairs
 
 

@@ -384,6 +384,25 @@ def test_host(name: str) -> None:
     assert kinds(lambda loop: Block(tuple(replace(loop, body=Block((c,))) for c in loop.body.children))) == {"order"}
 
 
+@pytest.mark.parametrize("names", ["i, j", "j, i"])
+def test_loops_of_the_host_in_either_order(names: str) -> None:
+    """Also where it is not the one in which the statements have these inames."""
+    knl = lk.make_kernel("{[i, j, k]: 0<=i<3 and 0<=j<=n and 0<=k<2}", "c[i, j] = sum(k, x[k])", assumptions="n >= 1")
+    knl = lk.add_barrier(lk.prioritize_loops(lk.add_dtypes(knl, {"x": F32}), names), "insn.k.init", "insn.k.update",
+                         synchronization_kind="global")
+    low = lowered(knl)
+    assert ", ".join(low.launches[0].hosts) == names
+    assert validate(low) == ()
+    outer, = low.program.order.children
+    assert isinstance(outer, For)
+    inner, = outer.body.children
+    assert isinstance(inner, For)
+    turned = Block((replace(inner, body=Block((replace(outer, body=inner.body),))),))
+    found = validate(replace(low, program=replace(low.program, order=turned)))
+    assert {f.kind for f in found} == {"order"}
+    assert found[0].place == {"i, j": {"i": 1, "j": 0}, "j, i": {"j": 1, "i": 0}}[names], found[0]
+
+
 def test_constant() -> None:
     low = lowered(BY_NAME["stencil_2d"].make())
     wrong = changed(low, lambda node: replace(node, value=p.Sum((node.value, 1)))

@@ -1,4 +1,4 @@
-"""Pairs of instances that agree in shared inames: the same pairs whether pieces are left out or not."""
+"""Relations between instances, against single pairs of them."""
 from __future__ import annotations
 
 import random
@@ -7,7 +7,7 @@ from itertools import product
 import islpy as isl
 import pytest
 
-from loopkit.poly.relations import identity_on
+from loopkit.poly.relations import identity_on, only_dims
 from loopkit.poly.sets import InstanceSet
 
 MOST = 4
@@ -50,3 +50,10 @@ def test_pairs_agree_in_what_is_shared(seed: int) -> None:
     for s, t in product(*(product(range(MOST), repeat=len(d.inames)) for d in (source, sink))):
         pair = isl.Map(f"{{ [{', '.join(map(str, s))}] -> [{', '.join(map(str, t))}] }}")
         assert pair.is_subset(pairs) == (s in first and t in second and agree(s, t)), (s, t)
+
+
+@pytest.mark.parametrize(("source", "sink"), [([0, 2], [0, 1]), ([2, 0], [1]), ([1], [1, 0]), ([2, 0, 1], [])])
+def test_some_dimensions_come_in_the_order_that_is_asked_for(source: list[int], sink: list[int]) -> None:
+    pair = isl.Map("{ [10, 11, 12] -> [20, 21] }")
+    wanted = isl.Map(f"{{ {[10 + i for i in source]} -> {[20 + i for i in sink]} }}")
+    assert only_dims(pair, source, sink).is_equal(wanted)
