@@ -1,4 +1,4 @@
-# make demo | test | lint | docs | clean.  Each makes what it needs of the environment in .venv, once.
+# make demo | test | test-deep | lint | docs | clean.  Each makes what it needs of the environment in .venv, once.
 #
 # PYTHON=...       the interpreter that the environment is made from (3.11 or newer)
 # PYTEST_ARGS=...  passed on to pytest: make test PYTEST_ARGS="-k matmul --update-golden"
@@ -11,11 +11,13 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check -qq
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint docs clean
+.PHONY: help demo test test-deep lint docs clean
 
 help:
 	@echo "make demo    a tiled matrix product, from text to numbers"
 	@echo "make test    the tests"
+	@echo "make test-deep"
+	@echo "             the tests with every case, half an hour on two cores: make test takes samples of the long ones"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    the documentation, into docs/_build/html"
 	@echo "make clean   remove the environment and everything built"
@@ -25,6 +27,9 @@ demo: $(VENV)/.base
 
 test: $(VENV)/.test
 	$(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
+
+test-deep: $(VENV)/.test
+	LOOPKIT_DEEP=1 $(BIN)/python -m pytest -n auto --dist worksteal $(PYTEST_ARGS)
 
 lint: $(VENV)/.test
 	$(BIN)/python -m ruff check .

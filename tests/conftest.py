@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from loopkit.runtime import compiler
+from tests.deep import DEEP, some
 from tests.golden_files import GoldenFiles
 
 # the same examples in each run, on machines of any speed; --hypothesis-profile=search looks for new ones
@@ -20,6 +21,23 @@ settings.load_profile("ci")
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true",
                      help="rewrite the files in tests/golden/ instead of comparing with them")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out cases of tests marked ``deep``, but of what is asked for by name."""
+    if DEEP or config.option.keyword or any("::" in argument for argument in config.args):
+        return
+    families: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        families.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    left_out = set[pytest.Item]()
+    for family in families.values():
+        marker = family[0].get_closest_marker("deep")
+        if marker is not None:
+            left_out.update(family)
+            left_out.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=list(left_out))
 
 
 @pytest.fixture(scope="session")

@@ -67,6 +67,7 @@ def test_no_old_value_lives_on(body: str) -> None:
     assert_same(knl, mapped, n=11)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("body", ENDED.values(), ids=ENDED.keys())
 def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
     """Peeling makes a statement that sets the flag for each loop that it makes."""

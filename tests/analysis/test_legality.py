@@ -343,6 +343,7 @@ ACCEPTED: Mapping[str, Pair] = {
 }
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_accepted(name: str) -> None:
     pair = ACCEPTED[name]

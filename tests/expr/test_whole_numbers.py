@@ -41,6 +41,7 @@ def _given(dtype: str) -> np.ndarray:
     return np.array([3, 0, 5]).astype(dtype)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("text", "dtype", "value"), VALUES, ids=[f"{text}-{dtype}" for text, dtype, _ in VALUES])
 def test_values_of_sizes_are_whole_numbers(text: str, dtype: str | None, value: Value) -> None:
     """As Python computes them, in whichever text: that of large arrays has integers of 64 bits anyway."""

@@ -49,6 +49,7 @@ def _expected(x: np.ndarray, form: str) -> np.ndarray:
     return np.array([7 if i == 0 else x[i - 1].sum() if x[i].max() > 0.5 else 0 for i in range(len(x))])
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("mapped", ["as it stands", "threads", "blocks"])
 def test_right(form: str, mapped: str) -> None:

@@ -49,6 +49,7 @@ def test_illegal(name: str) -> None:
         require_smallest([*kernels, forced], error.witness, twins.reach)
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("name", [*TWINS, *STORED, *UNDECIDED])
 def test_legal(name: str) -> None:
     twins = {**TWINS, **STORED, **UNDECIDED}[name]

@@ -134,6 +134,7 @@ READY = (
 each = pytest.mark.parametrize("ready", READY, ids=lambda r: r.name)
 
 
+@pytest.mark.deep(every=8)
 @each
 @pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=lambda t: t.__name__)
 def test_agrees_with_numpy(ready: Ready, dtype: Any) -> None:
@@ -147,6 +148,7 @@ def test_agrees_with_numpy(ready: Ready, dtype: Any) -> None:
         np.testing.assert_allclose(result, expected, rtol=0, atol=64*np.finfo(dtype).eps*scale)
 
 
+@pytest.mark.deep(every=4)
 @each
 def test_is_proven_as_a_whole(ready: Ready) -> None:
     knl = ready.kernel(F32, ready.sizes[-1])
@@ -155,6 +157,7 @@ def test_is_proven_as_a_whole(ready: Ready) -> None:
     assert len(knl.history) <= 15
 
 
+@pytest.mark.deep(every=6)
 @each
 def test_keeps_its_data_in_registers(ready: Ready) -> None:
     code = lk.generate_code(ready.kernel(F32, ready.sizes[-1]), target="cuda")
@@ -165,6 +168,7 @@ def test_keeps_its_data_in_registers(ready: Ready) -> None:
         assert (kernel.spill_stores, kernel.stack) == (0, 0)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("pieces", [False, True])
 @pytest.mark.parametrize("lanes", [1, 4, 32])
 def test_rows_of_a_sparse_matrix(lanes: int, pieces: bool) -> None:
@@ -219,6 +223,7 @@ def test_lanes_follow_from_the_length_of_rows(row_length: float | None, lanes: i
     assert f"; {'k_item' if lanes > 1 else 'k_inner'} < {items};" in source
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("dtype", "bins", "options"), [
     (np.uint8, 256, {}), (np.uint8, 100, {"blocks": 3, "items": 1}), (np.int8, 50, {"blocks": 2, "threads": 32}),
     (np.uint16, 3000, {"blocks": 5}), (np.int32, 100, {"copies": 4}), (np.int64, 7, {"blocks": 2, "threads": 64})])
@@ -323,6 +328,7 @@ def test_a_row_of_another_length_is_refused() -> None:
             lk.library.softmax(columns=7)(x=np.zeros((2, length), F32))
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("dtype", "columns", "back"), [
     (F32, 4097, "- i % 32"), (F32, 2050, "- 2*i % 32"), (F32, 1001, "- i % 4"), (np.float64, 1001, "- 9*i % 16"),
     (np.float16, 4100, "- 4*i % 64"), (F32, 4100, "- 4*(i % 8)"), (F32, 1024, None)])
@@ -336,6 +342,7 @@ def test_threads_begin_where_a_line_of_the_cache_does(dtype: Any, columns: int, 
     np.testing.assert_allclose(lk.compile(knl, target="c")(x=x).y, _softmax({"x": x.astype(np.float64)}), rtol=rtol)
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("dtype", [F32, np.float64, np.float16, np.int32])
 @pytest.mark.parametrize("columns", [7, 101, 1000, 1030, 1163])
 def test_rows_of_any_length_are_scanned_in_vectors(dtype: Any, columns: int) -> None:
@@ -361,6 +368,7 @@ def test_a_dtype_that_kernels_do_not_have() -> None:
         lk.library.copy("float7")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("tile", [(32, 32, 4), (64, 128, 16), (64, 64, 3)], ids=str)
 @pytest.mark.parametrize("rows", [70, 300])
 def test_tiles_of_a_product_are_parameters(tile: tuple[int, int, int], rows: int) -> None:
@@ -404,6 +412,7 @@ def test_blocks_that_follow_each_other_write_the_same_rows() -> None:
     assert "const int i_outer = blockIdx.x;" in source                                    # along rows of b
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("dtype", "sector"), [(np.int8, 0), (np.float16, 16), (np.float32, 8), (np.float64, 4)])
 def test_pieces_of_rows_begin_with_sectors_of_memory(dtype: Any, sector: int) -> None:
     for rows in (75, 64):                                                                      # 75 is odd, 64 is whole
@@ -437,6 +446,7 @@ def test_products_of_a_matmul_stand_once_and_have_no_condition() -> None:
     assert "?" not in sums[1].split(";", maxsplit=1)[0]
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("columns", "moved"), [
     (None, "float4"), (40, "float4"), (42, "float2"), (43, None), (69, "float4"), (71, "float4")])
 def test_rows_of_stencils_are_moved_in_the_vectors_they_have(columns: int | None, moved: str | None) -> None:

@@ -309,6 +309,7 @@ def test_a_thread_dependent_domain_does_not_reach_the_barrier() -> None:
     assert_uniform(knl)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_barriers_are_met_by_all_threads(case: Case) -> None:
     """No loop or condition around a barrier mentions a thread, and no region holds one."""

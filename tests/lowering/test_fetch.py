@@ -31,6 +31,7 @@ def mapped(plain: lk.LoopKernel, shape: tuple[int, ...], threads: tuple[int, ...
     return lk.add_prefetch(knl, "x", list("ijk"[:len(shape)]))
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("threads", THREADS, ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_element_is_fetched(shape: tuple[int, ...], threads: tuple[int, ...]) -> None:

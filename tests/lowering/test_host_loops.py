@@ -25,6 +25,7 @@ def test_schedule(name: str) -> None:
     assert str(lk.lower(HOSTED[name].mapped(), stop="schedule")) == HOSTED[name].schedule
 
 
+@pytest.mark.deep(every=3)
 @each
 def test_computes_the_same(name: str) -> None:
     knl = HOSTED[name].mapped()

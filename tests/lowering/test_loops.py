@@ -132,6 +132,7 @@ def test_the_main_loop_over_tiles_has_no_guards_and_the_remainder_stands_behind_
 
 # {{{ unrolled loops
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_unrolled_loops_have_constant_bounds(case: Case) -> None:
     for node in nodes(case.make()):

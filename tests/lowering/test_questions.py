@@ -114,6 +114,7 @@ BUILDS: tuple[Build, ...] = (_chunks_filled, _last_row_filled, _triangular, _uni
                              _union_peeled, _triangle_chunked, _time_chunked)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("build", BUILDS)
 def test_deep_pipelines_ask_little(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "BUDGET", FEW)
@@ -122,6 +123,7 @@ def test_deep_pipelines_ask_little(build: Build, monkeypatch: pytest.MonkeyPatch
         lk.generate_code(knl, target=target)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("start", "build"), [
     (_strided_union, _union_on_two_axes), (_strided_union, _union_with_a_barrier), (_strided_union, _union_chunked),
     (_strided_union, _union_peeled),
@@ -138,6 +140,7 @@ def test_what_must_be_passed_asks_for_no_order(monkeypatch: pytest.MonkeyPatch) 
     assert dependences.needed_inputs(_time_chunked()) == {"u"}
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("build", BUILDS)
 def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     """What the accesses of the transformed kernel need, where isl can still tell, is what the first kernel needed."""

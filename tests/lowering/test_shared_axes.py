@@ -137,6 +137,7 @@ KERNELS: Mapping[str, tuple[Callable[[], lk.LoopKernel], Callable[[Arrays], Mapp
 CASES = [(name, i) for name, (_, _, tags) in KERNELS.items() for i in range(len(tags))]
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize(("name", "number"), CASES)
 def test_ranges_that_differ_share_an_axis(name: str, number: int) -> None:
     make, expected, tags = KERNELS[name]
@@ -185,6 +186,7 @@ def test_one_launch_takes_the_larger_extent() -> None:
         np.testing.assert_array_equal(z, np.arange(float(m)))
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("inner", ["0<=k<2", "0<=k<l", "m<=k<m+2"])
 @pytest.mark.parametrize(("outer", "length"), [("m<=i<=n", 2), ("m<=i<=n", 3), ("m-1<=i<n and i mod 2 = 0", 2)])
 def test_the_extent_counts_from_where_places_do(outer: str, inner: str, length: int) -> None:

@@ -21,6 +21,7 @@ from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.lowering.kernels import F32, make, rows
 from tests.lowering.shown import storages
 from tests.nvrtc import compile_cuda, nvrtc
@@ -57,6 +58,7 @@ def test_a_row_for_a_block(lanes: int, how: str) -> None:
     assert note(mapped(lanes)) == f"combined {how}"
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("rows_", "lanes", "how"), [
     (4, 8, "by shuffles in rows of 8"), (16, 2, "by shuffles in rows of 2"), (3, 32, "by shuffles in rows of 32"),
     (5, 16, "by shuffles in rows of 16"), (2, 64, "by shuffles in warps of 32"), (3, 96, "by shuffles in warps of 32"),
@@ -78,6 +80,7 @@ def test_rows_along_the_fastest_axis() -> None:
     assert_same(rows(), knl, n=7, m=21)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("tags", [("l.0", "l.1"), ("l.1", "l.0"), ("l.0", "l.0")])
 @pytest.mark.parametrize("lengths", [(4, 2), (5, 3), (16, 6), (4, 16)])
 def test_lanes_on_two_axes(tags: tuple[str, str], lengths: tuple[int, int]) -> None:
@@ -203,6 +206,7 @@ def drawn(rng: np.random.Generator, shape: tuple[int, ...], dtype: npt.DTypeLike
     return (values + 1j*rng.uniform(-1, 1, shape) if np.dtype(dtype).kind == "c" else values).astype(dtype)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("lanes", [2, 3, 8, 16, 24, 31, 32, 33, 48, 64, 96, 100, 129, 256, 1000, 1024])
 def test_the_order_is_as_documented(lanes: int) -> None:
     a = drawn(np.random.default_rng(lanes), (3, 2*lanes + 5), F32)
@@ -211,6 +215,7 @@ def test_the_order_is_as_documented(lanes: int) -> None:
     np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize(("operation", "dtype"), [
     *((x, d) for x in MODELS for d in (np.float32, np.float64, np.float16)), ("sum", np.complex64),
     ("either", np.complex128)])
@@ -245,7 +250,7 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
     return result
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=amount(25), deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.sampled_from([1, 2, 4, 8, 32]), st.integers(1, 40), st.integers(1, 6), st.booleans(),
        st.sampled_from(["sum", "max", "min"]), st.sampled_from([np.int64, np.float64]), st.integers(0, 99),
        st.integers(0, 2**32 - 1))
@@ -337,6 +342,7 @@ def test_a_reduction_whose_result_leads_the_next() -> None:
 
 # {{{ the text
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int8", "uint8", "int16", "int32",
                                    "int64", "uint64", "complex64", "complex128"])

@@ -11,6 +11,7 @@ from tests.property.kernels import Program
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_copies_of_strided_reads(part: int) -> None:
     """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""

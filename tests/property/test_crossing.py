@@ -40,6 +40,7 @@ def _has_meaning(program: Crossing) -> bool:
     return True
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_values_of_iterations(part: int) -> None:
     """A kernel means what the rule says, and is refused where the rule leaves two readings."""
@@ -51,6 +52,7 @@ def test_values_of_iterations(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_pipelines_over_values_of_iterations(part: int) -> None:
     @examples(part, EXAMPLES // 2)
@@ -63,6 +65,7 @@ def test_pipelines_over_values_of_iterations(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("part", PARTS)
 def test_histories_over_values_of_iterations(part: int) -> None:
     @examples(part, EXAMPLES // 8)

@@ -101,6 +101,7 @@ class Course:
         return False
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("way", ["a number", "an assumption"])
 @pytest.mark.parametrize("part", range(4))
 def test_what_is_known_later_is_known(part: int, way: str) -> None:

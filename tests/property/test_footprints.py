@@ -57,6 +57,7 @@ def guarded(draw: Draw) -> tuple[str, str]:
     return f"{{[i, j]: {draw(st.sampled_from(DOMAINS))}}}", text
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_reindexing_asks_nothing_else_of_a_caller(part: int) -> None:
     @examples(part, EXAMPLES // 4)

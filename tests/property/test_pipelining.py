@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 import loopkit as lk
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.property.machine import execute
 
 BOUNDS = ("0<=j<m", "i<=j<m", "0<=j<=i", "2*i - 3<=j<m")
@@ -54,7 +55,7 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
     return plain, knl
 
 
-@settings(max_examples=24, database=None, deadline=None, suppress_health_check=list(HealthCheck),
+@settings(max_examples=amount(24), database=None, deadline=None, suppress_health_check=list(HealthCheck),
           phases=[Phase.generate])
 @given(st.data(), st.integers(0, 10**6), st.sampled_from((2, 32)))
 def test_pipelined_copies_serve_their_readers(data: st.DataObject, seed: int, warp: int) -> None:

@@ -32,6 +32,7 @@ def examples(part: int, count: int) -> Any:
     return lambda test: seed(FIRST_SEED * len(PARTS) + part)(fixed(test))
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_pipelines_keep_results(part: int) -> None:
     """Each step is refused with a reason, or the kernel computes, without races, what the program computes."""
@@ -44,6 +45,7 @@ def test_pipelines_keep_results(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_kernels_mean_what_their_text_says(part: int) -> None:
     """A kernel without transformations is never refused, and computes what nested Python loops compute."""
@@ -54,6 +56,7 @@ def test_kernels_mean_what_their_text_says(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_steps_on_the_host(part: int) -> None:
     """Loops that carry what crosses blocks are the host's, whatever else happens to the kernel."""
@@ -68,6 +71,7 @@ def test_steps_on_the_host(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_subscripts_that_are_affine_for_each_value_only(part: int) -> None:
     """``a[5*i*i + j]`` and ``a[idx[i]]``: steps on the elements of arrays are right or refused, too."""

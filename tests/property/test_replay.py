@@ -83,6 +83,7 @@ def _ran(knl: lk.LoopKernel, scalars: Mapping[str, Any], arrays: Mapping[str, An
     return machine
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_histories_and_refusals(part: int) -> None:
     @examples(part, EXAMPLES // 4)

@@ -12,6 +12,7 @@ import loopkit as lk
 from loopkit.errors import InternalError
 from loopkit.lowering.pipeline import lower_fully
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.property.pipelines import Drawer, NothingToDoError, Step
 from tests.property.scans import scans
 from tests.transform.same import assert_same
@@ -40,7 +41,7 @@ def taken(knl: lk.LoopKernel, step: Step) -> lk.LoopKernel:
 @pytest.mark.parametrize("part", PARTS)
 def test_among_other_steps(part: int) -> None:
     @seed(FIRST_SEED*len(PARTS) + part)
-    @settings(max_examples=max(EXAMPLES//len(PARTS), 1), database=None, deadline=None, phases=[Phase.generate],
+    @settings(max_examples=amount(EXAMPLES//len(PARTS)), database=None, deadline=None, phases=[Phase.generate],
               suppress_health_check=list(HealthCheck))
     @given(scans(), st.data())
     def run(plain: lk.LoopKernel, data: st.DataObject) -> None:

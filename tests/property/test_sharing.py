@@ -12,6 +12,7 @@ from tests.property.sharing import on_blocks, sharing_programs
 from tests.property.test_programs import EXAMPLES, PARTS, examples
 
 
+@pytest.mark.deep(every=4)
 @pytest.mark.parametrize("part", PARTS)
 def test_axes_are_shared(part: int) -> None:
     """Each step is refused with a reason, or the loop program is proven, and computes what the program computes."""

@@ -114,6 +114,7 @@ def _hosts(nodes: Any) -> list[str]:
     return [x for node in nodes if isinstance(node, HostLoop) for x in (node.iname, *_hosts(node.body))]
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("part", PARTS)
 def test_copies_keep_what_they_do_not_name(part: int) -> None:
     @examples(part, EXAMPLES // 4)
@@ -125,6 +126,7 @@ def test_copies_keep_what_they_do_not_name(part: int) -> None:
     run()
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("part", PARTS)
 def test_copies_of_tiles_keep_what_they_do_not_name(part: int) -> None:
     @examples(part, EXAMPLES // 4)

@@ -19,6 +19,7 @@ from loopkit.runtime.replay.values import Values
 from loopkit.runtime.typed import TypedKernel
 from loopkit.target.code import Layout
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.property.test_programs import EXAMPLES, examples
 
 N, M, MODULUS = 3, 5, 89
@@ -116,7 +117,7 @@ def wide(text: Callable[..., Any]) -> Callable[..., Any]:
     return lambda self, target, layout: text(self, target, replace(layout, index_bits=64))
 
 
-@examples(0, 2*EXAMPLES)
+@examples(0, amount(2*EXAMPLES))
 @given(st.sampled_from(list(WHOLE)), trees(), st.sampled_from(DTYPES), st.sampled_from(DTYPES),
        st.lists(st.sampled_from(list(STEPS)), max_size=4, unique=True), st.booleans(), st.integers(0, 10**6))
 def test_subscripts_are_integers(form: str, tree: Tree, a: str, b: str, steps: list[str], of_64_bits: bool, seed: int
@@ -135,6 +136,7 @@ def test_subscripts_are_integers(form: str, tree: Tree, a: str, b: str, steps: l
     np.testing.assert_array_equal(found.y.reshape(wanted.shape), wanted, f"{knl}\n{a} {b} {steps}")
 
 
+@pytest.mark.deep(every=5)
 @pytest.mark.parametrize("form", list(WHOLE))
 @pytest.mark.parametrize("a", ["int8", "int16", "int32", "int64"])
 def test_signed_and_unsigned_ones_are_integers_together(a: str, form: str) -> None:
@@ -151,7 +153,7 @@ def test_signed_and_unsigned_ones_are_integers_together(a: str, form: str) -> No
             np.testing.assert_array_equal(found.y.reshape(wanted.shape), wanted, f"{tree} {step}")
 
 
-@examples(1, EXAMPLES)
+@examples(1, amount(EXAMPLES))
 @given(trees(), st.sampled_from(DTYPES), st.sampled_from(DTYPES), st.integers(0, 10**6))
 def test_one_instance_at_a_time(tree: Tree, a: str, b: str, seed: int) -> None:
     """The interpreter has the same integers."""
@@ -190,6 +192,7 @@ def test_a_rule_that_is_an_index_and_a_value() -> None:
         precomputed("s[p]*2", "x[f(i)] + f(i)")
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("subscript", "wanted"), [
     ("s[i]*m", 4*200), ("f(i)*m + 1", 4*202 + 1), ("g(i)", 4*200 + 3), ("t[s[i]*m]*m", 4*200), ("s[i]*2", 400),
     ("s[i]*m + i", 4*200), ("min(s[i] + s[i], m + 600)", 400), ("if(s[i]*2 > 300, 9, m)", 9),

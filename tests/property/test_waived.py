@@ -145,6 +145,7 @@ def require_right(draw: random.Random, counts: Counter[str]) -> None:
                 assert got[name][at] == value, f"{name}{list(at)} is {got[name][at]}, not {value}\n{script}"
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("part", PARTS)
 def test_what_was_not_given_up_stays_right(part: int) -> None:
     counts: Counter[str] = Counter()
@@ -211,6 +212,7 @@ def require_as_promised(draw: random.Random, counts: Counter[str]) -> None:
             assert all((got[name] == expected[name]).all() for name in expected), f"idx = {list(idx)}\n{script}"
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("part", PARTS)
 def test_what_is_assumed_and_true_changes_nothing(part: int) -> None:
     counts: Counter[str] = Counter()

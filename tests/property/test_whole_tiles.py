@@ -10,6 +10,7 @@ from hypothesis import given
 
 import loopkit as lk
 from loopkit.lowering import full_tiles
+from tests.deep import amount
 from tests.property.test_programs import EXAMPLES, examples
 from tests.transform.same import assert_same
 
@@ -70,7 +71,7 @@ def test_filled_tiles_keep_results(part: int, monkeypatch: pytest.MonkeyPatch) -
 
     outcomes = []
 
-    @examples(part, EXAMPLES // 2)
+    @examples(part, amount(EXAMPLES // 2))
     @given(kernels(), st.data(), st.tuples(*[st.integers(0, 9)]*3))
     def run(knl: lk.LoopKernel, data: st.DataObject, sizes: tuple[int, int, int]) -> None:
         try:

@@ -167,6 +167,7 @@ def smaller(sizes: Sequence[int]) -> Iterator[tuple[int, ...]]:
             yield found
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("part", PARTS)
 def test_witnesses_are_true_and_smallest(part: int) -> None:
     counts: Counter[str] = Counter()

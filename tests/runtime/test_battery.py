@@ -25,6 +25,7 @@ F32, F64 = np.float32, np.float64
 
 # {{{ kernels that compilers got wrong
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("target", TARGETS, ids=["default", "fast"])
 @pytest.mark.parametrize("size", [(8, 8), (9, 17), (16, 5)])
 def test_strided_prefetch(target: lk.CTarget, size: tuple[int, int]) -> None:
@@ -38,6 +39,7 @@ def test_strided_prefetch(target: lk.CTarget, size: tuple[int, int]) -> None:
     np.testing.assert_array_equal(y, x[::2, ::3])
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("target", TARGETS, ids=["default", "fast"])
 @pytest.mark.parametrize("value", ["x[j]", "x[j] + x[j + 1] + x[j]", "x[j]*x[i]", "if(x[j] > 3, x[i], x[j])"])
 @pytest.mark.parametrize("index", [(1, 1), (1, 2), (2, 1), (1, -1), (0, 1), (1, 0)])
@@ -113,6 +115,7 @@ def test_a_compiler_that_always_miscompiles(tmp_path: Path, monkeypatch: pytest.
         find_compiler()
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("options", "said"), [
     (("-ffast-math",), "with '-ffast-math' miscompiles special_values"),
     (("-g", "-ffp-contract=fast"), "with '-ffp-contract=fast' miscompiles rounding"),

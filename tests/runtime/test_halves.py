@@ -142,6 +142,7 @@ OPERATIONS: dict[str, Any] = {
     "isfinite(a[i])": lambda a, b: np.isfinite(a), "not a[i]": lambda a, b: a == 0}
 
 
+@pytest.mark.deep(every=2)
 @each_half
 @pytest.mark.parametrize("text", OPERATIONS)
 def test_operation(half: np.dtype[Any], text: str) -> None:

@@ -48,6 +48,7 @@ def test_the_whole_text_of_a_small_kernel() -> None:
         """) + "\n"
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_launch_bounds_are_the_block(case: Case) -> None:
     code = lk.generate_code(case.make(), target="cuda")
@@ -55,6 +56,7 @@ def test_launch_bounds_are_the_block(case: Case) -> None:
     assert bounds == [int(np.prod(launch.block)) for launch in code.kernels]
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_pointers_are_restrict_and_const_where_only_read(case: Case) -> None:
     knl = case.make()
@@ -87,6 +89,7 @@ def test_what_a_launch_does_not_touch_it_does_not_take() -> None:
 
 # {{{ the body
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", [case for case in CASES if case.dtype != np.float64], ids=lambda case: case.name)
 def test_single_precision_stays_single(case: Case) -> None:
     """All these cases compute in float32: no double, no literal without its f, no function of doubles."""
@@ -96,6 +99,7 @@ def test_single_precision_stays_single(case: Case) -> None:
     assert not re.findall(r"\b(?:sqrt|rsqrt|exp|log|sin|cos|pow|fabs|fmin|fmax|floor)\(", code)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_inames_and_statement_ids_are_there_to_read(case: Case) -> None:
     knl = case.make()

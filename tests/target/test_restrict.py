@@ -86,6 +86,7 @@ def test_the_check_sees_what_the_compiler_does_of_the_plain_text() -> None:
         require_coherent(hopeful)
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_the_real_cases(case: Case) -> None:
     require_coherent(lk.generate_code(case.make(), verify=False))

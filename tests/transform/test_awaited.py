@@ -16,6 +16,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Block, For, Node, Region, Vector
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.lowering.kernels import F32, make
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
@@ -97,7 +98,7 @@ def run(knl: lk.LoopKernel, **shapes: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(found["y"], wanted)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=amount(25), deadline=None)
 @given(st.data())
 def test_whatever_goes_forward(data: st.DataObject) -> None:
     """Values of several temporaries go from any block to any behind it, or on in the same one, however many a block

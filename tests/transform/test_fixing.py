@@ -16,6 +16,7 @@ def made(text: str, **dtypes: Any) -> lk.LoopKernel:
     return lk.add_dtypes(knl, {k: v for k, v in dtypes.items() if k in knl.argument_by_name})
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("text", [
     "y[i] = alpha*x[i]", "y[i] = alpha", "y[i] = alpha*i + 1", "y[i] = alpha/3*x[i]",
     "y[i] = if(alpha*0.1 > 0.25, x[i], 0)", "<> t = alpha*alpha\n y[i] = t*x[i]", "y[i] = x[i]/alpha + sqrt(alpha)",

@@ -110,6 +110,7 @@ def run(script: str) -> lk.LoopKernel:
     return knl
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_script_of_a_case_makes_its_kernel(case: Case) -> None:
     knl = case.make()
@@ -118,6 +119,7 @@ def test_the_script_of_a_case_makes_its_kernel(case: Case) -> None:
     assert not knl.history.diff(made.history)
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_replaying_a_case_makes_its_kernel(case: Case) -> None:
     knl = case.make()

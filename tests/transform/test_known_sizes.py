@@ -82,6 +82,7 @@ def outcome(knl: lk.LoopKernel, step: Step) -> lk.LoopKernel | str:
     return knl
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("need", NEEDS)
 def test_a_fixed_size_is_a_number(need: str, before: str) -> None:

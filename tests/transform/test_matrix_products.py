@@ -42,6 +42,7 @@ def run(low: Lowered, size: tuple[int, int, int], seed: int = 0) -> tuple[np.nda
 
 # {{{ what they compute
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("rows", [8, 16])
 @pytest.mark.parametrize("depth", [4, 8, 16])
 def test_boxes_of_all_shapes_compute_what_loops_do(rows: int, depth: int) -> None:

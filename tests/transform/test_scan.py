@@ -15,13 +15,14 @@ import loopkit.lowering.hazards as lowering_hazards
 import loopkit.lowering.scans as lowering_scans
 import loopkit.lowering.shuffles as lowering_shuffles
 from loopkit.verify.validation import validate
+from tests.deep import amount
 from tests.lowering.kernels import make
 from tests.property.machine import execute
 from tests.property.scans import scans
 from tests.transform.same import assert_same, step
 
 F32 = np.float32
-a_few = settings(max_examples=25, deadline=None, database=None, derandomize=True, phases=[Phase.generate],
+a_few = settings(max_examples=amount(25), deadline=None, database=None, derandomize=True, phases=[Phase.generate],
                  suppress_health_check=list(HealthCheck))
 SCAN = "[i] -> {[j]: 0<=j<=i}"
 
@@ -128,7 +129,7 @@ def test_within_names_those_that_are_meant() -> None:
 LARGEST = lk.ReductionOperation("largest", "if(a > b, a, b)", neutral=-100, reorderable=True)
 
 
-@settings(a_few, max_examples=14)
+@settings(a_few, max_examples=amount(14))
 @given(st.data())
 def test_over_threads(data: Any) -> None:
     """Lengths around those of warps, several rows a block, on each axis: as C and a machine of threads run it."""

@@ -111,6 +111,7 @@ def test_what_is_read_from_memory_is_undecided() -> None:
 
 # {{{ results
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize("n", [1, 4, 127, 128, 130, 1000])
 @pytest.mark.parametrize(("dtype", "length"), [
     (np.float64, 2), (np.float64, 4), (F32, 4), (F32, 8), (F32, 6), (np.float16, 8), (np.int8, 16), (np.complex64, 2),

@@ -1,6 +1,6 @@
 """Fault injection: each guard, bound, box, index and barrier of each real case off by one, and all of it is caught.
 
-``LOOPKIT_FAULTS=all`` tries every fault; else some of each kind are tried in each case, of the barriers all.
+``make test-deep`` tries every fault; else a few of each kind are tried in each case.
 ``LOOPKIT_FAULT_COUNTS=file`` appends how many were caught, one JSON object for each case.
 """
 from __future__ import annotations
@@ -28,14 +28,14 @@ from loopkit.verify.validation_findings import Finding
 from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_walk import executions
 from tests.cases import CASES
+from tests.deep import DEEP
 from tests.lowering.waiting import WAITING
 from tests.verify.faults import Fault, faults
 from tests.verify.packed import PACKED
 
 KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
-ALL = os.environ.get("LOOPKIT_FAULTS") == "all"
-#: How many faults of one kind are tried in one case.
-MOST = 4
+#: How many faults of one kind are tried in one case by default, and of those in how threads wait for each other.
+MOST, MOST_WAITS = 1, 4
 
 #: What a fault of each kind is found as.
 FOUND_AS = {
@@ -80,8 +80,8 @@ def chosen(low: Lowered) -> Iterator[Fault]:
     for fault in faults(low.program):
         kinds[fault.kind].append(fault)
     for kind, some in kinds.items():
-        step = 1 if ALL or kind.startswith(("barrier", "shuffle", "wait", "group")) else -(-len(some) // MOST)
-        yield from some[::step]
+        most = MOST_WAITS if kind.startswith(("barrier", "shuffle", "wait", "group")) else MOST
+        yield from some if DEEP else some[::-(-len(some) // most)]
 
 
 @pytest.mark.parametrize("name", KERNELS)

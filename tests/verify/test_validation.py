@@ -59,6 +59,7 @@ def only(findings: tuple[Finding, ...]) -> Finding:
 
 # {{{ no false alarms
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("options", [{}, {"full_tiles": False}, {"textual_unroll": True}], ids=str)
 @pytest.mark.parametrize("name", BY_NAME)
 def test_real_cases_are_proven(name: str, options: dict[str, Any]) -> None:

@@ -40,6 +40,7 @@ def test_scalars_arrive(lab: Lab, dtype: Any, given: list[Any], kind: str) -> No
         assert compiled.bind(y=y, s=s)().y is y
 
 
+@pytest.mark.deep(every=2)
 @pytest.mark.parametrize(("dtype", "given", "match"), [
     (np.float32, 1e39, "overflows float32"), (np.float16, 65520.0, "overflows float16"),
     (BF16, 3.4e38, "overflows bfloat16"), (np.float32, 1j, "a real number"), (np.float32, "1", "a real number"),

@@ -132,6 +132,7 @@ each_lack = pytest.mark.parametrize(("lack", "sentence"), [
 ], ids=lambda value: value.__name__ if callable(value) else "")
 
 
+@pytest.mark.deep(every=3)
 @each_lack
 def test_one_clear_sentence(lab: Lab, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
                             lack: Callable[[Lab, pytest.MonkeyPatch], None], sentence: str) -> None:

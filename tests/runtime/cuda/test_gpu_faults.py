@@ -19,6 +19,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS)
 
 # {{{ launches
 
+@pytest.mark.deep(every=2)
 @each_kind
 @pytest.mark.parametrize("bound", [False, True])
 def test_a_launch_that_is_refused(lab: Lab, kind: str, bound: bool) -> None:

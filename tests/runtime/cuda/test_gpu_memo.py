@@ -280,6 +280,7 @@ def kernel() -> lk.LoopKernel:
     return lk.tag_inames(lk.split_iname(knl, "j", 2, inner_tag="l.0"), {"i": "g.0", "j_outer": "g.1"})
 
 
+@pytest.mark.deep(every=3)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("given", [True, False], ids=["in place", "allocated"])
 def test_calls_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> None:

@@ -42,6 +42,7 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
     return machine
 
 
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("order", [reference_order, execution_order])
 @pytest.mark.parametrize("case", SMALL, ids=lambda case: case.name)
 def test_cases(case: Case, order: Order) -> None:

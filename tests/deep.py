@@ -1,0 +1,26 @@
+"""How much is tried: a sample by default, which takes minutes, and everything where ``LOOPKIT_DEEP=1`` says so."""
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+from zlib import crc32
+
+DEEP = os.environ.get("LOOPKIT_DEEP") == "1"
+
+T = TypeVar("T")
+
+
+def amount(examples: int) -> int:
+    """So many random examples, of which a quarter is the sample."""
+    return examples if DEEP else -(-examples // 4)
+
+
+def some(cases: Sequence[T], every: int, name: Callable[[T], str] = str) -> list[T]:
+    """One of *every* so many *cases*, at least one, always the same and from all over them.
+
+    >>> some(range(12), every=4)
+    [2, 6, 7]
+    """
+    chosen = sorted(cases, key=lambda case: crc32(name(case).encode()))[:-(-len(cases) // every)]
+    return [case for case in cases if case in chosen]
