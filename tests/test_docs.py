@@ -105,4 +105,10 @@ def test_the_files_that_the_readme_names_exist() -> None:
     assert named
     assert not [name for name in named if not (ROOT / name).exists()]
 
+
+def test_the_files_that_the_glossary_names_exist() -> None:
+    named = re.findall(r"``((?:loopkit|docs)/\S+)``", (DOCS / "glossary.rst").read_text(encoding="utf-8"))
+    assert named
+    assert not [name for name in named if not (ROOT / name).exists()]
+
 # }}}
