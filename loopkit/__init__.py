@@ -56,11 +56,10 @@ from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
     assume,
-    keep_loads,
     rename_argument,
+    set_cache_policy,
     set_options,
     set_temporary_address_space,
-    stream_stores,
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.expansion import contract, expand, privatize
@@ -99,11 +98,11 @@ __all__ = [
     "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
     "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
     "expand_subst", "extract_subst", "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "keep_loads", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel",
-    "pipeline", "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames",
-    "rename_argument", "rename_iname", "replay", "reschedule", "reverse", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "split_levels", "stream_stores", "swizzle", "tag_array_axes", "tag_inames", "tile",
-    "unroll", "unroll_and_jam", "untag_inames", "use_mma", "verify",
+    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline",
+    "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
+    "rename_iname", "replay", "reschedule", "reverse", "set_cache_policy", "set_options", "set_temporary_address_space",
+    "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tile", "unroll",
+    "unroll_and_jam", "untag_inames", "use_mma", "verify",
 ]
 
 __version__ = "0.1.0"

@@ -50,9 +50,9 @@ class Dialect:
     :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
     :ivar includes: the first lines of every text.
     :ivar unroll: lines before a loop that is to be unrolled.
-    :ivar streamed_store: the function that stores what caches give up first.
-    :ivar kept_load: the function that loads what caches give up last; *kept_text*: its text; *kept_start*: with what
-        a function begins that uses it.
+    :ivar streaming_store: the function that stores what caches evict first.
+    :ivar evict_last_load: the function that loads what caches evict last; *evict_last_text*: its text;
+        *evict_last_start*: the first line of a function that uses it.
     """
 
     name: str
@@ -78,10 +78,10 @@ class Dialect:
     handing: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
     unroll: tuple[str, ...] = ()
-    streamed_store: str = ""
-    kept_load: str = ""
-    kept_text: str = ""
-    kept_start: str = ""
+    streaming_store: str = ""
+    evict_last_load: str = ""
+    evict_last_text: str = ""
+    evict_last_start: str = ""
 
     def type_name(self, dtype: np.dtype) -> str:
         """The type of an element of *dtype*."""
@@ -112,7 +112,7 @@ class Dialect:
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
-        parts += [self.kept_text] if self.kept_load in used else []
+        parts += [self.evict_last_text] if self.evict_last_load in used else []
         parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - self.matrix_products.keys())
                   if _SUFFIX.match(name)]
         return "".join(part.strip("\n") + "\n" for part in parts)

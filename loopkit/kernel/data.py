@@ -33,6 +33,19 @@ def address_space(space: object) -> AddressSpace | None:
         return None
 
 
+class CachePolicy(Enum):
+    """How caches treat an array: PTX's names.
+
+    EVICT_LAST: what is loaded from it is evicted last. STREAMING: what is stored to it is evicted first.
+    """
+
+    EVICT_LAST = "evict_last"
+    STREAMING = "streaming"
+
+    def __str__(self) -> str:
+        return self.value
+
+
 @dataclass(frozen=True)
 class GlobalArg:
     """An array argument in global memory.
@@ -42,8 +55,7 @@ class GlobalArg:
         ``make_kernel``.
     :ivar inferred: without *shape*: the smallest one that holds all accesses, which no transformation changes, found by
         ``make_kernel``; ``None``: to be found from the accesses as they stand.
-    :ivar streamed: what is written to it is not read again soon: caches need not keep it.
-    :ivar kept: what is read from it is the last that a cache gives up.
+    :ivar cache_policy: how caches treat it; ``None``: as any other array.
     """
 
     name: str
@@ -51,8 +63,7 @@ class GlobalArg:
     shape: tuple[Expression, ...] | None = None
     shape_like: str | None = None
     inferred: tuple[Expression | None, ...] | None = field(default=None, compare=False, repr=False)
-    streamed: bool = False
-    kept: bool = False
+    cache_policy: CachePolicy | None = None
 
 
 @dataclass(frozen=True)

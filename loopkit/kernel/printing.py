@@ -130,10 +130,8 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" {datum.swizzle}"
     if isinstance(datum, TemporaryVariable) and datum.awaited:
         text += " awaited"
-    if isinstance(datum, GlobalArg) and datum.streamed:
-        text += " streamed"
-    if isinstance(datum, GlobalArg) and datum.kept:
-        text += " kept"
+    if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
+        text += f" {datum.cache_policy}"
     return text
 
 

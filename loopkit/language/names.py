@@ -32,8 +32,8 @@ isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
-atomicMax atomicAnd atomicOr atomicCAS copy_async end_copy_group wait_for_copies load_kept LoadKept handed publish
-wait_for next_block"""
+atomicMax atomicAnd atomicOr atomicCAS copy_async end_copy_group wait_for_copies load_evict_last LoadEvictLast handed
+publish wait_for next_block"""
 
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"

@@ -21,7 +21,7 @@ from loopkit.library.defaults import (
     known_dtype,
     longest_row,
 )
-from loopkit.transform.data import add_dtypes, keep_loads, set_options
+from loopkit.transform.data import add_dtypes, set_cache_policy, set_options
 from loopkit.transform.expansion import contract
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname
@@ -182,8 +182,8 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
     # no thread needs the elements of another: its own are all that it keeps
     knl = contract(contract(knl, "kept", "t"), "term", "t")
     if items > 1:
-        # a cache that gives up results before rows writes them soon; loads one by one would wait for each other
-        knl = keep_loads(knl, "x")
+        # a cache that evicts results before rows writes them soon; loads one by one would wait for each other
+        knl = set_cache_policy(knl, "x", "evict_last")
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
     # few elements and what is computed from them need few registers: a thread with two more would cost its

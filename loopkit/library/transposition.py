@@ -13,7 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import SECTOR, WARP, known_dtype
 from loopkit.transform.affine import skew
-from loopkit.transform.data import add_dtypes, keep_loads
+from loopkit.transform.data import add_dtypes, set_cache_policy
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.order import prioritize_loops
@@ -81,8 +81,8 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     knl = prioritize_loops(knl, ("j_inner_outer", "i_inner_outer"))
     # a warp then reads a column of the tile: with a cell more a row, its elements lie in different banks
     knl = add_padding(knl, "a_fetch", 0, by=1)
-    # a cache that gives up results first writes them soon, and one after another
-    return keep_loads(knl, "a")
+    # a cache that evicts results first writes them soon, and one after another
+    return set_cache_policy(knl, "a", "evict_last")
 
 
 def _in_whole_sectors(knl: LoopKernel, rows: int, sector: int) -> LoopKernel:

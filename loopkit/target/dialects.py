@@ -172,15 +172,15 @@ def _cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> s
             .replace("MARK", mark).replace("LARGE", f"1e{digits}{mark}").replace("SMALL", f"1e-{digits}{mark}"))
 
 
-#: No function of CUDA's says what a cache shall keep: that is PTX, for architectures that have it. What is loaded so is
-#: never written meanwhile, so that the compiler may move it as it moves any load of constants. The policy is made once,
+#: CUDA C++ has no function for this policy, PTX has an instruction on some architectures. The kernel does not write to
+#: such an array, so that the compiler may move its loads as it moves any load of constants. The policy is made once,
 #: where a function begins: made at each load, it would keep loads under conditions from being under way together.
-_KEPT_LOAD = """
-struct LoadKept {  // caches give up last what it loads
+_EVICT_LAST = """
+struct LoadEvictLast {  // caches evict last what it loads
 #if __CUDA_ARCH__ >= 800
     unsigned long long policy;
 
-    __device__ __forceinline__ LoadKept()
+    __device__ __forceinline__ LoadEvictLast()
     {
         asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
     }
@@ -235,8 +235,8 @@ CUDA = Dialect(
     half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
                     "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
                     "rint": "hrint"},
-    unroll=("#pragma unroll",), streamed_store="__stcs", kept_load="load_kept", kept_text=_KEPT_LOAD,
-    kept_start="const LoadKept load_kept;",
+    unroll=("#pragma unroll",), streaming_store="__stcs", evict_last_load="load_evict_last",
+    evict_last_text=_EVICT_LAST, evict_last_start="const LoadEvictLast load_evict_last;",
     copies=copies.TEXT, handing=handing.TEXT, matrix_products=matrix_products.TEXT)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}

@@ -32,6 +32,7 @@ from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.kernel.data import CachePolicy
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
@@ -144,7 +145,7 @@ class Emitter:
         def moved(v: Vector, *, load: bool) -> Iterator[str]:
             first, each = self._place(v.at(node.iname, node.start), signs), self._place(v.element, inside)
             return moves(v, node, dtypes[v.name], first, each, self.index, load=load,
-                         streamed=self._streamed(v.element), kept=self._kept(v.array))
+                         streaming=self._streaming(v.element), loader=self._evict_last(v.array))
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         emitter = replace(self, addresses=own, types={**self.types, **dtypes})
         for v in node.vectors:
@@ -212,8 +213,8 @@ class Emitter:
             return
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
-            if self._streamed(node.target) and _is_number(dtype):
-                yield f"{self.dialect.streamed_store}(&{target}, {value});"
+            if self._streaming(node.target) and _is_number(dtype):
+                yield f"{self.dialect.streaming_store}(&{target}, {value});"
             else:
                 yield f"{target} = {value};"
             return
@@ -227,21 +228,23 @@ class Emitter:
         else:
             yield plain
 
-    def _streamed(self, target: p.Variable | p.Subscript) -> bool:
-        """Is *target* written past the caches, where the language has a word for that?"""
+    def _streaming(self, target: p.Variable | p.Subscript) -> bool:
+        """Is *target* stored by an instruction after which caches evict it first?"""
         array = target.aggregate if isinstance(target, p.Subscript) else target
         assert isinstance(array, p.Variable)
-        argument = self.lowered.kernel.array_args.get(array.name)
-        return bool(self.dialect.streamed_store) and argument is not None and argument.streamed
+        return bool(self.dialect.streaming_store) and self._has_policy(array.name, CachePolicy.STREAMING)
 
-    def _kept(self, name: str) -> str:
-        """The function that loads from the array *name* what caches give up last; ``""`` for a load as it is."""
-        kernel = self.lowered.kernel
-        argument = kernel.array_args.get(name)
-        if argument is None or not argument.kept or name in kernel.written_names or not self.dialect.kept_load:
+    def _evict_last(self, name: str) -> str:
+        """The function that loads from the array *name* what caches evict last; ``""`` for a load as it is."""
+        loader, written = self.dialect.evict_last_load, self.lowered.kernel.written_names
+        if not loader or name in written or not self._has_policy(name, CachePolicy.EVICT_LAST):
             return ""
-        self.used.add(self.dialect.kept_load)
-        return self.dialect.kept_load
+        self.used.add(loader)
+        return loader
+
+    def _has_policy(self, name: str, policy: CachePolicy) -> bool:
+        argument = self.lowered.kernel.array_args.get(name)
+        return argument is not None and argument.cache_policy is policy
 
     def _has_operators(self, dtype: np.dtype) -> bool:
         """Has the language ``+=`` and ``*=`` of *dtype*?"""
@@ -280,8 +283,8 @@ class Emitter:
             if not places and name in self.awaits and self.dialect.handing:
                 self.used.add("wait_for")
                 return f"wait_for(&{text})"
-            kept = "" if places or not _is_number(resolve(self._type_of(name))) else self._kept(name)
-            return f"{kept}(&{text})" if kept else text
+            loader = "" if places or not _is_number(resolve(self._type_of(name))) else self._evict_last(name)
+            return f"{loader}(&{text})" if loader else text
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
 
     @cached_property

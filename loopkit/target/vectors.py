@@ -156,12 +156,12 @@ def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str
 
 
 def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool,
-          streamed: bool = False, kept: str = "") -> Iterator[str]:
+          streaming: bool = False, loader: str = "") -> Iterator[str]:
     """All of *vector* between memory and its registers.
 
     :arg first: the first element as text; *each*: the element in terms of the loop's variable, of which *index* is the
         type.
-    :arg streamed: caches need not keep what is stored; *kept*: the function that loads what they shall.
+    :arg streaming: caches evict first what is stored; *loader*: the function that loads what they evict last.
     """
     assert isinstance(loop.start, int)
     assert isinstance(loop.stop, int)
@@ -169,10 +169,10 @@ def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, ind
 
     def move(own: str, element: str) -> str:
         target, source = (own, f"&{element}") if load else (f"&{element}", own)
-        if streamed and not load:
+        if streaming and not load:
             return f"__stcs(reinterpret_cast<{moved} *>({target}), *reinterpret_cast<const {moved} *>({source}));"
         value = f"reinterpret_cast<const {moved} *>({source})"
-        value = f"{kept}({value})" if kept and load else f"*{value}"
+        value = f"{loader}({value})" if loader and load else f"*{value}"
         return f"*reinterpret_cast<{moved} *>({target}) = {value};"
     if loop.stop - loop.start == vector.length:
         yield move(vector.name, first)

@@ -1,7 +1,7 @@
 """Transformations of arguments, temporaries, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 from typing import TypeVar
@@ -17,7 +17,15 @@ from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_sha
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of
 from loopkit.expr.mappers import substitute
-from loopkit.kernel.data import AddressSpace, Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.data import (
+    AddressSpace,
+    Argument,
+    CachePolicy,
+    GlobalArg,
+    SubstitutionRule,
+    TemporaryVariable,
+    ValueArg,
+)
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.language.assumptions import read_assumptions
@@ -131,20 +139,28 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
 
 
 @transform
-def stream_stores(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel:
-    """Write to the arrays *var_names* so that a cache gives up what was written first (``__stcs`` in CUDA).
+def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy: str | None) -> LoopKernel:
+    """Tell caches how to treat the arrays *var_names*. The results are the same.
 
-    For results that nobody reads while the kernel runs: what it does read then stays in the cache for longer. What is
-    computed is the same. Host C has no word for it, nor has CUDA for complex numbers, truth values and halves that are
-    written one by one; updates (``+=``) are written as before.
+    ``"evict_last"``: caches evict what is loaded from the arrays last. It serves arrays that are read again. It also
+    serves kernels that read nothing twice and are bound by memory: such a kernel gained 3 % on an H200, presumably
+    because the cache evicts results instead, and writes them soon. Loads that stand one by one, each before a store,
+    become slower: measure. Architectures before ``sm_80`` do without it.
 
+    ``"streaming"``: caches evict what is stored to the arrays first (``__stcs``). It serves results that the kernel
+    does not read again. Updates (``+=``) are stored as before.
+
+    CUDA has no such instructions for complex numbers, truth values and single halves, and the host has none at all.
+
+    :arg policy: ``None`` takes a policy back.
     :raises UnknownNameError: one of them is no array argument.
-    :raises PreconditionError: the kernel does not write to one of them.
+    :raises PreconditionError: there is no such policy; the kernel writes to an array for ``"evict_last"``, or does not
+        write to one for ``"streaming"``.
 
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
-    >>> knl = lk.stream_stores(lk.add_dtypes(knl, {"x": np.float32}), "y")
+    >>> knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), {"x": np.float32})
+    >>> knl = lk.set_cache_policy(lk.set_cache_policy(knl, "x", "evict_last"), "y", "streaming")
     >>> print(knl)
-    KERNEL kernel(n: int, x: float32, y: ? streamed)
+    KERNEL kernel(n: int, x: float32 evict_last, y: ? streaming)
     ASSUMPTIONS
       n >= 0
     DOMAINS
@@ -153,66 +169,29 @@ def stream_stores(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKer
       for i
         y[i] = 2*x[i]  {id=insn}
       end
-    >>> "__stcs(&y[i], 2.0f*x[i]);" in lk.generate_code(knl, target="cuda").source
+    >>> "__stcs(&y[i], 2.0f*load_evict_last(&x[i]));" in lk.generate_code(knl, target="cuda").source
     True
     """
-    names = _array_names(kernel, var_names)
-    unwritten = next((x for x in names if x not in kernel.written_names), None)
-    if unwritten is not None:
-        raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
-                                hint="name the arrays that the kernel writes to")
-    return _with_arrays(kernel, names, lambda a: replace(a, streamed=True))
-
-
-@transform
-def keep_loads(kernel: LoopKernel, var_names: str | Iterable[str]) -> LoopKernel:
-    """Read from the arrays *var_names* so that a cache gives them up last (``evict_last`` in CUDA's PTX).
-
-    For what is read again; and for a kernel that reads and writes as fast as memory lets it, although it reads nothing
-    twice: it gained 3 % on an H200, presumably as the cache gives up results instead, which so go to memory soon. Where
-    loads stand one by one, each before a store, it costs: measure. What is computed is the same.
-    Host C has no word for it, nor has CUDA for complex numbers, truth values and halves that are read one by one, nor
-    an architecture before ``sm_80``.
-
-    :raises UnknownNameError: one of them is no array argument.
-    :raises PreconditionError: the kernel writes to one of them.
-
-    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
-    >>> knl = lk.keep_loads(lk.add_dtypes(knl, {"x": np.float32}), "x")
-    >>> print(knl)
-    KERNEL kernel(n: int, x: float32 kept, y: ?)
-    ASSUMPTIONS
-      n >= 0
-    DOMAINS
-      [n] -> { [i] : 0 <= i < n }
-    STATEMENTS
-      for i
-        y[i] = 2*x[i]  {id=insn}
-      end
-    >>> "y[i] = 2.0f*load_kept(&x[i]);" in lk.generate_code(knl, target="cuda").source
-    True
-    """
-    names = _array_names(kernel, var_names)
-    written = next((x for x in names if x in kernel.written_names), None)
-    if written is not None:
-        raise PreconditionError(f"'{written}' is written: a load that may be moved could miss that.", subject=written,
-                                hint="name arrays that the kernel only reads")
-    return _with_arrays(kernel, names, lambda a: replace(a, kept=True))
-
-
-def _array_names(kernel: LoopKernel, var_names: str | Iterable[str]) -> tuple[str, ...]:
-    """:raises UnknownNameError: one of them is no array argument."""
     names = name_list(var_names)
     for name in names:
         if name not in kernel.array_args:
             raise unknown("array argument", name, kernel.array_args)
-    return names
-
-
-def _with_arrays(kernel: LoopKernel, names: Collection[str], change: Callable[[GlobalArg], GlobalArg]) -> LoopKernel:
-    """*kernel* with other notes on how some of its arrays are accessed; what is computed stays."""
-    return kernel.copy(arguments=tuple(change(a) if a.name in names and isinstance(a, GlobalArg) else a
-                                       for a in kernel.arguments), carried=unchanged_from(kernel))
+    try:
+        chosen = None if policy is None else CachePolicy(policy)
+    except ValueError:
+        known = ", ".join(map(str, CachePolicy))
+        raise PreconditionError(f"'{policy}' is no cache policy.", subject=str(policy),
+                                hint=f"the policies are {known}, and None for none") from None
+    written = next((x for x in names if x in kernel.written_names), None)
+    if chosen is CachePolicy.EVICT_LAST and written is not None:
+        raise PreconditionError(f"The kernel writes to '{written}': a load that the compiler may move could miss that.",
+                                subject=written, hint="name arrays that the kernel only reads")
+    unwritten = next((x for x in names if x not in kernel.written_names), None)
+    if chosen is CachePolicy.STREAMING and unwritten is not None:
+        raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
+                                hint="name arrays that the kernel writes to")
+    return kernel.copy(arguments=tuple(replace(a, cache_policy=chosen) if a.name in names and isinstance(a, GlobalArg)
+                                       else a for a in kernel.arguments), carried=unchanged_from(kernel))
 
 
 @transform

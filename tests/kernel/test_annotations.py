@@ -143,7 +143,7 @@ def test_wrong_declarations(declared: Any) -> None:
     lambda: lk.GlobalArg(3), lambda: lk.ValueArg(3), lambda: lk.TemporaryVariable(3),        # type: ignore[arg-type]
     lambda: lk.GlobalArg("y", F32, shape=2.5), lambda: lk.GlobalArg("y", F32, shape=(True,)),  # type: ignore[arg-type]
     lambda: lk.GlobalArg("y", F32, shape={"n": 3}), lambda: lk.GlobalArg("y", F32, shape=-3),  # type: ignore[arg-type]
-    lambda: lk.GlobalArg("y", F32, streamed=3)])                                             # type: ignore[arg-type]
+    lambda: lk.GlobalArg("y", F32, cache_policy=3)])                                             # type: ignore[arg-type]
 def test_refused_declarations(made: Callable[[], object]) -> None:
     with pytest.raises(lk.PreconditionError):
         lk.make_kernel("{[i]: 0<=i<3}", "y[i] = 2*x[i]", [made(), "..."])

@@ -45,11 +45,11 @@ def test_functions_of_cuda_are_no_kernels() -> None:
 
 
 def test_functions_of_the_texts_are_no_arrays() -> None:
-    texts = [*CUDA.copies.values(), *CUDA.handing.values(), *CUDA.matrix_products.values(), CUDA.kept_text,
+    texts = [*CUDA.copies.values(), *CUDA.handing.values(), *CUDA.matrix_products.values(), CUDA.evict_last_text,
              *CUDA.complex_text.values(), *C.half_text.values()]
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
-    names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.kept_load}
-    assert {"copy_async", "load_kept", "LoadKept", "cexp", "handed", "wait_for", "mma_m8n8k4_f64"} <= names
+    names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.evict_last_load}
+    assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "handed", "wait_for", "mma_m8n8k4_f64"} <= names
     assert [name for name in sorted(names) if fault(name) is None] == []
 
 

@@ -404,7 +404,7 @@ def test_a_strip_of_one_step_is_no_strip() -> None:
 def test_vectors_of_rows_are_the_last_that_caches_give_up() -> None:
     for columns in (1000, 2050, 4097):
         source = lk.generate_code(lk.library.softmax(columns=columns)).source
-        assert "load_kept(reinterpret_cast<const float4" in source
+        assert "load_evict_last(reinterpret_cast<const float4" in source
 
 
 def test_blocks_that_follow_each_other_write_the_same_rows() -> None:

@@ -331,7 +331,8 @@ class Drawer:
         return Step("swizzle", (name,), (("chunk", self.one((1, 2))), ("period", self.one((1, 2, 4)))))
 
     def stream(self) -> Step:
-        return Step("stream_stores", (self.one([a for a in self.knl.array_args if a in self.knl.written_names]),))
+        return Step("set_cache_policy", (
+            self.one([a for a in self.knl.array_args if a in self.knl.written_names]), "streaming"))
 
     def scan(self) -> Step:
         node = self.one(list(self.knl.reductions.values()))

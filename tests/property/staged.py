@@ -56,7 +56,8 @@ class Stager(Drawer):
         return Step("pipeline", (iname, self.one((2, 2, 3) if how else (1, 2, 2, 3))), how)
 
     def keep(self) -> Step:
-        return Step("keep_loads", (self.one([a for a in self.knl.array_args if a not in self.knl.written_names]),))
+        return Step("set_cache_policy", (
+            self.one([a for a in self.knl.array_args if a not in self.knl.written_names]), "evict_last"))
 
     def last(self) -> Step:
         return Step("peel", (self.one(self.untagged), 0, self.one((1, 1, 2))))

@@ -273,64 +273,72 @@ def test_what_a_literal_does_not_compute_is_not_fixed(dtype: type, value: int) -
         lk.fix_parameters(knl, a=value)
 
 
-@pytest.mark.parametrize(("dtype", "text", "streamed"), [
+@pytest.mark.parametrize(("dtype", "text", "streaming"), [
     (np.float32, "y[i] = 2*x[i]", True), (np.int8, "y[i] = x[i]", True), (np.float16, "y[i] = x[i]", False),
     (np.complex64, "y[i] = x[i]", False), (np.float32, "y[i] = y[i] + x[i]", True)])
-def test_streamed_stores_are_written_in_the_words_of_cuda_alone(dtype: type, text: str, streamed: bool) -> None:
+def test_streaming_stores_are_instructions_of_cuda_alone(dtype: type, text: str, streaming: bool) -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", text), {"x,y": dtype})
     plain = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    knl = step(plain, lk.stream_stores, "y")
+    knl = step(plain, lk.set_cache_policy, "y", "streaming")
     source = lk.generate_code(knl, target="cuda").source
-    assert ("__stcs(&y[" in source) == streamed
+    assert ("__stcs(&y[" in source) == streaming
     compile_cuda(source)
     assert lk.generate_code(knl, target="c").source == lk.generate_code(plain, target="c").source
 
 
-def test_vectors_are_streamed_whole() -> None:
+def test_vectors_are_stored_whole_by_them() -> None:
     knl = lk.add_dtypes(lk.make_kernel("{[i, v]: 0<=i<n and 0<=v<4}", "y[4*i + v] = x[4*i + v]"), {"x,y": np.float32})
     knl = lk.tag_inames(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0"), "v:vec")
-    source = lk.generate_code(lk.stream_stores(knl, "y"), target="cuda").source
+    source = lk.generate_code(lk.set_cache_policy(knl, "y", "streaming"), target="cuda").source
     assert "__stcs(reinterpret_cast<float4 *>(&y[" in source
     compile_cuda(source)
 
 
-def test_only_what_is_written_is_streamed() -> None:
+def test_only_what_is_written_has_streaming_stores() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
     with pytest.raises(lk.PreconditionError, match="Nothing writes to 'x'"):
-        lk.stream_stores(knl, "x")
+        lk.set_cache_policy(knl, "x", "streaming")
     with pytest.raises(lk.UnknownNameError, match="t"):
-        lk.stream_stores(knl, "y,t")
+        lk.set_cache_policy(knl, "y,t", "streaming")
 
 
-@pytest.mark.parametrize(("dtype", "kept"), [
+@pytest.mark.parametrize(("dtype", "hinted"), [
     (np.float32, True), (np.int64, True), (np.int8, True), (np.float16, False), (np.complex64, False),
     (np.bool_, False)])
-def test_kept_loads_are_written_in_the_words_of_cuda_alone(dtype: type, kept: bool) -> None:
+def test_evict_last_loads_are_instructions_of_cuda_alone(dtype: type, hinted: bool) -> None:
     plain = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]\nz[i] = x[0]"), {"x,y,z": dtype})
     plain = lk.split_iname(plain, "i", 32, outer_tag="g.0", inner_tag="l.0")
-    knl = step(plain, lk.keep_loads, "x")
+    knl = step(plain, lk.set_cache_policy, "x", "evict_last")
     source = lk.generate_code(knl, target="cuda").source
-    assert ("= load_kept(&x[" in source) == kept
-    assert source.count("struct LoadKept {") == source.count("    const LoadKept load_kept;") == kept
+    assert ("= load_evict_last(&x[" in source) == hinted
+    assert source.count("struct LoadEvictLast {") == source.count("    const LoadEvictLast load_evict_last;") == hinted
     compile_cuda(source)
     assert lk.generate_code(knl, target="c").source == lk.generate_code(plain, target="c").source
 
 
 @pytest.mark.parametrize(("dtype", "length", "moved"), [
     (np.float32, 4, "float4"), (np.float64, 2, "double2"), (np.float16, 4, "uint2")])
-def test_vectors_are_kept_whole(dtype: type, length: int, moved: str) -> None:
+def test_vectors_are_loaded_whole_by_them(dtype: type, length: int, moved: str) -> None:
     knl = lk.make_kernel(f"{{[i, v]: 0<=i<n and 0<=v<{length}}}", f"y[{length}*i + v] = x[{length}*i + v]")
     knl = lk.add_dtypes(knl, {"x,y": dtype})
     knl = lk.tag_inames(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0"), "v:vec")
-    source = lk.generate_code(lk.keep_loads(knl, "x"), target="cuda").source
-    assert f"load_kept(reinterpret_cast<const {moved} *>(&x[" in source
+    source = lk.generate_code(lk.set_cache_policy(knl, "x", "evict_last"), target="cuda").source
+    assert f"load_evict_last(reinterpret_cast<const {moved} *>(&x[" in source
     compile_cuda(source)
 
 
-def test_what_is_written_is_not_kept() -> None:
+def test_cache_policies_by_name() -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i]")
+    with pytest.raises(lk.PreconditionError, match="'write_back' is no cache policy") as err:
+        lk.set_cache_policy(knl, "x", "write_back")
+    assert "evict_last, streaming" in err.value.hint
+    assert str(lk.set_cache_policy(lk.set_cache_policy(knl, "x", "evict_last"), "x", None)) == str(knl)
+
+
+def test_what_is_written_has_no_evict_last_loads() -> None:
     """Its loads may be moved, over a store too."""
     knl = lk.make_kernel("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t")
-    with pytest.raises(lk.PreconditionError, match="'y' is written: a load that may be moved could miss that"):
-        lk.keep_loads(knl, "y")
+    with pytest.raises(lk.PreconditionError, match="The kernel writes to 'y': a load that the compiler may move"):
+        lk.set_cache_policy(knl, "y", "evict_last")
     with pytest.raises(lk.UnknownNameError, match="t"):
-        lk.keep_loads(knl, "x,t")
+        lk.set_cache_policy(knl, "x,t", "evict_last")

@@ -59,7 +59,6 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("extract_subst", "parameters"): (plain, {"subst_name": "hh", "template": "xx[pp,qq]"}, ["pp", "qq"]),
     ("fuse_loops", "inames"): (nests, {}, ["ii", "jj"]),
     ("join_inames", "inames"): (plain, {}, ["ii", "jj"]),
-    ("keep_loads", "var_names"): (plain, {}, ["xx", "zz"]),
     ("pipeline", "temporaries"): (scanned, {"iname": "ii"}, ["ss"]),
     ("precompute", "sweep_inames"): (rules, {"subst_use": "ff"}, ["ii", "jj"]),
     ("precompute", "precompute_inames"): (rules, {"subst_use": "ff", "sweep_inames": ["ii", "jj"]}, ["pp", "qq"]),
@@ -68,8 +67,8 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
     ("privatize", "privatizing_inames"): (scalars, {}, ["ii", "jj"]),
     ("privatize", "only_var_names"): (scalars, {"privatizing_inames": ["ii"]}, ["ss", "tt"]),
     ("remove_unused_inames", "inames"): (plain, {}, ["ii", "jj"]),
+    ("set_cache_policy", "var_names"): (nests, {"policy": "streaming"}, ["uu", "vv"]),
     ("set_temporary_address_space", "temporary_names"): (scalars, {"address_space": "private"}, ["ss", "tt"]),
-    ("stream_stores", "var_names"): (nests, {}, ["uu", "vv"]),
     ("tag_array_axes", "ary_names"): (plain, {"dim_tags": "F"}, ["xx", "yy"]),
     ("unroll", "inames"): (plain, {}, ["ii", "jj"]),
     ("untag_inames", "inames"): (tagged, {}, ["ii", "jj"])}
