@@ -5,7 +5,7 @@ their number; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -142,13 +142,15 @@ def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) ->
     return result
 
 
-def packing_order(knl: LoopKernel) -> dict[str, int]:
+def packing_order(knl: LoopKernel) -> Mapping[str, int]:
     """The place of each iname among those that share an axis: one order for all statements.
 
     It is that of the loops, whatever loop of each name comes first.
     """
-    memo: dict[str, int] = knl.memo.setdefault("packing_order", {})
-    if not memo:
+    if knl.whole is not None:
+        return knl.whole.packing_order
+
+    def places() -> dict[str, int]:
         order: list[str] = []
         for path in knl.paths.values():
             place = 0
@@ -157,8 +159,8 @@ def packing_order(knl: LoopKernel) -> dict[str, int]:
                     order.insert(place, x)
                 place = order.index(x) + 1
         order += [x for x in knl.inames if x not in order]
-        memo.update((x, i) for i, x in enumerate(order))
-    return memo
+        return {x: i for i, x in enumerate(order)}
+    return kept(knl.memo, "packing_order", places)
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
@@ -197,6 +199,8 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """Where the values of *iname* over all its statements begin, and its extent where that is constant (else 0)."""
+    if knl.whole is not None and iname in knl.whole.ranges:
+        return knl.whole.ranges[iname]
     return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
 
 
