@@ -260,7 +260,12 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
     """
     require_reason(step, assume)
     found = list(violations(knl))
-    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+    return proven(knl) if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+
+
+def proven(knl: LoopKernel) -> LoopKernel:
+    """*knl*, in whose history the step that is being made is one that took a proof."""
+    return knl.with_history(replace(knl.history, proven=True), knl.given_order)
 
 
 def require_reason(step: str, assume: str | None) -> None:
