@@ -319,19 +319,18 @@ def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
 def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
     """*knl* owing that the pairs *found* do not matter, which bind no more."""
     owed: dict[Obligation, None] = {}
-    broken: dict[int, list[Map]] = {}
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
         claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
         owed[Obligation(step, claim, None if d.exact else assume)] = None
-        broken.setdefault(id(d), []).append(v.pairs)
+    broken = _broken_pairs(found)
 
     def carried() -> Iterator[Dependence]:
         for d in with_waived(knl):
             relation = d.relation
-            for pairs in broken.get(id(d), ()):
+            for pairs in next((own for known, own in broken if known == d), ()):
                 relation = relation.subtract(pairs)
                 if d.of_value:
                     # an order that only pairs given up imply is given up with them
@@ -343,6 +342,21 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
                 yield replace(d, relation=relation)
     new = tuple(o for o in owed if o not in knl.obligations)
     return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
+
+
+def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:
+    """The pairs of each dependence that *found* breaks. Equal dependences are broken alike and stand there once.
+
+    A list that is searched: isl's relations change their hashes while they are compared.
+    """
+    result: list[tuple[Dependence, list[Map]]] = []
+    for v in found:
+        known, own = next((x for x in result if x[0] == v.dependence), (None, []))
+        if known is None:
+            result.append((v.dependence, [v.pairs]))
+        elif known is v.dependence:
+            own.append(v.pairs)
+    return result
 
 
 def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
