@@ -70,18 +70,19 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     storing = next(s.id for s in new if s.written == array)
     filling = tuple(x for x in after.statement_by_id[storing].inames
                     if all(x in after.statement_by_id[u].inames for u in users))
-    touches = list(_touches(before, after, array, users, filling, loading, storing))
+    accesses = accesses_by_array(before)[array]
+    touches = list(_touches(before, after, accesses, users, filling, loading, storing))
     found = [outside_of(after, array, buffer, step), _another_flow(before, after, array, buffer, step, touches)]
     store = next(s for s in touches if s.statement == storing)
     found += [_not_stored(after, array, step, t, store) for t in touches if t.is_write and t.statement != loading]
     if not before.obligations:              # else an order that was given up binds no more
-        found.append(_unbound(before, after, array, step, _Users(touches, loading, storing), filling))
+        found.append(_unbound(before, after, array, step, _Users(accesses, touches, loading, storing), filling))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str], filling: Sequence[str],
-             loading: str | None, storing: str) -> Iterator[_Touch]:
-    for a in accesses_by_array(before)[array]:
+def _touches(before: LoopKernel, after: LoopKernel, accesses: Sequence[Access], users: set[str],
+             filling: Sequence[str], loading: str | None, storing: str) -> Iterator[_Touch]:
+    for a in accesses:
         if a.statement in users:
             inames = before.statement_by_id[a.statement].inames
             # only what is of one filling meets, so that its loops tell no times apart
@@ -92,7 +93,8 @@ def _touches(before: LoopKernel, after: LoopKernel, array: str, users: set[str],
     for statement, at in ((loading, _LOADING), (storing, _STORING)):
         if statement is not None:
             # the loading writes what it reads of the array, the storing reads what it writes there
-            own = next(a for a in accesses_of(after, after.statement_by_id[statement]) if a.array == array)
+            own = next(a for a in accesses_of(after, after.statement_by_id[statement])
+                       if a.array == accesses[0].array)
             yield _Touch(own, _keyed(own, filling), at == _LOADING, (("at", at),))
 
 
@@ -200,6 +202,9 @@ def _of_point(knl: LoopKernel, array: str, step: str, a: Access, points: Set, do
 
 @dataclass(frozen=True)
 class _Users:
+    """:ivar accesses: to the array before the step, of which the users' are among *touches*."""
+
+    accesses: Sequence[Access]
     touches: Sequence[_Touch]
     loading: str | None
     storing: str
@@ -226,9 +231,8 @@ def _unbound(before: LoopKernel, after: LoopKernel, array: str, step: str, users
     if load is not None:
         yield from _read_out_of_order(after, array, step, load.access, known)
     mine = {id(t.access): t for t in users.touches}
-    accesses = accesses_by_array(before)[array]
-    for a in accesses:
-        for b in accesses:
+    for a in users.accesses:
+        for b in users.accesses:
             u, v = mine.get(id(a)), mine.get(id(b))
             if (u is None and v is None) or not (a.is_write or b.is_write):
                 continue

@@ -5,7 +5,7 @@ their number; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -142,13 +142,15 @@ def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) ->
     return result
 
 
-def packing_order(knl: LoopKernel) -> dict[str, int]:
+def packing_order(knl: LoopKernel) -> Mapping[str, int]:
     """The place of each iname among those that share an axis: one order for all statements.
 
     It is that of the loops, whatever loop of each name comes first.
     """
-    memo: dict[str, int] = knl.memo.setdefault("packing_order", {})
-    if not memo:
+    if knl.whole is not None:
+        return knl.whole.packing_order
+
+    def places() -> dict[str, int]:
         order: list[str] = []
         for path in knl.paths.values():
             place = 0
@@ -157,8 +159,8 @@ def packing_order(knl: LoopKernel) -> dict[str, int]:
                     order.insert(place, x)
                 place = order.index(x) + 1
         order += [x for x in knl.inames if x not in order]
-        memo.update((x, i) for i, x in enumerate(order))
-    return memo
+        return {x: i for i, x in enumerate(order)}
+    return kept(knl.memo, "packing_order", places)
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
@@ -197,6 +199,8 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     """Where the values of *iname* over all its statements begin, and its extent where that is constant (else 0)."""
+    if knl.whole is not None and iname in knl.whole.ranges:
+        return knl.whole.ranges[iname]
     return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
 
 
@@ -256,7 +260,12 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
     """
     require_reason(step, assume)
     found = list(violations(knl))
-    return knl if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+    return proven(knl) if not found else accepted(knl, step, found, _sentence, _not_the_hosts, assume, unsafe)
+
+
+def proven(knl: LoopKernel) -> LoopKernel:
+    """*knl*, in whose history the step that is being made is one that took a proof."""
+    return knl.with_history(replace(knl.history, proven=True), knl.given_order)
 
 
 def require_reason(step: str, assume: str | None) -> None:
@@ -310,19 +319,18 @@ def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
 def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
     """*knl* owing that the pairs *found* do not matter, which bind no more."""
     owed: dict[Obligation, None] = {}
-    broken: dict[int, list[Map]] = {}
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
         claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
         owed[Obligation(step, claim, None if d.exact else assume)] = None
-        broken.setdefault(id(d), []).append(v.pairs)
+    broken = _broken_pairs(found)
 
     def carried() -> Iterator[Dependence]:
         for d in with_waived(knl):
             relation = d.relation
-            for pairs in broken.get(id(d), ()):
+            for pairs in next((own for known, own in broken if known == d), ()):
                 relation = relation.subtract(pairs)
                 if d.of_value:
                     # an order that only pairs given up imply is given up with them
@@ -334,6 +342,21 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
                 yield replace(d, relation=relation)
     new = tuple(o for o in owed if o not in knl.obligations)
     return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
+
+
+def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:
+    """The pairs of each dependence that *found* breaks. Equal dependences are broken alike and stand there once.
+
+    A list that is searched: isl's relations change their hashes while they are compared.
+    """
+    result: list[tuple[Dependence, list[Map]]] = []
+    for v in found:
+        known, own = next((x for x in result if x[0] == v.dependence), (None, []))
+        if known is None:
+            result.append((v.dependence, [v.pairs]))
+        elif known is v.dependence:
+            own.append(v.pairs)
+    return result
 
 
 def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:

@@ -36,6 +36,8 @@ def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
 
 def known_sizes(knl: LoopKernel) -> Set:
     """The equalities of sizes, and nothing else, that hold for all sizes which the assumptions allow."""
+    if knl.whole is not None:
+        return knl.whole.known_sizes
     return kept(knl.memo, "known_sizes", lambda: equalities(knl.assumptions))
 
 

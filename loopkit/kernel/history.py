@@ -102,10 +102,12 @@ class History(Sequence[HistoryStep]):
 
     :ivar steps: the transformations.
     :ivar made: the call of ``make_kernel`` before them; ``None``: the kernel was made in another way.
+    :ivar proven: a proof of legality is part of the step that is being made; false of all that users get.
     """
 
     steps: tuple[HistoryStep, ...] = ()
     made: HistoryStep | None = None
+    proven: bool = False
 
     # {{{ a sequence of steps
 

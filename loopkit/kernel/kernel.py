@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from pymbolic.typing import Expression
 
 from loopkit.errors import ENTRY_POINTS, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
@@ -34,6 +35,20 @@ class Settled:
         return self.found
 
 
+@dataclass(frozen=True)
+class WholeKernel:
+    """What a launch in a loop of the host takes from the whole kernel, so that all launches count alike.
+
+    :ivar packing_order: the place of each iname among those that share an axis.
+    :ivar known_sizes: the equalities of sizes, and nothing else, that hold for all sizes.
+    :ivar ranges: where the values of each parallel iname begin, and its extent where that is constant (else 0).
+    """
+
+    packing_order: Mapping[str, int]
+    known_sizes: Set
+    ranges: Mapping[str, tuple[Expression, int]]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LoopKernel:
     """Statements, the tree that orders them, and the data they touch.
@@ -55,7 +70,8 @@ class LoopKernel:
     :ivar obligations: what was assumed instead of proven.
     :ivar carried: gives the dependences brought along by the last transformation (owned by
         :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
-    :ivar memo: results of analyses of this very kernel, by name.
+    :ivar whole: of a launch in a loop of the host, what it takes from the whole kernel; ``None`` for other kernels.
+    :ivar memo: results of analyses of this very kernel, by name: a cache, which may be emptied at any time.
     """
 
     name: str
@@ -74,6 +90,7 @@ class LoopKernel:
     history: History = field(default_factory=History)
     obligations: tuple[Obligation, ...] = ()
     carried: Callable[[], Any] | None = field(default=None, repr=False)
+    whole: WholeKernel | None = field(default=None, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -39,8 +39,7 @@ def _cost_of(knl: LoopKernel) -> Cost:
         typed = _attempt(lambda: _with_types(knl))
         if isinstance(typed, str):
             return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
-        inferred = typed is knl.memo.get("infer_types")
-        placed = _attempt(lambda: placed_once(knl) if inferred else placed_as_typed(typed))
+        placed = _attempt(lambda: placed_once(knl) if typed.inferred else placed_as_typed(typed.kernel))
         if isinstance(placed, str):
             return _one_by_one(knl, typed, placed)
     _, schedule, storages, _ = placed
@@ -48,9 +47,17 @@ def _cost_of(knl: LoopKernel) -> Cost:
     return Cost(cells, len(schedule.launches), tuple(_hosts(schedule.order)))
 
 
-def _one_by_one(knl: LoopKernel, typed: LoopKernel, reason: str) -> Cost:
+@dataclass(frozen=True)
+class _Typed:
+    """A kernel with its dtypes; *inferred*: none of them is a guess."""
+
+    kernel: LoopKernel
+    inferred: bool
+
+
+def _one_by_one(knl: LoopKernel, typed: _Typed, reason: str) -> Cost:
     """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
-    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed))))
+    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed.kernel))))
     if isinstance(storages, str):
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
     cells: dict[str, Cells] = {}
@@ -65,14 +72,14 @@ def _one_by_one(knl: LoopKernel, typed: LoopKernel, reason: str) -> Cost:
     return Cost(cells, None, unknown=unknown, reason=reason)
 
 
-def _with_types(knl: LoopKernel) -> LoopKernel:
+def _with_types(knl: LoopKernel) -> _Typed:
     """*knl* with its dtypes, or where they are not known yet, with ``int32`` for those of temporaries."""
     try:
-        return infer_types(knl)
+        return _Typed(infer_types(knl), inferred=True)
     except TypeInferenceError:
         temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
                        for name, t in knl.temporaries.items()}
-        return knl.copy(temporaries=temporaries, carried=unchanged_from(knl))
+        return _Typed(knl.copy(temporaries=temporaries, carried=unchanged_from(knl)), inferred=False)
 
 
 T = TypeVar("T")
@@ -87,8 +94,8 @@ def _attempt(question: Callable[[], T]) -> T | str:
     return "It takes too long to find." if found is None else found
 
 
-def _cells(knl: LoopKernel, typed: LoopKernel, storage: Storage) -> Cells:
-    known = typed is knl.memo.get("infer_types") or knl.temporaries[storage.name].dtype is not None
+def _cells(knl: LoopKernel, typed: _Typed, storage: Storage) -> Cells:
+    known = typed.inferred or knl.temporaries[storage.name].dtype is not None
     return Cells(storage.space, storage.shape, storage.dtype.itemsize if known else None)
 
 

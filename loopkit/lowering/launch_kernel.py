@@ -13,7 +13,7 @@ from loopkit.analysis.legality import axis_inames, iname_range, iname_span, pack
 from loopkit.analysis.ranges import known_sizes
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
 from loopkit.lowering.schedule import Part
@@ -39,17 +39,16 @@ def launch_kernel(knl: LoopKernel, part: Part) -> LoopKernel:
         # statements with one set keep one
         return domains.setdefault(id(domain), domain.bound(part.hosts))
     own = frozenset(leaves(part.tree))
-    result = knl.copy(
+    launch = knl.copy(
         arguments=(*knl.arguments, *map(ValueArg, part.hosts)), tree=part.tree,
         statements=tuple(replace(s, domain=bound(s.domain)) for s in knl.statements if s.id in own),
         assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))),
         carried=lambda: tuple(_within(knl, own, part.hosts)))
     # places on an axis count from where the whole kernel's do, by which they were compared
-    ranges = {x: iname_range(knl, x) for x in result.inames if is_parallel(knl.tags.get(x))}
-    result.memo["packing_order"] = packing_order(knl)
-    result.memo["known_sizes"] = known_sizes(knl)
-    result.memo["iname_range"] = {**ranges, **dict(_shrinking(result, part.hosts))}
-    return result
+    ranges = {x: iname_range(knl, x) for x in launch.inames if is_parallel(knl.tags.get(x))}
+    whole = WholeKernel(packing_order(knl), known_sizes(knl), ranges)
+    shrinking = dict(_shrinking(launch.copy(whole=whole), part.hosts))
+    return launch.copy(whole=replace(whole, ranges={**ranges, **shrinking}))
 
 
 def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.legality import accepted, iname_range, require_reason
+from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
 from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
 from loopkit.analysis.witnesses import Violation, parameters_of, size_of
 from loopkit.errors import (
@@ -142,7 +142,7 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
     """:func:`contract` without the precondition of names."""
     result = without_axes(kernel, {temporary: _axes_of(kernel, temporary, own)})
     _require_one_value_a_cell(kernel, result, temporary, step)
-    return result
+    return proven(result)
 
 
 # {{{ what can have other axes

@@ -47,15 +47,20 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
             refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
                                       lambda other: function(other, *given, **named), refusal))
             raise
-        verdict = "proven" if "dependences" in result.memo else "structural"
-        if owed := result.obligations[len(kernel.obligations):]:
-            verdict = min((o.verdict for o in owed), key=("unsafe", "assumed").index)
-        record = HistoryStep(function.__name__, given, tuple(named.items()), verdict, time.perf_counter() - start,
-                             Effects((kernel, result)))
+        record = HistoryStep(function.__name__, given, tuple(named.items()), _verdict(kernel, result),
+                             time.perf_counter() - start, Effects((kernel, result)))
         return result.with_history(kernel.history.then(record),
                                    still_given(result.tree, result.tags, result.given_order))
     TRANSFORMATIONS[function.__name__] = step
     return step
+
+
+def _verdict(before: LoopKernel, after: LoopKernel) -> str:
+    """The verdict on the step from *before* to *after*, whose history still lists the steps that it is made of."""
+    if owed := after.obligations[len(before.obligations):]:
+        return min((o.verdict for o in owed), key=("unsafe", "assumed").index)
+    parts = after.history.steps[len(before.history):]
+    return "proven" if after.history.proven or any(s.verdict == "proven" for s in parts) else "structural"
 
 
 def settled(argument: Any) -> Any:

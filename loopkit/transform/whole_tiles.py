@@ -19,6 +19,7 @@ from loopkit.analysis.dependences import (
     with_waived,
 )
 from loopkit.analysis.extension_proof import require_extended
+from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import type_of
@@ -85,7 +86,7 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     filled = _with_filled_reads(kernel, grown, moved, fill)
     result = filled.copy(carried=lambda: _dependences(kernel, filled, names))
     require_extended(ordered, result, moved, names, step, sizes)
-    return result
+    return proven(result)
 
 
 # {{{ what runs on

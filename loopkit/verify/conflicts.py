@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
-from loopkit.analysis.dependences import dependences, in_words
+from loopkit.analysis.dependences import Dependence, dependences, in_words
 from loopkit.analysis.legality import to_blocks_behind
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
@@ -122,13 +122,16 @@ class Conflicts:
 
     def _asked_for(self) -> Iterator[Candidate]:
         """The pairs that dep= orders, as if the one statement left something for the other."""
-        explicit = [d for d in dependences(self.kernel) if d.kind == "explicit"
-                    and d.source in self.launch.statements and d.sink in self.launch.statements]
-        for i, d in enumerate(explicit):
+        for i, d in enumerate(self._explicit):
             a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, affine=True, doubt=None)
                     for s, is_first in ((d.source, True), (d.sink, False)))
-            self.memo["touching", (-1 - i,)] = d.relation
             yield from self._levels("", a, b, (-1 - i,))
+
+    @cached_property
+    def _explicit(self) -> tuple[Dependence, ...]:
+        """What dep= orders within the launch; the pattern of the one at place *i* is ``-1 - i``."""
+        return tuple(d for d in dependences(self.kernel) if d.kind == "explicit"
+                     and d.source in self.launch.statements and d.sink in self.launch.statements)
 
     def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...]) -> Iterator[Candidate]:
         way = self.relative_way(a.statement, b.statement)
@@ -355,7 +358,8 @@ class Conflicts:
             around = same_element(self._around(c.array, c.source), self._around(c.array, c.sink))
             if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
                 return None
-        found = self._of_pattern(("touching",), c.pattern, lambda: same_element(a, b))
+        found = self._of_pattern(("touching",), c.pattern, lambda: same_element(a, b) if c.array
+                                 else self._explicit[-1 - c.pattern[0]].relation)
         return None if found is None else those(found)
 
     def _around(self, array: str, a: Access) -> Map:

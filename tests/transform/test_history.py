@@ -54,6 +54,22 @@ def test_verdicts() -> None:
     assert lk.interchange(scaled_matrix(), "i", "j").history[-1].verdict == "proven"
 
 
+def test_a_step_is_proven_by_whatever_proof_it_takes() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "for i, j\n<> t = 2*x[i, j] {id=S}\ny[i, j] = t {id=T}\nend")
+    knl = lk.fill_tiles(lk.add_dtypes(knl, {"x": np.float32}), {"j": 3})
+    assert knl.history[-1].verdict == "proven"
+    knl = lk.contract(lk.expand(knl, "t", "j"), "t", "j")
+    assert [step.verdict for step in knl.history[-2:]] == ["structural", "proven"]
+    knl = lk.precompute(knl, "x_filled", "j")
+    assert knl.history[-1].verdict == "proven"
+
+
+def test_a_step_that_changes_nothing_takes_no_proof_from_the_one_before() -> None:
+    knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "for i, j\n<> t = 2*x[i, j] {id=S}\ny[i, j] = t {id=T}\nend")
+    knl = lk.fill_tiles(lk.interchange(knl, "i", "j"), {"j": 4})
+    assert [step.verdict for step in knl.history] == ["proven", "structural"]
+
+
 def test_a_step_of_many_is_one() -> None:
     assert len(lk.tile(scaled_matrix(), {"i": 4, "j": 4}).history) == 2
 

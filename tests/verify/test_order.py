@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.dependences import dependences
 from loopkit.kernel.tree import Leaf, Loop, Seq, seq
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, chain, make
@@ -20,19 +21,13 @@ def skewed() -> lk.LoopKernel:
 def test_an_order_that_breaks_a_dependence() -> None:
     knl = skewed()
     assert lk.check_legal(knl).proven
-    turned = knl.copy(tree=Loop("j", Loop("i", Leaf("insn"))), carried=lambda: dependences_of(knl))
+    turned = knl.copy(tree=Loop("j", Loop("i", Leaf("insn"))), carried=lambda: dependences(knl))
     found = lk.check_legal(turned)
     assert found.verdict is lk.Verdict.REFUTED
     assert found["order"].findings[0].witness == (
         "with m = 3, n = 3: insn[i=1, j=2] writes a[1, 2], which insn[i=2, j=1] reads")
     with pytest.raises(lk.IllegalTransformError):
         found.raise_if_refuted()
-
-
-def dependences_of(knl: lk.LoopKernel) -> object:
-    from_knl = knl.memo.get("dependences")
-    assert from_knl is not None
-    return from_knl
 
 
 def test_the_loops_of_a_launch() -> None:
