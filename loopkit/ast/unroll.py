@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.walk import as_block
 from loopkit.expr.mappers import map_children
 from loopkit.poly.affine import add
 
@@ -46,11 +47,11 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
                                for i in range(start, stop, node.step)))
         case For():
             body = written_out(node.body, known, kept)
-            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, _block(body),
+            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, as_block(body),
                        node.unroll)
         case If():
-            otherwise = None if node.otherwise is None else _block(written_out(node.otherwise, known, kept))
-            then = _block(written_out(node.then, known, kept))
+            otherwise = None if node.otherwise is None else as_block(written_out(node.otherwise, known, kept))
+            then = as_block(written_out(node.then, known, kept))
             return If(_put(node.condition, known), then, otherwise, node.comment)
         case Assign():
             target = _put(node.target, known)
@@ -60,15 +61,11 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
         case Define():
             return Define(node.name, add(_put(node.value, known)))
         case Region():
-            return replace(node, body=_block(written_out(node.body, known, kept)))
+            return replace(node, body=as_block(written_out(node.body, known, kept)))
         case Block():
             return Block(tuple(written_out(c, known, kept) for c in node.children))
         case Sync() | Call():
             return node
-
-
-def _block(node: Node) -> Block:
-    return node if isinstance(node, Block) else Block((node,))
 
 
 def _put(expr: Expression, values: Values) -> Expression:
