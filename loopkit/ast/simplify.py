@@ -8,6 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -175,37 +176,13 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
 
 def _loop_names(node: Node) -> frozenset[str]:
     """The inames of the loops in *node*."""
-    match node:
-        case For():
-            return _loop_names(node.body) | {node.iname}
-        case If():
-            parts = (node.then,) if node.otherwise is None else (node.then, node.otherwise)
-            return frozenset().union(*map(_loop_names, parts))
-        case Region():
-            return _loop_names(node.body)
-        case Block():
-            return frozenset().union(*map(_loop_names, node.children)) if node.children else frozenset()
-        case _:
-            return frozenset()
+    return frozenset(inner.iname for inner in nodes_in(node) if isinstance(inner, For))
 
 
 def assigned(block: Block) -> frozenset[str]:
     """The variables and arrays that *block* writes."""
-    names: set[str] = set()
-    for node in block.children:
-        match node:
-            case Assign():
-                target = node.target.aggregate if isinstance(node.target, p.Subscript) else node.target
-                names |= variables(target)
-            case If():
-                names |= assigned(node.then) | (assigned(node.otherwise) if node.otherwise is not None else frozenset())
-            case For() | Region():
-                names |= assigned(node.body)
-            case Block():
-                names |= assigned(node)
-            case _:
-                pass
-    return frozenset(names)
+    targets = (node.target for node in nodes_in(block) if isinstance(node, Assign))
+    return frozenset().union(*(variables(t.aggregate if isinstance(t, p.Subscript) else t) for t in targets))
 
 
 def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
