@@ -7,8 +7,8 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.walk import map_child_nodes, nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -70,26 +70,24 @@ def with_regions_apart(block: Block) -> Block:
 
     A target may print regions one after another in one scope.
     """
-    own = {c.name for c in block.children if isinstance(c, Define)}
-    children: list[Node] = []
-    for node in block.children:
-        match node:
-            case For():
-                node = replace(node, body=with_regions_apart(node.body))
-            case If():
-                otherwise = node.otherwise if node.otherwise is None else with_regions_apart(node.otherwise)
-                node = replace(node, then=with_regions_apart(node.then), otherwise=otherwise)
-            case Block():
-                node = with_regions_apart(node)
-            case Region():
-                defined = {c.name for c in node.body.children if isinstance(c, Define)}
-                if defined & own:
-                    node = replace(node, body=Block((node.body,)))
-                own |= defined
-            case _:
-                pass
-        children.append(node)
-    return Block(tuple(children))
+    own = _defined(block)
+
+    def apart(node: Node) -> Node:
+        nonlocal own
+        if isinstance(node, Block):
+            return with_regions_apart(node)
+        if not isinstance(node, Region):
+            return map_child_nodes(node, apart)
+        defined = _defined(node.body)
+        hides = not defined.isdisjoint(own)
+        own |= defined
+        return replace(node, body=Block((node.body,))) if hides else node
+    return map_child_nodes(block, apart)
+
+
+def _defined(block: Block) -> frozenset[str]:
+    """The constants that *block* itself defines."""
+    return frozenset(node.name for node in block.children if isinstance(node, Define))
 
 
 def without_unused_names(block: Block) -> Block:
@@ -110,14 +108,11 @@ def _used(block: Block) -> tuple[Block, frozenset[str]]:
     kept: list[Node] = []
     names: set[str] = set()
     for node in reversed(block.children):
-        if isinstance(node, Define):
-            if node.name not in names:
-                kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
-                continue
-            names |= variables(node.value)
-        else:
-            node, own = _used_in(node)
-            names |= own
+        if isinstance(node, Define) and node.name not in names:
+            kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
+            continue
+        node, own = _used_in(node)
+        names |= own
         kept.append(node)
     return Block(tuple(reversed(kept))), frozenset(names)
 
@@ -143,7 +138,9 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
             return _used(node)
         case Assign():
             return node, variables(node.target) | variables(node.value)
-        case _:
+        case Define():
+            return node, variables(node.value)
+        case Sync() | Call():
             return node, frozenset()
 
 
@@ -156,22 +153,15 @@ def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iter
 
 
 def _with_instance(node: Node, name: str, value: Expression) -> Node:
-    def below(block: Block) -> Block:
-        return Block(tuple(_with_instances(block.children, name, value)))
     match node:
         case Assign():
             return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
-        case For():
-            return node if node.iname == name else replace(node, body=below(node.body))
-        case If():
-            otherwise = None if node.otherwise is None else below(node.otherwise)
-            return replace(node, then=below(node.then), otherwise=otherwise)
-        case Region():
-            return replace(node, body=below(node.body))
         case Block():
-            return below(node)
-        case _:
+            return Block(tuple(_with_instances(node.children, name, value)))
+        case For() if node.iname == name:
             return node
+        case For() | If() | Region() | Define() | Sync() | Call():
+            return map_child_nodes(node, lambda child: _with_instance(child, name, value))
 
 
 def _loop_names(node: Node) -> frozenset[str]:
@@ -220,5 +210,5 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
             body = simplified(node.body, names)
             if body.children:
                 yield replace(node, body=body)
-        case _:
+        case Assign() | Define() | Sync() | Call():
             yield node
