@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import map_child_nodes, nodes_in
+from loopkit.ast.walk import expressions_of, map_child_nodes, nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -118,30 +118,15 @@ def _used(block: Block) -> tuple[Block, frozenset[str]]:
 
 
 def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
-    match node:
-        case For():
-            body, names = _used(node.body)
-            for e in () if node.product is None else (*node.product.left, *node.product.right):
-                names |= variables(e)
-            return replace(node, body=body), names | variables(node.start) | variables(node.stop)
-        case If():
-            then, names = _used(node.then)
-            names |= variables(node.condition)
-            if node.otherwise is None:
-                return replace(node, then=then), names
-            otherwise, others = _used(node.otherwise)
-            return replace(node, then=then, otherwise=otherwise), names | others
-        case Region():
-            body, names = _used(node.body)
-            return replace(node, body=body), names
-        case Block():
-            return _used(node)
-        case Assign():
-            return node, variables(node.target) | variables(node.value)
-        case Define():
-            return node, variables(node.value)
-        case Sync() | Call():
-            return node, frozenset()
+    if isinstance(node, Block):
+        return _used(node)
+    names = set().union(*map(variables, expressions_of(node)))
+
+    def used(child: Node) -> Node:
+        child, own = _used_in(child)
+        names.update(own)
+        return child
+    return map_child_nodes(node, used), frozenset(names)
 
 
 def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:

@@ -1,9 +1,14 @@
-"""Walks over the nodes of a loop program: children, all nodes in order, rewriting. Unchanged nodes are shared."""
+"""Walks over the nodes of a loop program: children, all nodes in order, rewriting. Unchanged nodes are shared.
+
+A walk that carries no scope and prints no text is one of these; others match the node classes themselves.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never, overload
+
+from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 
@@ -11,7 +16,7 @@ Change = Callable[[Node], Node]
 
 
 def child_nodes(node: Node) -> tuple[Node, ...]:
-    """The nodes directly in *node*, in textual order: those of a block, otherwise the blocks of a loop, a branch, ...
+    """The nodes directly in *node*, in textual order: a block's own, or the block of a loop, say.
 
     >>> child_nodes(For("i", 0, 4, 1, Block((Call("f"),))))
     (Block(children=(Call(name='f'),)),)
@@ -24,6 +29,30 @@ def child_nodes(node: Node) -> tuple[Node, ...]:
         case If():
             return (node.then,) if node.otherwise is None else (node.then, node.otherwise)
         case Assign() | Define() | Sync() | Call():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def expressions_of(node: Node) -> tuple[Expression, ...]:
+    """The expressions of *node* itself, and not of those in it; of a matrix product also what a lane loads for it.
+
+    What vectors of a loop move is not among them: it stands in the loop's body.
+
+    >>> expressions_of(For("i", 0, 4, 1, Block((Define("j", 5),))))
+    (0, 4)
+    """
+    match node:
+        case Assign():
+            return (node.target, node.value)
+        case For():
+            loaded = () if node.product is None else (*node.product.left, *node.product.right)
+            return (node.start, node.stop, *loaded)
+        case If():
+            return (node.condition,)
+        case Define():
+            return (node.value,)
+        case Sync() | Region() | Call() | Block():
             return ()
         case _:
             assert_never(node)

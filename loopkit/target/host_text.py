@@ -10,7 +10,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.c import CText
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
@@ -195,15 +195,4 @@ def _taken(lowered: Lowered, launches: Sequence[Launch], index: np.dtype[Any]) -
 
 def _mentioned(block: Block) -> frozenset[str]:
     """The names in the bounds and conditions of *block*."""
-    found: set[str] = set()
-    for node in nodes_in(block):
-        match node:
-            case For():
-                found |= variables(node.start) | variables(node.stop)
-            case If():
-                found |= variables(node.condition)
-            case Define():
-                found |= variables(node.value)
-            case Block() | Call() | Assign() | Region() | Sync():
-                pass
-    return frozenset(found)
+    return frozenset().union(*(variables(e) for node in nodes_in(block) for e in expressions_of(node)))

@@ -9,8 +9,8 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.ast import nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
-from loopkit.ast.walk import as_block, child_nodes, map_child_nodes, nodes_in, rewritten
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, MatrixProduct, Node, Region, Sync
+from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
 
 X = p.Variable("x")
 F, G, H = (Block((Call(name),)) for name in "fgh")
@@ -69,6 +69,18 @@ def test_each_part_of_a_node_is_mapped_once_and_in_order(node: Node) -> None:
     assert type(new) is type(node)
 
 
+@each_example
+def test_the_expressions_of_a_node_are_all_that_its_fields_hold(node: Node) -> None:
+    held = tuple(getattr(node, f.name) for f in fields(node) if f.type in ("Expression", "p.Variable | p.Subscript"))
+    assert expressions_of(node) == held
+
+
+def test_what_lanes_load_for_a_product_is_of_its_loop() -> None:
+    left, right = (p.Subscript(p.Variable(name), X) for name in "ab")
+    product = MatrixProduct(None, "j", "k", (left,), (right,))
+    assert expressions_of(For("j", 0, 2, 1, F, product=product)) == (0, 2, left, right)
+
+
 def test_what_is_no_node_is_refused() -> None:
     @dataclass(frozen=True)
     class While:
@@ -76,6 +88,8 @@ def test_what_is_no_node_is_refused() -> None:
     other: Any = While(F)
     with pytest.raises(AssertionError, match="While"):
         child_nodes(other)
+    with pytest.raises(AssertionError, match="While"):
+        expressions_of(other)
     with pytest.raises(AssertionError, match="While"):
         list(nodes_in(Block((other,))))
     with pytest.raises(AssertionError, match="While"):
