@@ -10,7 +10,8 @@ from collections.abc import Iterator, Mapping
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, For, If, MatrixProduct, Node, Region
+from loopkit.ast.nodes import Assign, For, MatrixProduct, Node
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import substitute
 from loopkit.poly.affine import add
 
@@ -49,20 +50,6 @@ def element_at(element: p.Variable | p.Subscript, values: Mapping[str, Expressio
 
 def products_in(node: Node) -> Iterator[tuple[For, MatrixProduct]]:
     """The loops in *node* that are products of matrices."""
-    match node:
-        case For():
-            if node.product is not None:
-                yield node, node.product
-            else:
-                yield from products_in(node.body)
-        case If():
-            yield from products_in(node.then)
-            if node.otherwise is not None:
-                yield from products_in(node.otherwise)
-        case Region():
-            yield from products_in(node.body)
-        case Block():
-            for child in node.children:
-                yield from products_in(child)
-        case _:
-            pass
+    for inner in nodes_in(node):
+        if isinstance(inner, For) and inner.product is not None:
+            yield inner, inner.product

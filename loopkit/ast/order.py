@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from loopkit.ast.nodes import Block, Call, Define, For, If
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Region, Sync
 from loopkit.expr.evaluate import evaluate
 
 
@@ -32,5 +32,5 @@ def calls(order: Block, values: Mapping[str, Any]) -> Iterator[tuple[str, Mappin
                     yield from calls(node.otherwise, values)
             case Block():
                 yield from calls(node, values)
-            case _:
+            case Assign() | Region() | Sync():
                 raise AssertionError(node)

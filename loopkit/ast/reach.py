@@ -14,6 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program, Region, Sync
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import children, variables
 
 
@@ -138,7 +139,7 @@ class _Walk:
         self.block(function.body)
 
     def block(self, block: Block) -> None:
-        for node in block.children:
+        for node in nodes_in(block):
             match node:
                 case Assign():
                     self.value(node.target)
@@ -147,19 +148,11 @@ class _Walk:
                     ends = either((self.value(node.start), self.value(node.stop)))
                     self.known[node.iname] = ends
                     self.found.add(ends.plus(node.step))             # where the loop ends, its variable is beyond
-                    self.block(node.body)
                 case If():
                     self.value(node.condition)
-                    self.block(node.then)
-                    if node.otherwise is not None:
-                        self.block(node.otherwise)
                 case Define():
                     self.known[node.name] = self.value(node.value)
-                case Region():
-                    self.block(node.body)
-                case Block():
-                    self.block(node)
-                case Sync() | Call():
+                case Region() | Block() | Sync() | Call():
                     pass
 
     def value(self, expr: Expression) -> Reach:

@@ -2,12 +2,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import replace
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, If, Node, Region
+from loopkit.ast.nodes import Assign, Block, If, Region
+from loopkit.ast.walk import rewritten
 from loopkit.errors import InternalError
 from loopkit.expr.mappers import children
 
@@ -30,11 +30,7 @@ def read_of_other_lane(region: Region, lanes: Collection[str]) -> tuple[Assign, 
 
 def with_assignment(block: Block, node: Assign) -> Block:
     """*block* with *node* for its only assignment."""
-    def one(old: Node) -> Node:
-        if isinstance(old, If):
-            return replace(old, then=with_assignment(old.then, node))
-        return node if isinstance(old, Assign) else old
-    return Block(tuple(map(one, block.children)))
+    return rewritten(block, lambda old: node if isinstance(old, Assign) else old)
 
 
 def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscript]:

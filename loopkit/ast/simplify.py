@@ -7,7 +7,8 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.walk import expressions_of, map_child_nodes, nodes_in
 from loopkit.expr.mappers import substitute, variables
 
 Names = Mapping[str, Expression]
@@ -69,26 +70,24 @@ def with_regions_apart(block: Block) -> Block:
 
     A target may print regions one after another in one scope.
     """
-    own = {c.name for c in block.children if isinstance(c, Define)}
-    children: list[Node] = []
-    for node in block.children:
-        match node:
-            case For():
-                node = replace(node, body=with_regions_apart(node.body))
-            case If():
-                otherwise = node.otherwise if node.otherwise is None else with_regions_apart(node.otherwise)
-                node = replace(node, then=with_regions_apart(node.then), otherwise=otherwise)
-            case Block():
-                node = with_regions_apart(node)
-            case Region():
-                defined = {c.name for c in node.body.children if isinstance(c, Define)}
-                if defined & own:
-                    node = replace(node, body=Block((node.body,)))
-                own |= defined
-            case _:
-                pass
-        children.append(node)
-    return Block(tuple(children))
+    own = _defined(block)
+
+    def apart(node: Node) -> Node:
+        nonlocal own
+        if isinstance(node, Block):
+            return with_regions_apart(node)
+        if not isinstance(node, Region):
+            return map_child_nodes(node, apart)
+        defined = _defined(node.body)
+        hides = not defined.isdisjoint(own)
+        own |= defined
+        return replace(node, body=Block((node.body,))) if hides else node
+    return map_child_nodes(block, apart)
+
+
+def _defined(block: Block) -> frozenset[str]:
+    """The constants that *block* itself defines."""
+    return frozenset(node.name for node in block.children if isinstance(node, Define))
 
 
 def without_unused_names(block: Block) -> Block:
@@ -109,41 +108,25 @@ def _used(block: Block) -> tuple[Block, frozenset[str]]:
     kept: list[Node] = []
     names: set[str] = set()
     for node in reversed(block.children):
-        if isinstance(node, Define):
-            if node.name not in names:
-                kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
-                continue
-            names |= variables(node.value)
-        else:
-            node, own = _used_in(node)
-            names |= own
+        if isinstance(node, Define) and node.name not in names:
+            kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
+            continue
+        node, own = _used_in(node)
+        names |= own
         kept.append(node)
     return Block(tuple(reversed(kept))), frozenset(names)
 
 
 def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
-    match node:
-        case For():
-            body, names = _used(node.body)
-            for e in () if node.product is None else (*node.product.left, *node.product.right):
-                names |= variables(e)
-            return replace(node, body=body), names | variables(node.start) | variables(node.stop)
-        case If():
-            then, names = _used(node.then)
-            names |= variables(node.condition)
-            if node.otherwise is None:
-                return replace(node, then=then), names
-            otherwise, others = _used(node.otherwise)
-            return replace(node, then=then, otherwise=otherwise), names | others
-        case Region():
-            body, names = _used(node.body)
-            return replace(node, body=body), names
-        case Block():
-            return _used(node)
-        case Assign():
-            return node, variables(node.target) | variables(node.value)
-        case _:
-            return node, frozenset()
+    if isinstance(node, Block):
+        return _used(node)
+    names = set().union(*map(variables, expressions_of(node)))
+
+    def used(child: Node) -> Node:
+        child, own = _used_in(child)
+        names.update(own)
+        return child
+    return map_child_nodes(node, used), frozenset(names)
 
 
 def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
@@ -155,57 +138,26 @@ def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iter
 
 
 def _with_instance(node: Node, name: str, value: Expression) -> Node:
-    def below(block: Block) -> Block:
-        return Block(tuple(_with_instances(block.children, name, value)))
     match node:
         case Assign():
             return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
-        case For():
-            return node if node.iname == name else replace(node, body=below(node.body))
-        case If():
-            otherwise = None if node.otherwise is None else below(node.otherwise)
-            return replace(node, then=below(node.then), otherwise=otherwise)
-        case Region():
-            return replace(node, body=below(node.body))
         case Block():
-            return below(node)
-        case _:
+            return Block(tuple(_with_instances(node.children, name, value)))
+        case For() if node.iname == name:
             return node
+        case For() | If() | Region() | Define() | Sync() | Call():
+            return map_child_nodes(node, lambda child: _with_instance(child, name, value))
 
 
 def _loop_names(node: Node) -> frozenset[str]:
     """The inames of the loops in *node*."""
-    match node:
-        case For():
-            return _loop_names(node.body) | {node.iname}
-        case If():
-            parts = (node.then,) if node.otherwise is None else (node.then, node.otherwise)
-            return frozenset().union(*map(_loop_names, parts))
-        case Region():
-            return _loop_names(node.body)
-        case Block():
-            return frozenset().union(*map(_loop_names, node.children)) if node.children else frozenset()
-        case _:
-            return frozenset()
+    return frozenset(inner.iname for inner in nodes_in(node) if isinstance(inner, For))
 
 
 def assigned(block: Block) -> frozenset[str]:
     """The variables and arrays that *block* writes."""
-    names: set[str] = set()
-    for node in block.children:
-        match node:
-            case Assign():
-                target = node.target.aggregate if isinstance(node.target, p.Subscript) else node.target
-                names |= variables(target)
-            case If():
-                names |= assigned(node.then) | (assigned(node.otherwise) if node.otherwise is not None else frozenset())
-            case For() | Region():
-                names |= assigned(node.body)
-            case Block():
-                names |= assigned(node)
-            case _:
-                pass
-    return frozenset(names)
+    targets = (node.target for node in nodes_in(block) if isinstance(node, Assign))
+    return frozenset().union(*(variables(t.aggregate if isinstance(t, p.Subscript) else t) for t in targets))
 
 
 def _flattened(block: Block, known: Names, own: set[str]) -> Iterator[Node]:
@@ -243,5 +195,5 @@ def _simplified(node: Node, names: Names) -> Iterator[Node]:
             body = simplified(node.body, names)
             if body.children:
                 yield replace(node, body=body)
-        case _:
+        case Assign() | Define() | Sync() | Call():
             yield node

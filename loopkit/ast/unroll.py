@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.walk import as_block, map_child_nodes
 from loopkit.expr.mappers import map_children
 from loopkit.poly.affine import add
 
@@ -19,18 +20,13 @@ def asking(block: Block, unrolled: AbstractSet[str]) -> Block:
     """*block*, whose loops of constant trip count over the inames *unrolled* ask to be unrolled; regions stay."""
     def asked(node: Node) -> Node:
         match node:
-            case For():
-                constant = isinstance(node.start, int) and isinstance(node.stop, int)
-                return replace(node, body=asking(node.body, unrolled),
-                               unroll=node.unroll or (constant and node.iname in unrolled))
-            case If():
-                otherwise = None if node.otherwise is None else asking(node.otherwise, unrolled)
-                return replace(node, then=asking(node.then, unrolled), otherwise=otherwise)
-            case Block():
-                return asking(node, unrolled)
-            case _:
+            case For(start=int(), stop=int()) if node.iname in unrolled:
+                return replace(node, body=asking(node.body, unrolled), unroll=True)
+            case Region():
                 return node
-    return Block(tuple(map(asked, block.children)))
+            case _:
+                return map_child_nodes(node, asked)
+    return map_child_nodes(block, asked)
 
 
 def written_out(node: Node, values: Values | None = None, kept: frozenset[str] = frozenset()) -> Node:
@@ -46,11 +42,11 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
                                for i in range(start, stop, node.step)))
         case For():
             body = written_out(node.body, known, kept)
-            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, _block(body),
+            return For(node.iname, _put(node.start, known), _put(node.stop, known), node.step, as_block(body),
                        node.unroll)
         case If():
-            otherwise = None if node.otherwise is None else _block(written_out(node.otherwise, known, kept))
-            then = _block(written_out(node.then, known, kept))
+            otherwise = None if node.otherwise is None else as_block(written_out(node.otherwise, known, kept))
+            then = as_block(written_out(node.then, known, kept))
             return If(_put(node.condition, known), then, otherwise, node.comment)
         case Assign():
             target = _put(node.target, known)
@@ -59,16 +55,8 @@ def written_out(node: Node, values: Values | None = None, kept: frozenset[str] =
             return replace(node, target=target, value=_put(node.value, known), instance=instance)
         case Define():
             return Define(node.name, add(_put(node.value, known)))
-        case Region():
-            return replace(node, body=_block(written_out(node.body, known, kept)))
-        case Block():
-            return Block(tuple(written_out(c, known, kept) for c in node.children))
-        case Sync() | Call():
-            return node
-
-
-def _block(node: Node) -> Block:
-    return node if isinstance(node, Block) else Block((node,))
+        case Region() | Block() | Sync() | Call():
+            return map_child_nodes(node, lambda child: written_out(child, known, kept))
 
 
 def _put(expr: Expression, values: Values) -> Expression:

@@ -11,19 +11,8 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import (
-    AlignedArray,
-    Assign,
-    Assumed,
-    Block,
-    DivisibleSize,
-    For,
-    Function,
-    If,
-    Node,
-    Region,
-    Vector,
-)
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Function, If, Vector
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import children, substitute, variables
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
@@ -35,25 +24,9 @@ _ORDERS = ("<", "<=", ">", ">=")
 
 def vectors_in(block: Block) -> Iterator[Vector]:
     """The vectors of all loops in *block*."""
-    for node in block.children:
-        yield from _vectors_of(node)
-
-
-def _vectors_of(node: Node) -> Iterator[Vector]:
-    match node:
-        case For():
+    for node in nodes_in(block):
+        if isinstance(node, For):
             yield from node.vectors
-            yield from vectors_in(node.body)
-        case If():
-            yield from vectors_in(node.then)
-            if node.otherwise is not None:
-                yield from vectors_in(node.otherwise)
-        case Region():
-            yield from vectors_in(node.body)
-        case Block():
-            yield from vectors_in(node)
-        case _:
-            pass
 
 
 def assignment_of(loop: For) -> tuple[Assign | None, Expression | None]:

@@ -17,13 +17,14 @@ from loopkit.analysis.accesses import data_params, expanded_expression, integer_
 from loopkit.analysis.ranges import constant_range
 from loopkit.ast.nodes import Assign, Block, For, If, Node, Region, Sync
 from loopkit.ast.unroll import asking
+from loopkit.ast.walk import as_block
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
-from loopkit.lowering.converted import as_block, converted, with_values, with_values_substituted
+from loopkit.lowering.converted import converted, with_values, with_values_substituted
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here

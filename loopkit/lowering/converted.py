@@ -7,6 +7,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, Define, For, If, Node
+from loopkit.ast.walk import as_block
 from loopkit.poly import codegen
 from loopkit.poly.codegen import BlockNode, CallNode, ForNode, IfNode
 
@@ -24,11 +25,6 @@ def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], in
     if all(isinstance(v, int) for v in moved.values()):
         return emit(moved)
     return with_values(emit({}), inames, values)
-
-
-def as_block(node: Node) -> Block:
-    """*node* as a block of its own."""
-    return node if isinstance(node, Block) else Block((node,))
 
 
 def converted(node: codegen.Node, call: Callable[[CallNode], Node]) -> Node:

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block, For, If, Node, Region
+from loopkit.ast.nodes import Block, For, If, Node
+from loopkit.ast.walk import map_child_nodes
 from loopkit.expr.mappers import variables
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.piecewise import params_condition, points_where
@@ -41,27 +42,19 @@ def saying_where(block: Block, ranges: Ranges, context: Set, about: About) -> Bl
 
     :arg context: what is known around the block.
     """
-    return Block(tuple(_node(child, ranges, context, about) for child in block.children))
-
-
-def _node(node: Node, ranges: Ranges, context: Set, about: About) -> Node:
-    match node:
-        case If():
-            parts = node.condition.children if isinstance(node.condition, p.LogicalAnd) else (node.condition,)
-            found = tuple(_part(part, ranges, context, about) for part in parts)
-            condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
-            otherwise = None if node.otherwise is None else saying_where(node.otherwise, ranges, context, about)
-            then = saying_where(node.then, ranges, context, about)
-            return replace(node, condition=condition, then=then, otherwise=otherwise)
-        case For(start=int() as start, stop=int() as stop):
-            inside = context.intersect(range_condition(node.iname, start, stop - 1))
-            return replace(node, body=saying_where(node.body, ranges, inside, about))
-        case For() | Region():
-            return replace(node, body=saying_where(node.body, ranges, context, about))
-        case Block():
-            return saying_where(node, ranges, context, about)
-        case _:
-            return node
+    def one(node: Node) -> Node:
+        match node:
+            case If():
+                parts = node.condition.children if isinstance(node.condition, p.LogicalAnd) else (node.condition,)
+                found = tuple(_part(part, ranges, context, about) for part in parts)
+                condition = found[0] if len(found) == 1 else p.LogicalAnd(found)
+                return map_child_nodes(replace(node, condition=condition), one)
+            case For(start=int() as start, stop=int() as stop):
+                inside = context.intersect(range_condition(node.iname, start, stop - 1))
+                return replace(node, body=saying_where(node.body, ranges, inside, about))
+            case _:
+                return map_child_nodes(node, one)
+    return map_child_nodes(block, one)
 
 
 def _part(part: Expression, ranges: Ranges, context: Set, about: About) -> Expression:

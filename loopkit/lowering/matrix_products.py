@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import axis_inames, iname_range
 from loopkit.analysis.matrix_products import product_inames
 from loopkit.ast.matrix_products import element_at, nest_of
-from loopkit.ast.nodes import Assign, Block, Define, For, If, MatrixProduct, Node, Region
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, MatrixProduct, Node, Region, Sync
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
@@ -113,7 +113,7 @@ class _Finder:
                 return replace(node, body=self.block(node.body, names, uniform))
             case Block():
                 return self.block(node, names, uniform)
-            case _:
+            case If() | Assign() | Define() | Sync() | Call():
                 return node
 
     def _nest(self, loop: For, names: Names) -> For:

@@ -15,17 +15,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import (
-    Assign,
-    Block,
-    Define,
-    DivisibleSize,
-    For,
-    If,
-    Node,
-    Region,
-    Vector,
-)
+from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, Vector
 from loopkit.ast.vectors import certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.kernel.data import AddressSpace
@@ -151,7 +141,7 @@ class _Finder(Elements):
                 return replace(node, body=self.block(node.body, names, taken))  # a target may print it without braces
             case Block():
                 return self.block(node, names, {*taken})
-            case _:
+            case Assign() | Define() | Sync() | Call():
                 return node
 
     def _lanes(self, loop: For, names: Names, taken: set[str]) -> Node:

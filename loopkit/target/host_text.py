@@ -9,7 +9,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Block, Call, Define, For, If, Node
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.c import CText
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
@@ -113,8 +114,8 @@ class _Writer:
                 yield "{"
                 yield from indented(self.lines(node, known))
                 yield "}"
-            case _:
-                raise AssertionError(node)
+            case Assign() | Region() | Sync():
+                raise AssertionError(node)              # a function's: see emit
 
     def function(self, launch: Launch) -> str:
         """What launches are called where an argument may have the same name."""
@@ -194,19 +195,4 @@ def _taken(lowered: Lowered, launches: Sequence[Launch], index: np.dtype[Any]) -
 
 def _mentioned(block: Block) -> frozenset[str]:
     """The names in the bounds and conditions of *block*."""
-    found: set[str] = set()
-    for node in block.children:
-        match node:
-            case For():
-                found |= variables(node.start) | variables(node.stop) | _mentioned(node.body)
-            case If():
-                found |= variables(node.condition) | _mentioned(node.then)
-                if node.otherwise is not None:
-                    found |= _mentioned(node.otherwise)
-            case Define():
-                found |= variables(node.value)
-            case Block():
-                found |= _mentioned(node)
-            case _:
-                pass
-    return frozenset(found)
+    return frozenset().union(*(variables(e) for node in nodes_in(block) for e in expressions_of(node)))

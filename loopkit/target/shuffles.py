@@ -8,8 +8,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Array, Assign, Block, For, Function, If, Node, Region
+from loopkit.ast.nodes import Array, Assign, Block, Function, Region
 from loopkit.ast.shuffles import read_of_other_lane, with_assignment
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.dialect import Dialect
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.kernel import LoopKernel
@@ -83,7 +84,8 @@ class Lanes:
 def lanes_of(knl: LoopKernel, function: Function, dialect: Dialect) -> Lanes:
     """The arrays of *function* that are in lanes."""
     arrays = {a.name: a for a in function.arrays if a.lanes}
-    reads = [read_of_other_lane(region, arrays)[1] for region in _shuffles(function.body) if _apart(region)]
+    reads = [read_of_other_lane(node, arrays)[1] for node in nodes_in(function.body)
+             if isinstance(node, Region) and _apart(node)]
     variables = frozenset(read.aggregate.name for read in reads if isinstance(read.aggregate, p.Variable))
     return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, dialect)
 
@@ -91,24 +93,6 @@ def lanes_of(knl: LoopKernel, function: Function, dialect: Dialect) -> Lanes:
 def _apart(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard stands between the two."""
     return not (region.shuffle is None or region.shuffle.spare or isinstance(region.body.children[0], Assign))
-
-
-def _shuffles(node: Node) -> Iterator[Region]:
-    match node:
-        case Region():
-            if node.shuffle is not None:
-                yield node
-        case For(body=body):
-            yield from _shuffles(body)
-        case If():
-            yield from _shuffles(node.then)
-            if node.otherwise is not None:
-                yield from _shuffles(node.otherwise)
-        case Block(children):
-            for child in children:
-                yield from _shuffles(child)
-        case _:
-            pass
 
 
 def _put(expr: Expression, read: p.Subscript, value: Expression) -> Expression:

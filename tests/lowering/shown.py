@@ -4,7 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Node
+from loopkit.ast.walk import nodes_in
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
 from loopkit.lowering.pipeline import Bound, Lowered, Stored
 from loopkit.lowering.schedule import tree_lines
@@ -51,23 +52,4 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
 def nodes(knl: lk.LoopKernel) -> Iterator[Node]:
     """Every node of the loop program, from the outside in."""
     for function in lowered(knl).program.functions:
-        yield from inside(function.body)
-
-
-def inside(node: Node) -> Iterator[Node]:
-    """*node* and every node in it."""
-    yield node
-    match node:
-        case Block(children):
-            for child in children:
-                yield from inside(child)
-        case For():
-            yield from inside(node.body)
-        case If():
-            yield from inside(node.then)
-            if node.otherwise is not None:
-                yield from inside(node.otherwise)
-        case Region(body):
-            yield from inside(body)
-        case Assign() | Call() | Define() | Sync():
-            pass
+        yield from nodes_in(function.body)

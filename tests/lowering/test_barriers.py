@@ -4,7 +4,8 @@ from __future__ import annotations
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Region, Sync
+from loopkit.ast.nodes import Block, For, If, Node, Region, Sync
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import variables
 from tests.cases import CASES, Case
 from tests.language.outline import text
@@ -323,37 +324,21 @@ def assert_uniform(knl: lk.LoopKernel) -> None:
         _uniform(function.body, threads)
 
 
-def _uniform(node: object, threads: set[str]) -> None:
-    match node:
-        case Block(children):
-            for child in children:
-                _uniform(child, threads)
-        case For():
-            if _syncs(node):
+def _uniform(body: Block, threads: set[str]) -> None:
+    for node in nodes_in(body):
+        match node:
+            case For() if _syncs(node):
                 assert not threads & _names(node.start, node.stop)
-            _uniform(node.body, threads)
-        case If():
-            if _syncs(node):
+            case If() if _syncs(node):
                 assert not threads & _names(node.condition)
-            _uniform(node.then, threads)
-            if node.otherwise is not None:
-                _uniform(node.otherwise, threads)
-        case Region(body):
-            assert not _syncs(body)
+            case Region():
+                assert not _syncs(node)
+            case _:
+                pass
 
 
-def _syncs(node: object) -> bool:
-    match node:
-        case Sync():
-            return True
-        case Block(children):
-            return any(map(_syncs, children))
-        case For() | Region():
-            return _syncs(node.body)
-        case If():
-            return _syncs(node.then) or (node.otherwise is not None and _syncs(node.otherwise))
-        case _:
-            return False
+def _syncs(node: Node) -> bool:
+    return any(isinstance(inner, Sync) for inner in nodes_in(node))
 
 
 def _names(*expressions: object) -> set[str]:

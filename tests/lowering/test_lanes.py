@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Region
+from loopkit.ast.nodes import For
 from loopkit.ast.vectors import vectors_in
 from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.alignment import serves
@@ -20,6 +20,7 @@ from loopkit.verify.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
 from tests.vector_kernels import anywhere, neighbours_anywhere
+from tests.verify.changed import changed
 
 LOADED = "const float4 *>(&a["
 
@@ -190,27 +191,9 @@ def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> N
     assert "# all are computed" not in others
     low = lk.lower(neighbours_anywhere(12, 2))
     assert isinstance(low, Lowered)
-    wrong = replace(low, program=replace(low.program, functions=tuple(
-        replace(f, body=_computing_all(f.body)) for f in low.program.functions)))
+    wrong = changed(low, lambda node: replace(node, every=True) if isinstance(node, For) and node.vectors else node)
     found = {f.text for f in findings(wrong)}
     assert any("need not read" in text for text in found), found
-
-
-def _computing_all(block: Block) -> Block:
-    def one(node: Node) -> Node:
-        match node:
-            case For() if node.vectors:
-                return replace(node, every=True)
-            case For() | Region():
-                return replace(node, body=_computing_all(node.body))
-            case If():
-                otherwise = None if node.otherwise is None else _computing_all(node.otherwise)
-                return replace(node, then=_computing_all(node.then), otherwise=otherwise)
-            case Block():
-                return _computing_all(node)
-            case _:
-                return node
-    return Block(tuple(map(one, block.children)))
 
 
 def test_a_row_with_more_behind_it_is_not_asked_for_its_length() -> None:

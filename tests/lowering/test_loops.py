@@ -7,11 +7,12 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.ast.nodes import Assign, For, If
+from loopkit.ast.walk import nodes_in
 from loopkit.lowering.pipeline import STAGES, Bound
 from loopkit.verify.validation import validate
 from tests.cases import CASES, Case
 from tests.lowering.kernels import F32, make, outside_axes
-from tests.lowering.shown import inside, lowered, nodes, placed
+from tests.lowering.shown import lowered, nodes, placed
 from tests.transform.same import assert_same
 
 WHOLE = "the whole tile lies inside"
@@ -64,7 +65,7 @@ def values_of_whole_tiles(expression: str, dtype: type = F32) -> list[Expression
         assert_same(plain, knl, n=n, m=m)
     assert validate(lowered(knl)) == ()
     whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
-    return [node.value for node in inside(whole.then) if isinstance(node, Assign)]
+    return [node.value for node in nodes_in(whole.then) if isinstance(node, Assign)]
 
 
 @pytest.mark.parametrize("expression", [
@@ -88,7 +89,7 @@ def statements_of_whole_tiles(plain: lk.LoopKernel, knl: lk.LoopKernel) -> set[s
         assert_same(plain, knl, n=n, m=m)
     assert validate(lowered(knl)) == ()
     whole = next(node for node in nodes(knl) if isinstance(node, If) and node.comment == WHOLE)
-    return {node.statement for node in inside(whole.then) if isinstance(node, Assign)}
+    return {node.statement for node in nodes_in(whole.then) if isinstance(node, Assign)}
 
 
 def test_whole_tiles_have_no_ends_of_rows() -> None:

@@ -14,6 +14,7 @@ from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync, Vector
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
+from tests.verify.changed import changed
 
 SIZES = {"n": 5, "m": 4, "l": 5}
 
@@ -40,23 +41,7 @@ def lowered_matmul(f: Callable[[Sync], list[Node]] = lambda barrier: [barrier]) 
     """The tiled matrix product, each barrier of its program replaced by what *f* gives."""
     result = lk.lower(matmul())
     assert isinstance(result, Lowered)
-
-    def block(b: Block) -> Block:
-        return Block(tuple(new for c in b.children for new in (f(c) if isinstance(c, Sync) else [inside(c)])))
-
-    def inside(node: Node) -> Node:
-        match node:
-            case For():
-                return replace(node, body=block(node.body))
-            case If():
-                otherwise = None if node.otherwise is None else block(node.otherwise)
-                return replace(node, then=block(node.then), otherwise=otherwise)
-            case Block():
-                return block(node)
-            case _:
-                return node
-    functions = tuple(replace(g, body=block(g.body)) for g in result.program.functions)
-    return replace(result, program=replace(result.program, functions=functions))
+    return changed(result, lambda node: Block(tuple(f(node))) if isinstance(node, Sync) else node)
 
 
 def test_a_right_program_runs() -> None:
@@ -102,20 +87,8 @@ def with_vectors(change: Callable[[Vector], Vector]) -> Lowered:
     """``y = 3*x + y`` in vectors of four, which *change* may spoil."""
     result = lk.lower(axpy_vec())
     assert isinstance(result, Lowered)
-
-    def inside(node: Node) -> Node:
-        match node:
-            case For():
-                return replace(node, vectors=tuple(map(change, node.vectors)))
-            case If():
-                return replace(node, then=Block(tuple(map(inside, node.then.children))))
-            case Block():
-                return Block(tuple(map(inside, node.children)))
-            case _:
-                return node if not hasattr(node, "body") else replace(
-                    node, body=Block(tuple(map(inside, node.body.children))))
-    functions = tuple(replace(g, body=Block(tuple(map(inside, g.body.children)))) for g in result.program.functions)
-    return replace(result, program=replace(result.program, functions=functions))
+    return changed(result, lambda node: replace(node, vectors=tuple(map(change, node.vectors)))
+                   if isinstance(node, For) else node)
 
 
 def shifted(v: Vector) -> Vector:

@@ -3,9 +3,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
@@ -13,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, Node, Region, Vector
+from loopkit.ast.nodes import For
+from loopkit.ast.walk import nodes_in
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.verify.validation import validate
 from tests.deep import amount
@@ -21,6 +20,7 @@ from tests.lowering.kernels import F32, make
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
+from tests.verify.changed import changed
 from tests.verify.faults import faults
 
 
@@ -287,33 +287,10 @@ def test_vectors_moved_without_waiting_are_found() -> None:
         end
         """, x=F32, z=np.int32), "b:g.0, j:vec")
     low, other = lower_fully(lk.await_values(plain, "part")), lower_fully(plain)
-    (own,), (vectors,) = (list(vectors_in(k.program.functions[0].body)) for k in (low, other))
+    (own,), (vectors,) = ([node.vectors for node in nodes_in(k.program.functions[0].body)
+                           if isinstance(node, For) and node.vectors] for k in (low, other))
     assert [v.array for v in vectors] == ["x", "y"]
     assert [v.array for v in own] == ["y"]
-    function = low.program.functions[0]
-    body = with_vectors(function.body, vectors)
-    wrong = replace(low, program=replace(low.program, functions=(replace(function, body=body),)))
+    wrong = changed(low, lambda node: replace(node, vectors=vectors)
+                    if isinstance(node, For) and node.vectors else node)
     assert any("x[part, j] is moved without waiting for part" in str(f) for f in validate(wrong))
-
-
-def vectors_in(node: Node) -> Iterator[tuple[Vector, ...]]:
-    match node:
-        case For() if node.vectors:
-            yield node.vectors
-        case Region() | For():
-            yield from vectors_in(node.body)
-        case Block():
-            for child in node.children:
-                yield from vectors_in(child)
-
-
-def with_vectors(node: Any, vectors: tuple[Vector, ...]) -> Any:
-    match node:
-        case For() if node.vectors:
-            return replace(node, vectors=vectors)
-        case Region() | For():
-            return replace(node, body=with_vectors(node.body, vectors))
-        case Block():
-            return Block(tuple(with_vectors(child, vectors) for child in node.children))
-        case _:
-            return node

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 import loopkit as lk
-from loopkit.ast.nodes import Scope
+from loopkit.ast.nodes import Node, Scope
+from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.lowering.program import build_program
@@ -15,6 +16,12 @@ from loopkit.verify.checks import Subject, report_of
 def report(knl: lk.LoopKernel, lowered: Lowered) -> lk.Report:
     """The report on *knl*, had it been lowered to *lowered*."""
     return report_of(Subject(knl, lowered))
+
+
+def changed(lowered: Lowered, change: Callable[[Node], Node]) -> Lowered:
+    """*lowered* with *change* applied to every node of its functions."""
+    functions = tuple(replace(f, body=rewritten(f.body, change)) for f in lowered.program.functions)
+    return replace(lowered, program=replace(lowered.program, functions=functions))
 
 
 def with_tree(lowered: Lowered, launch: int, tree: Tree) -> Lowered:

@@ -10,12 +10,14 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Region, Scope, Sync
+from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Scope, Sync
+from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
 from loopkit.verify.validation_findings import Finding
 from tests.cases import CASES, F32
+from tests.verify.changed import changed
 from tests.verify.packed import PACKED
 
 BY_NAME = {case.name: case for case in CASES}
@@ -27,29 +29,6 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
     result = lk.lower(knl)
     assert isinstance(result, Lowered)
     return result
-
-
-def rewritten(block: Block, change: Callable[[Node], Node]) -> Block:
-    """*block* with *change* applied to every node, the innermost first."""
-    def walk(node: Node) -> Node:
-        match node:
-            case For() | Region():
-                node = replace(node, body=rewritten(node.body, change))
-            case If():
-                otherwise = None if node.otherwise is None else rewritten(node.otherwise, change)
-                node = replace(node, then=rewritten(node.then, change), otherwise=otherwise)
-            case Block():
-                node = rewritten(node, change)
-            case _:
-                pass
-        return change(node)
-    return Block(tuple(map(walk, block.children)))
-
-
-def changed(low: Lowered, change: Callable[[Node], Node]) -> Lowered:
-    """*low* with *change* applied to every node of its functions."""
-    functions = tuple(replace(f, body=rewritten(f.body, change)) for f in low.program.functions)
-    return replace(low, program=replace(low.program, functions=functions))
 
 
 def only(findings: tuple[Finding, ...]) -> Finding:

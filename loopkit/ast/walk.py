@@ -1,0 +1,119 @@
+"""Walks over the nodes of a loop program: children, all nodes in order, rewriting. Unchanged nodes are shared.
+
+A walk that carries no scope and prints no text is one of these; others match the node classes themselves.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import assert_never, overload
+
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+
+Change = Callable[[Node], Node]
+
+
+def child_nodes(node: Node) -> tuple[Node, ...]:
+    """The nodes directly in *node*, in textual order: a block's own, or the block of a loop, say.
+
+    >>> child_nodes(For("i", 0, 4, 1, Block((Call("f"),))))
+    (Block(children=(Call(name='f'),)),)
+    """
+    match node:
+        case Block():
+            return node.children
+        case For() | Region():
+            return (node.body,)
+        case If():
+            return (node.then,) if node.otherwise is None else (node.then, node.otherwise)
+        case Assign() | Define() | Sync() | Call():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def expressions_of(node: Node) -> tuple[Expression, ...]:
+    """The expressions of *node* itself, and not of those in it; of a matrix product also what a lane loads for it.
+
+    What vectors of a loop move is not among them: it stands in the loop's body.
+
+    >>> expressions_of(For("i", 0, 4, 1, Block((Define("j", 5),))))
+    (0, 4)
+    """
+    match node:
+        case Assign():
+            return (node.target, node.value)
+        case For():
+            loaded = () if node.product is None else (*node.product.left, *node.product.right)
+            return (node.start, node.stop, *loaded)
+        case If():
+            return (node.condition,)
+        case Define():
+            return (node.value,)
+        case Sync() | Region() | Call() | Block():
+            return ()
+        case _:
+            assert_never(node)
+
+
+def nodes_in(node: Node) -> Iterator[Node]:
+    """*node* and every node in it, in textual order: each before those in it.
+
+    >>> loop = For("i", 0, 4, 1, Block((Call("f"), Call("g"))))
+    >>> [type(node).__name__ for node in nodes_in(loop)]
+    ['For', 'Block', 'Call', 'Call']
+    """
+    ahead = [node]
+    while ahead:
+        node = ahead.pop()
+        yield node
+        ahead.extend(reversed(child_nodes(node)))
+
+
+@overload
+def map_child_nodes(node: Block, f: Change) -> Block: ...
+@overload
+def map_child_nodes(node: Node, f: Change) -> Node: ...
+def map_child_nodes(node: Node, f: Change) -> Node:
+    """*node* with *f* applied to each node directly in it, in textual order; *node* itself where *f* changes none.
+
+    Where *f* gives another node for the block of a loop, a branch or a region, that node is in a block.
+    """
+    match node:
+        case Block():
+            new = tuple([f(child) for child in node.children])
+            return node if all(a is b for a, b in zip(new, node.children, strict=True)) else Block(new)
+        case For() | Region():
+            body = as_block(f(node.body))
+            return node if body is node.body else replace(node, body=body)
+        case If():
+            then = as_block(f(node.then))
+            otherwise = None if node.otherwise is None else as_block(f(node.otherwise))
+            same = then is node.then and otherwise is node.otherwise
+            return node if same else replace(node, then=then, otherwise=otherwise)
+        case Assign() | Define() | Sync() | Call():
+            return node
+        case _:
+            assert_never(node)
+
+
+@overload
+def rewritten(node: Block, f: Change) -> Block: ...
+@overload
+def rewritten(node: Node, f: Change) -> Node: ...
+def rewritten(node: Node, f: Change) -> Node:
+    """*node* with *f* applied to every node in it, the inner ones first; *node* itself where *f* changes none.
+
+    >>> twice = rewritten(Block((Call("f"),)), lambda node: Block((node, node)) if isinstance(node, Call) else node)
+    >>> [type(node).__name__ for node in nodes_in(twice)]
+    ['Block', 'Block', 'Call', 'Call']
+    """
+    new = f(map_child_nodes(node, lambda child: rewritten(child, f)))
+    return as_block(new) if isinstance(node, Block) else new
+
+
+def as_block(node: Node) -> Block:
+    """*node* as a block of its own."""
+    return node if isinstance(node, Block) else Block((node,))
