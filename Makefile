@@ -17,7 +17,7 @@ help:
 	@echo "make demo    a tiled matrix product, from text to numbers"
 	@echo "make test    the tests"
 	@echo "make test-deep"
-	@echo "             the tests with every case, half an hour on two cores: make test takes samples of the long ones"
+	@echo "             the tests with every case, a quarter of an hour on two cores: make test takes samples of the long ones"
 	@echo "make lint    ruff and mypy"
 	@echo "make docs    the documentation, into docs/_build/html"
 	@echo "make clean   remove the environment and everything built"

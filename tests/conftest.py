@@ -35,7 +35,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         marker = family[0].get_closest_marker("deep")
         if marker is not None:
             left_out.update(family)
-            left_out.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
+            if "every" in marker.kwargs:
+                left_out.difference_update(some(family, marker.kwargs["every"], lambda item: item.nodeid))
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=list(left_out))
 

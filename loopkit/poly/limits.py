@@ -9,8 +9,8 @@ whose answer only makes code nicer or faster has a small budget of its own, and 
 (:func:`affordable`).
 
 An optional question may have no answer only because others have used up what it would have had. An answer that rests
-on such a one holds for the step that asked, and is not kept for later ones (:func:`kept`), so that no answer depends
-on what was asked before.
+on such a one holds for the step that asked, and is not kept for later ones (:func:`kept`), so that no answer is worse
+for what was asked before. (One that is needed may come where it did not: what is known already asks isl nothing.)
 """
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def _has_meaning(program: Crossing) -> bool:
     return True
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("part", PARTS)
 def test_values_of_iterations(part: int) -> None:
     """A kernel means what the rule says, and is refused where the rule leaves two readings."""
@@ -52,7 +52,7 @@ def test_values_of_iterations(part: int) -> None:
     run()
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("part", PARTS)
 def test_pipelines_over_values_of_iterations(part: int) -> None:
     @examples(part, EXAMPLES // 2)

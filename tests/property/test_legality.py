@@ -175,7 +175,7 @@ def examples(part: int) -> Any:
     return lambda test: seed(1000 + FIRST_SEED * len(PARTS) + part)(fixed(test))
 
 
-@pytest.mark.deep(every=4)
+@pytest.mark.deep(every=8)
 @pytest.mark.parametrize("part", PARTS)
 def test_accepted_is_right_and_refused_is_wrong(part: int) -> None:
     @examples(part)

@@ -146,6 +146,7 @@ def test_second_process_compiles_nothing(processes: Processes) -> None:
     assert processes.compilations() == 0
 
 
+@pytest.mark.deep
 def test_eight_processes_on_a_cold_cache(processes: Processes) -> None:
     assert processes.at_once(["check(1)"] * 8) == [QUIET] * 8
     assert not leftovers(processes.cache)
@@ -173,6 +174,7 @@ def kill(self, target, replace=Path.replace):
 def objects(): return list(Path(os.environ["LOOPKIT_CACHE_DIR"]).glob("*.so"))
 Path.replace = kill""", None, id="between-object-and-record"),
 ])
+@pytest.mark.deep(every=3)
 def test_killed_writer(processes: Processes, when: str, left: int | None) -> None:
     # the core of a killed process would be written to the directory that the tests are run in
     ended = processes.run(f"resource.setrlimit(resource.RLIMIT_CORE, (0, 0))\n{when}\ncheck(1)")
@@ -283,6 +285,7 @@ def test_directory_that_others_can_write_to(processes: Processes) -> None:
 
 # {{{ damage
 
+@pytest.mark.deep
 def test_garbage_in_every_file(processes: Processes) -> None:
     three = "for c in range(3): check(c)"
     assert processes.run(three) == QUIET
@@ -336,6 +339,7 @@ while time.time() < until or rounds < 3:
 """
 
 
+@pytest.mark.deep
 def test_two_evict_while_two_load(processes: Processes) -> None:
     assert processes.run("check(0); check(1)") == QUIET
     processes.compilations()
