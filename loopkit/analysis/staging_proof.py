@@ -48,7 +48,7 @@ from loopkit.poly.sets import InstanceSet, Map
 
 
 @dataclass(frozen=True)
-class Use:
+class StagedRead:
     """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before.
 
     :ivar doubt: why it is not known of each of *domain* that it reads; ``None``: it does.
@@ -131,7 +131,7 @@ def require_staged(before: LoopKernel, after: LoopKernel, temporary: str, step: 
 
 # {{{ the uses
 
-def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use]:
+def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[StagedRead]:
     for s in after.statements:
         reads = [a for a in accesses_of(after, s) if a.array == temporary and not a.is_write]
         if not reads:
@@ -145,7 +145,7 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[Use
         for subscripts, original in found.items():
             own = [a for a in reads if a.subscripts == subscripts]
             domain = reduce(InstanceSet.union, [a.domain for a in own])
-            yield Use(s, subscripts, original, domain, doubt_of(after, *own))
+            yield StagedRead(s, subscripts, original, domain, doubt_of(after, *own))
 
 
 def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression], new: Expression,
@@ -171,7 +171,7 @@ def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], E
 
 # {{{ every read has a value
 
-def _not_covered(after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map) -> Iterator[Refusal]:
+def _not_covered(after: LoopKernel, step: str, copy: Statement, use: StagedRead, pairs: Map) -> Iterator[Refusal]:
     missing = use.domain.set.subtract(pairs.range())
     if not missing.is_empty():
         yield Refusal.of_points(after, use.reader.id, missing, lambda params, _, values: IllegalTransformError(
@@ -184,7 +184,7 @@ def _not_covered(after: LoopKernel, step: str, copy: Statement, use: Use, pairs:
 
 # {{{ it is the value of the same expression
 
-def _another_value(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, pairs: Map
+def _another_value(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: StagedRead, pairs: Map
                    ) -> tuple[_Alike, list[Refusal]]:
     """What must agree for the copy to have the reader's value, and where it has another form."""
     value = expanded_expression(after, copy)
@@ -278,7 +278,7 @@ class _Unordered:
     doubt: str | None
 
 
-def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: Use, ref: _Reference, pairs: Map
+def _other_writes(before: LoopKernel, after: LoopKernel, copy: Statement, use: StagedRead, ref: _Reference, pairs: Map
                   ) -> Iterator[_Unordered]:
     """Where what was written before the reader read *ref* is not what is written before the copy does."""
     seen = _elements(before, use.reader, ref.theirs, use.domain)
@@ -317,7 +317,7 @@ def _value_flow(knl: LoopKernel, write: Access, sink: Statement, elements: Map) 
     return found
 
 
-def _accepted(before: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered, assume: str | None,
+def _accepted(before: LoopKernel, step: str, copy: Statement, use: StagedRead, found: _Unordered, assume: str | None,
               unsafe: bool) -> Obligation:
     """What the caller answers for; :raises UndecidedError: nobody does."""
     write = found.write
@@ -330,7 +330,7 @@ def _accepted(before: LoopKernel, step: str, copy: Statement, use: Use, found: _
                             "between the two", assume)
 
 
-def _out_of_order(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: Use, found: _Unordered
+def _out_of_order(before: LoopKernel, after: LoopKernel, step: str, copy: Statement, use: StagedRead, found: _Unordered
                   ) -> Refusal:
     when = "before it is written" if found.is_lost else "after it is overwritten"
     return Refusal(before, found.write.statement, use.reader.id, found.pairs, lambda *at: IllegalTransformError(
@@ -340,7 +340,7 @@ def _out_of_order(before: LoopKernel, after: LoopKernel, step: str, copy: Statem
          "an outer iname"], after=after))
 
 
-def _witness(use: Use, found: _Unordered, params: Mapping[str, int], at_write: Mapping[str, int],
+def _witness(use: StagedRead, found: _Unordered, params: Mapping[str, int], at_write: Mapping[str, int],
              at_use: Mapping[str, int]) -> Witness:
     element = element_at(found.elements, params, tuple(at_use.values()))
     first, second = (found.write.statement, at_write), (use.reader.id, at_use)

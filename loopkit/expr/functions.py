@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Function:
+class ScalarFunction:
     """A function that expressions may call.
 
     :ivar name: its name in the language.
@@ -27,13 +27,13 @@ _BINARY_FLOAT = "pow atan2 fmod hypot copysign fmin fmax fdim remainder nextafte
 _PREDICATES = "isnan isinf isfinite signbit"
 
 #: Every function of the language by name. ``min``, ``max``, ``if`` and ``cast`` are syntax, not functions.
-FUNCTIONS: dict[str, Function] = {f.name: f for f in (
-    *(Function(name, 1, "float") for name in _UNARY_FLOAT.split()),
-    *(Function(name, 1, "preserve") for name in _UNARY_PRESERVE.split()),
-    *(Function(name, 2, "float") for name in _BINARY_FLOAT.split()),
-    *(Function(name, 1, "predicate") for name in _PREDICATES.split()),
-    Function("abs", 1, "magnitude"), Function("fabs", 1, "float"), Function("fma", 3, "float"),
-    Function("real", 1, "part"), Function("imag", 1, "part"), Function("conj", 1, "complex"))}
+FUNCTIONS: dict[str, ScalarFunction] = {f.name: f for f in (
+    *(ScalarFunction(name, 1, "float") for name in _UNARY_FLOAT.split()),
+    *(ScalarFunction(name, 1, "preserve") for name in _UNARY_PRESERVE.split()),
+    *(ScalarFunction(name, 2, "float") for name in _BINARY_FLOAT.split()),
+    *(ScalarFunction(name, 1, "predicate") for name in _PREDICATES.split()),
+    ScalarFunction("abs", 1, "magnitude"), ScalarFunction("fabs", 1, "float"), ScalarFunction("fma", 3, "float"),
+    ScalarFunction("real", 1, "part"), ScalarFunction("imag", 1, "part"), ScalarFunction("conj", 1, "complex"))}
 
 _DTYPES = ("bool int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex64 "
            "complex128")

@@ -37,7 +37,7 @@ BARE, RULE = -1, -2
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NameUse:
     """One mention of a name in the text.
 
     :ivar rank: the number of its subscripts, :data:`BARE` for a bare name, :data:`RULE` for a substitution rule.
@@ -76,7 +76,7 @@ class ExpressionParser(Cursor):
     rules: dict[str, int] = field(default_factory=dict)
     operations: Collection[str] = tuple(REDUCTIONS)
     read_domain: Callable[[str, int], tuple[str, ...]] | None = None
-    uses: list[Use] = field(default_factory=list)
+    uses: list[NameUse] = field(default_factory=list)
     reductions: int = 0
     _depth: int = 0
     _bound: list[tuple[str, int]] = field(default_factory=list)
@@ -194,11 +194,11 @@ class ExpressionParser(Cursor):
     def _mention(self, name: str, at: int) -> p.Variable | p.Subscript:
         start = self.tokens.starts[at]
         if self.text != "[":
-            self.uses.append(Use(name, BARE, start))
+            self.uses.append(NameUse(name, BARE, start))
             return self.variable(name)
         self.at += 1
         index = self._list("]", "a subscript")
-        self.uses.append(Use(name, len(index), start))
+        self.uses.append(NameUse(name, len(index), start))
         if self.text == "[":
             raise self.error("an operator", hint=f"several subscripts are written {name}[i, j]")
         return p.Subscript(self.variable(name), index[0] if len(index) == 1 else tuple(index))
@@ -267,7 +267,7 @@ class ExpressionParser(Cursor):
 
     def _check_rule(self, name: str, given: int, at: int) -> None:
         needed = self.rules[name]
-        self.uses.append(Use(name, RULE, self.tokens.starts[at]))
+        self.uses.append(NameUse(name, RULE, self.tokens.starts[at]))
         if given != needed:
             raise self.error(_counted(needed), at=at,
                              message=f"The substitution rule '{name}' takes {_counted(needed)}, not {given}.")

@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 from loopkit.errors import NameConflictError, PreconditionError, UnknownNameError
 from loopkit.expr.kinds import DTYPES, dtype_of, named_dtype
 from loopkit.expr.mappers import variables
-from loopkit.expr.parsing import BARE, RULE, Use, parse_expression
+from loopkit.expr.parsing import BARE, RULE, NameUse, parse_expression
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import fits, require_kinds
 from loopkit.kernel.data import (
@@ -26,7 +26,7 @@ from loopkit.kernel.data import (
 )
 from loopkit.language import names
 from loopkit.language.names import name_list, require_free
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Program
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram
 
 Datum = GlobalArg | ValueArg | TemporaryVariable | str
 
@@ -48,7 +48,7 @@ class Declared:
 
 
 @dataclass(frozen=True)
-class Data:
+class Declarations:
     """The arguments in order, and the temporaries by name."""
 
     arguments: tuple[Argument, ...]
@@ -160,7 +160,7 @@ def assignments(nodes: Iterable[Node]) -> Iterator[Assignment]:
                 yield from assignments((*node.then, *node.otherwise))
 
 
-def _mentions(nodes: Iterable[Node]) -> Iterator[Use]:
+def _mentions(nodes: Iterable[Node]) -> Iterator[NameUse]:
     for node in nodes:
         match node:
             case Assignment():
@@ -172,10 +172,10 @@ def _mentions(nodes: Iterable[Node]) -> Iterator[Use]:
                 yield from _mentions((*node.then, *node.otherwise))
 
 
-def _ranks(program: Program, inames: Collection[str], local_inames: Collection[str]) -> dict[str, Use]:
+def _ranks(program: ParsedProgram, inames: Collection[str], local_inames: Collection[str]) -> dict[str, NameUse]:
     """The first mention of every array and scalar; :raises ParseError: another one contradicts it."""
     source = program.source
-    first: dict[str, Use] = {}
+    first: dict[str, NameUse] = {}
     every = [*_mentions(program.body), *(u for r in program.rules for u in r.uses)]
     for use in every:
         name, rank = use.name, use.rank
@@ -206,7 +206,7 @@ def _ranked(rank: int) -> str:
 # }}}
 
 
-def find_temporaries(program: Program, declared: Declared) -> dict[str, TemporaryVariable]:
+def find_temporaries(program: ParsedProgram, declared: Declared) -> dict[str, TemporaryVariable]:
     """The temporaries, declared in kernel_data or by ``<>``.
 
     :raises NameConflictError: a name is declared as two different things.
@@ -232,8 +232,8 @@ def find_temporaries(program: Program, declared: Declared) -> dict[str, Temporar
     return found
 
 
-def resolve(program: Program, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
-            inames: Collection[str], local_inames: Collection[str], params: Collection[str]) -> Data:
+def resolve(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
+            inames: Collection[str], local_inames: Collection[str], params: Collection[str]) -> Declarations:
     """The kernel's arguments and temporaries.
 
     :arg local_inames: inames that a reduction declares for itself.
@@ -253,7 +253,7 @@ def resolve(program: Program, declared: Declared, temporaries: Mapping[str, Temp
     arguments = _arguments(program, declared, temporaries, ranks, written, sizes)
     kept = {name: _checked_temporary(program.source, t, ranks.get(name), name in written, name in params)
             for name, t in temporaries.items()}
-    return Data(arguments, kept)
+    return Declarations(arguments, kept)
 
 
 def _shape_params(declared: Declared) -> set[str]:
@@ -261,8 +261,8 @@ def _shape_params(declared: Declared) -> set[str]:
             for axis in d.shape or () for name in variables(axis)}
 
 
-def _check_written(program: Program, declared: Declared, written: Mapping[str, int], inames: Collection[str],
-                   sizes: Sequence[str], ranks: Mapping[str, Use]) -> None:
+def _check_written(program: ParsedProgram, declared: Declared, written: Mapping[str, int], inames: Collection[str],
+                   sizes: Sequence[str], ranks: Mapping[str, NameUse]) -> None:
     by_name = declared.by_name
     for name in sizes:
         if name in ranks and ranks[name].rank != BARE:
@@ -278,8 +278,8 @@ def _check_written(program: Program, declared: Declared, written: Mapping[str, i
                                        hint=f"<int32> {name} = ... declares a temporary that may bound a loop")
 
 
-def _arguments(program: Program, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
-               ranks: Mapping[str, Use], written: Mapping[str, int], sizes: Sequence[str]) -> tuple[Argument, ...]:
+def _arguments(program: ParsedProgram, declared: Declared, temporaries: Mapping[str, TemporaryVariable],
+               ranks: Mapping[str, NameUse], written: Mapping[str, int], sizes: Sequence[str]) -> tuple[Argument, ...]:
     by_name = declared.by_name
     result: list[Argument] = []
     for datum in declared.items:
@@ -303,7 +303,7 @@ def _arguments(program: Program, declared: Declared, temporaries: Mapping[str, T
     return tuple(result)
 
 
-def _derived(name: str, ranks: Mapping[str, Use], written: Mapping[str, int], sizes: Sequence[str]) -> Argument:
+def _derived(name: str, ranks: Mapping[str, NameUse], written: Mapping[str, int], sizes: Sequence[str]) -> Argument:
     """The argument that the text makes of *name*."""
     if name in ranks and name not in sizes:
         if ranks[name].rank != BARE:
@@ -314,7 +314,7 @@ def _derived(name: str, ranks: Mapping[str, Use], written: Mapping[str, int], si
     raise UnknownNameError("argument", name, difflib.get_close_matches(name, [*ranks, *sizes], n=2))
 
 
-def _checked_argument(source: Source, argument: Argument, use: Use | None, is_size: bool) -> Argument:
+def _checked_argument(source: Source, argument: Argument, use: NameUse | None, is_size: bool) -> Argument:
     """*argument* as declared, with what the text tells; :raises ParseError: they contradict each other."""
     name = argument.name
     if isinstance(argument, ValueArg):
@@ -331,7 +331,7 @@ def _checked_argument(source: Source, argument: Argument, use: Use | None, is_si
 
 
 def _agreed_shape(source: Source, name: str, shape: tuple[Expression, ...] | None,
-                  use: Use | None) -> tuple[Expression, ...] | None:
+                  use: NameUse | None) -> tuple[Expression, ...] | None:
     if use is None:
         return shape
     if shape is None:
@@ -342,7 +342,7 @@ def _agreed_shape(source: Source, name: str, shape: tuple[Expression, ...] | Non
     return shape
 
 
-def _checked_temporary(source: Source, temporary: TemporaryVariable, use: Use | None, is_written: bool,
+def _checked_temporary(source: Source, temporary: TemporaryVariable, use: NameUse | None, is_written: bool,
                        is_bound: bool) -> TemporaryVariable:
     name = temporary.name
     if not is_written and (use is not None or is_bound):

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from loopkit.expr.tokens import Source
 from loopkit.kernel.kernel import unknown
 from loopkit.language.arguments import assignments
-from loopkit.language.program import Assignment, Pattern, Program
+from loopkit.language.program import Assignment, ParsedProgram, Pattern
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Ids:
         return matches
 
 
-def number_statements(program: Program) -> Ids:
+def number_statements(program: ParsedProgram) -> Ids:
     """Give every assignment its id: ``id=``, else ``insn``, ``insn_0``, ...
 
     :raises ParseError: an id is given twice.

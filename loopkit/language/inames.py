@@ -9,7 +9,7 @@ from pymbolic.typing import Expression
 
 from loopkit.expr.mappers import children
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import RULE, InlineReduction, Use
+from loopkit.expr.parsing import RULE, InlineReduction, NameUse
 from loopkit.language.domains import Domains
 from loopkit.language.program import Rule
 
@@ -51,7 +51,7 @@ class Mentions:
             found |= self.in_rules.get(expr.function.name, frozenset())
         return found
 
-    def in_uses(self, uses: Iterable[Use]) -> frozenset[str]:
+    def in_uses(self, uses: Iterable[NameUse]) -> frozenset[str]:
         """The inames among *uses*: what :meth:`free` finds in text without reductions, only faster."""
         order = self.domains.order
         found = frozenset([u.name for u in uses if u.name in order])

@@ -10,9 +10,9 @@ from pymbolic.typing import Expression
 from loopkit.errors import InternalError, ParseError
 from loopkit.expr.mappers import children, has_reduction
 from loopkit.expr.nodes import Reduction
-from loopkit.expr.parsing import RULE, InlineReduction, Use
+from loopkit.expr.parsing import RULE, InlineReduction, NameUse
 from loopkit.language.inames import Mentions
-from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Program, Rule
+from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, ParsedProgram, Rule
 from loopkit.language.rules import bound_inames, write_out
 
 #: A temporary that is read, and the reduction inames around the read.
@@ -22,7 +22,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ProgramPart:
     """An assignment, or the condition of a block.
 
     :ivar own: its inames but for those that come through temporaries.
@@ -41,7 +41,7 @@ class Part:
     reducing: frozenset[str] = _NONE
     written: str | None = None
     subscripts: frozenset[str] = _NONE
-    above: tuple[Part, ...] = ()
+    above: tuple[ProgramPart, ...] = ()
     final: bool = False
 
 
@@ -51,10 +51,10 @@ class Around:
 
     inames: frozenset[str] = _NONE
     opened: frozenset[str] = _NONE
-    above: tuple[Part, ...] = ()
+    above: tuple[ProgramPart, ...] = ()
 
 
-def inherited(program: Program, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
+def inherited(program: ParsedProgram, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
               ) -> dict[int, frozenset[str]]:
     """The inames that come through temporaries, by the place of the assignment or the block that gets them.
 
@@ -68,7 +68,7 @@ def inherited(program: Program, mentions: Mentions, temporaries: Collection[str]
         return {}
     finder = _Finder(program, mentions, temporaries, rules)
     parts = list(finder.parts(program.body, Around()))
-    writers: dict[str, list[Part]] = {}
+    writers: dict[str, list[ProgramPart]] = {}
     for part in parts:
         if part.written is not None:
             writers.setdefault(part.written, []).append(part)
@@ -84,10 +84,11 @@ def inherited(program: Program, mentions: Mentions, temporaries: Collection[str]
 # {{{ the largest solution
 
 #: ``None`` stands for every iname: nothing bounds it yet.
-_Gains = dict[Part, frozenset[str] | None]
+_Gains = dict[ProgramPart, frozenset[str] | None]
 
 
-def _largest(parts: Sequence[Part], writers: Mapping[str, Sequence[Part]]) -> dict[Part, frozenset[str]]:
+def _largest(parts: Sequence[ProgramPart], writers: Mapping[str, Sequence[ProgramPart]]
+             ) -> dict[ProgramPart, frozenset[str]]:
     """What each part gains, from everything downwards until all agree."""
     readers = [part for part in parts if part.reads and not part.final]
     gained: _Gains = dict.fromkeys(parts, _NONE) | dict.fromkeys(readers)
@@ -106,7 +107,7 @@ def _largest(parts: Sequence[Part], writers: Mapping[str, Sequence[Part]]) -> di
             readers.remove(open_ended[0])
 
 
-def _gain(part: Part, writers: Mapping[str, Sequence[Part]], gained: _Gains) -> frozenset[str] | None:
+def _gain(part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]], gained: _Gains) -> frozenset[str] | None:
     result = _NONE
     for name, reducing in part.reads:
         found = _handed_on(writers.get(name, ()), gained)
@@ -119,7 +120,7 @@ def _gain(part: Part, writers: Mapping[str, Sequence[Part]], gained: _Gains) -> 
     return result
 
 
-def _inames(part: Part, gained: _Gains) -> frozenset[str] | None:
+def _inames(part: ProgramPart, gained: _Gains) -> frozenset[str] | None:
     result = part.own
     for one in (part, *part.above):
         found = gained[one]
@@ -129,7 +130,7 @@ def _inames(part: Part, gained: _Gains) -> frozenset[str] | None:
     return result
 
 
-def _handed_on(writers: Sequence[Part], gained: _Gains) -> frozenset[str] | None:
+def _handed_on(writers: Sequence[ProgramPart], gained: _Gains) -> frozenset[str] | None:
     """The inames of a temporary's values: those that all of its writers have beside its subscripts."""
     result: frozenset[str] | None = None if writers else _NONE
     for w in writers:
@@ -146,8 +147,8 @@ def _handed_on(writers: Sequence[Part], gained: _Gains) -> frozenset[str] | None
 class _Finder:
     """Reads the parts off the tree of the text."""
 
-    def __init__(self, program: Program, mentions: Mentions, temporaries: Collection[str], rules: Mapping[str, Rule]
-                 ) -> None:
+    def __init__(self, program: ParsedProgram, mentions: Mentions, temporaries: Collection[str],
+                 rules: Mapping[str, Rule]) -> None:
         self.source = program.source
         self.mentions = mentions
         self.temporaries = frozenset(temporaries)
@@ -156,7 +157,7 @@ class _Finder:
         self.bounds = {x: found for x, found in bounds.items() if found}
         self._in_rules: dict[str, frozenset[str]] = {}
 
-    def parts(self, nodes: Iterable[Node], around: Around) -> Iterator[Part]:
+    def parts(self, nodes: Iterable[Node], around: Around) -> Iterator[ProgramPart]:
         for node in nodes:
             match node:
                 case Assignment():
@@ -173,7 +174,7 @@ class _Finder:
                     inside = replace(around, inames=inames, above=(*around.above, part))
                     yield from self.parts((*node.then, *node.otherwise), inside)
 
-    def _assignment(self, node: Assignment, around: Around) -> Part:
+    def _assignment(self, node: Assignment, around: Around) -> ProgramPart:
         options = node.options
         inames = around.inames.union(pattern.text for pattern in options.inames or ())
         plain = not node.reductions and not any(
@@ -189,7 +190,7 @@ class _Finder:
                        subscripts=self.mentions.free(node.assignee), final=options.inames is not None)
 
     def _part(self, start: int, inames: frozenset[str], around: Around, expressions: Iterable[Expression],
-              uses: Iterable[Use] = ()) -> Part:
+              uses: Iterable[NameUse] = ()) -> ProgramPart:
         own = self.mentions.domains.ancestors(inames)
         reads = {(name, _NONE) for name in self._in_uses(uses)}
         reads |= {(name, _NONE) for x in own for name in self.bounds.get(x, ())}
@@ -197,9 +198,9 @@ class _Finder:
         for e in expressions:
             reads.update(self._reads(e, _NONE))
             reducing |= bound_inames(e)
-        return Part(start, own, around.opened, frozenset(reads), frozenset(reducing), above=around.above)
+        return ProgramPart(start, own, around.opened, frozenset(reads), frozenset(reducing), above=around.above)
 
-    def _in_uses(self, uses: Iterable[Use]) -> frozenset[str]:
+    def _in_uses(self, uses: Iterable[NameUse]) -> frozenset[str]:
         """The temporaries among *uses*, in text without reductions, through the rules that it calls."""
         result: set[str] = set()
         for use in uses:
@@ -233,8 +234,8 @@ class _Finder:
 
 # {{{ errors
 
-def _source_of(part: Part, iname: str, writers: Mapping[str, Sequence[Part]], gained: Mapping[Part, frozenset[str]],
-               *, inside: bool = False) -> tuple[str, Part]:
+def _source_of(part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
+               gained: Mapping[ProgramPart, frozenset[str]], *, inside: bool = False) -> tuple[str, ProgramPart]:
     """A temporary through which *iname* comes to *part*, and its last writer above that has the iname."""
     for name, reducing in sorted(part.reads, key=lambda read: (read[0], sorted(read[1]))):
         found = _handed_on(writers.get(name, ()), dict(gained))
@@ -245,8 +246,8 @@ def _source_of(part: Part, iname: str, writers: Mapping[str, Sequence[Part]], ga
     raise InternalError(f"'{iname}' comes through no temporary.")
 
 
-def _two_readings(program: Program, part: Part, writers: Mapping[str, Sequence[Part]],
-                  gained: Mapping[Part, frozenset[str]]) -> ParseError:
+def _two_readings(program: ParsedProgram, part: ProgramPart, writers: Mapping[str, Sequence[ProgramPart]],
+                  gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
     iname = min(gained[part])
     name, writer = _source_of(part, iname, writers, gained, inside=True)
     line = program.source.line_of(writer.start)
@@ -259,8 +260,8 @@ def _two_readings(program: Program, part: Part, writers: Mapping[str, Sequence[P
              f"for the last one: 'for {iname} ... end' around line {line} alone, or {{inames=}} behind this line")
 
 
-def _reduced(program: Program, part: Part, iname: str, writers: Mapping[str, Sequence[Part]],
-             gained: Mapping[Part, frozenset[str]]) -> ParseError:
+def _reduced(program: ParsedProgram, part: ProgramPart, iname: str, writers: Mapping[str, Sequence[ProgramPart]],
+             gained: Mapping[ProgramPart, frozenset[str]]) -> ParseError:
     name, writer = _source_of(part, iname, writers, gained)
     return program.source.error(
         part.start, f"'{name}' has a value for each '{iname}' (line {program.source.line_of(writer.start)}), and this "

@@ -24,7 +24,7 @@ from loopkit.language.inames import Mentions
 from loopkit.language.inherited import inherited
 from loopkit.language.iterations import require_one_meaning, with_values_of_iterations
 from loopkit.language.names import require_free, require_kernel_name
-from loopkit.language.program import Program
+from loopkit.language.program import ParsedProgram
 from loopkit.language.rules import in_calling_order, split_rules
 from loopkit.language.statements import StatementMaker
 from loopkit.language.syntax import parse_program
@@ -104,7 +104,7 @@ def _operations(reductions: Iterable[ReductionOperation], domains: Domains) -> d
     return result
 
 
-def _assemble(name: str, domains: Domains, program: Program, declared: Declared, assumptions: str | AnySet | None,
+def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Declared, assumptions: str | AnySet | None,
               options: Options, operations: Mapping[str, ReductionOperation], made: History) -> LoopKernel:
     temporaries = find_temporaries(program, declared)
     rules, written_out = split_rules(program.source, program.rules, domains)

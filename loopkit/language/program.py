@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.parsing import Use
+from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
 
@@ -55,7 +55,7 @@ class Assignment:
     expression: Expression
     temporary: str | None
     options: InstructionOptions
-    uses: tuple[Use, ...]
+    uses: tuple[NameUse, ...]
     reductions: int
 
 
@@ -74,7 +74,7 @@ class IfBlock:
 
     start: int
     condition: Expression
-    uses: tuple[Use, ...]
+    uses: tuple[NameUse, ...]
     then: tuple[Node, ...]
     otherwise: tuple[Node, ...]
 
@@ -88,11 +88,11 @@ class Rule:
 
     start: int
     rule: SubstitutionRule
-    uses: tuple[Use, ...]
+    uses: tuple[NameUse, ...]
 
 
 @dataclass(frozen=True)
-class Program:
+class ParsedProgram:
     """The whole text."""
 
     source: Source

@@ -22,7 +22,7 @@ from loopkit.poly.sets import InstanceSet
 
 
 @dataclass(frozen=True)
-class Place:
+class Evaluation:
     """Where an expression is evaluated.
 
     :ivar owner: id of the statement it belongs to.
@@ -38,12 +38,12 @@ class Place:
     predicates: tuple[Expression, ...] = ()
     inline: tuple[str, ...] = ()
 
-    def under(self, condition: Expression, affine_names: frozenset[str]) -> Place:
+    def under(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
         """This place where *condition* holds too."""
         affine, others = split(condition, affine_names)
         return replace(self, conditions=self.conditions + affine, predicates=self.predicates + others)
 
-    def under_affine(self, condition: Expression, affine_names: frozenset[str]) -> Place:
+    def under_affine(self, condition: Expression, affine_names: frozenset[str]) -> Evaluation:
         """This place where the affine part of *condition* holds too."""
         return replace(self, conditions=self.conditions + split(condition, affine_names)[0])
 
@@ -66,7 +66,7 @@ class Hoister:
     nodes: dict[str, ReductionNode]
     temporaries: dict[str, TemporaryVariable]
 
-    def hoist(self, expr: Expression, place: Place, template: Statement,
+    def hoist(self, expr: Expression, place: Evaluation, template: Statement,
               fail: Callable[[str, str], ParseError]) -> tuple[Expression, list[Statement], list[Tree]]:
         """*expr* with accumulators for its reductions, and what must run before it.
 
@@ -77,7 +77,7 @@ class Hoister:
         trees: list[Tree] = []
         names = self.affine_names
 
-        def walk(e: Expression, here: Place) -> Expression:
+        def walk(e: Expression, here: Evaluation) -> Expression:
             if isinstance(e, Reduction):
                 accumulator, new, tree = self._reduction(e, place, here, template, fail)
                 statements.extend(new)
@@ -106,7 +106,7 @@ class Hoister:
             return map_children(e, lambda child: walk(child, here))
         return walk(expr, place), statements, trees
 
-    def answer(self, condition: Expression, place: Place, around: Place, template: Statement,
+    def answer(self, condition: Expression, place: Evaluation, around: Evaluation, template: Statement,
                fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, tuple[list[Statement], Tree]]:
         """A temporary with the answer of *condition* at *place*, for all who ask, and what must run before them.
 
@@ -124,7 +124,7 @@ class Hoister:
         statement = replace(template, expression=whole, domain=self._domain(around), predicates=())
         return flag, ([*statements, statement], seq(*trees, Leaf(statement.id)))
 
-    def _reduction(self, e: Reduction, around: Place, place: Place, template: Statement,
+    def _reduction(self, e: Reduction, around: Evaluation, place: Evaluation, template: Statement,
                    fail: Callable[[str, str], ParseError]) -> tuple[p.Variable, list[Statement], Tree]:
         """The reduction *e* at *place*, which is *around* with the conditions of the branches that it stands in.
 
@@ -150,7 +150,7 @@ class Hoister:
         tree = seq(Leaf(node.init), nest(e.inames, seq(*trees, Leaf(node.update))))
         return accumulator, [init, *before, update], tree
 
-    def _domain(self, place: Place) -> InstanceSet:
+    def _domain(self, place: Evaluation) -> InstanceSet:
         return self.domains.instances(place.inames, place.conditions, place.inline)
 
     def _node_name(self, base: str) -> str:

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import ParseError
 from loopkit.expr.mappers import has_reduction
-from loopkit.expr.parsing import Use
+from loopkit.expr.parsing import NameUse
 from loopkit.expr.text import to_text
 from loopkit.expr.tokens import Source
 from loopkit.expr.updates import update_of
@@ -23,7 +23,7 @@ from loopkit.language.domains import Domains
 from loopkit.language.ids import Ids
 from loopkit.language.inames import Mentions
 from loopkit.language.program import Assignment, ForBlock, IfBlock, Node, Pattern, Rule
-from loopkit.language.reductions import Hoister, Place
+from loopkit.language.reductions import Evaluation, Hoister
 from loopkit.language.rules import write_out
 
 
@@ -182,7 +182,7 @@ class StatementMaker:
         flag = p.Variable(self.fresh("cond"))
         self.temporaries[flag.name] = TemporaryVariable(flag.name, np.dtype(bool), ())
         # the flag is always set, so that its value is that of this iteration; what is around it comes first in it
-        place = Place(self.ids.new(f"insn_{flag.name}"), context.order, context.conditions, ())
+        place = Evaluation(self.ids.new(f"insn_{flag.name}"), context.order, context.conditions, ())
         first = self._add(place, flag, conjunction((*context.predicates, *others)), context, node.start, node.uses)
         then = replace(context, predicates=(flag,))
         otherwise = replace(context, predicates=(*context.predicates, p.LogicalNot(flag)))
@@ -229,14 +229,14 @@ class StatementMaker:
             condition = write_out(self.source, node.options.condition, self.rules, node.start)
             affine, others = split(condition, self.affine_names)
             conditions, predicates = conditions + affine, predicates + others
-        place = Place(self.ids.of(node), inames, conditions, predicates)
+        place = Evaluation(self.ids.of(node), inames, conditions, predicates)
         assignee = write_out(self.source, node.assignee, self.rules, node.start)
         assert isinstance(assignee, p.Variable | p.Subscript)
         return self._add(place, assignee, self._written_out(node.expression, node), context, node.start,
                          node.uses, node)
 
-    def _add(self, place: Place, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
-             start: int, uses: Sequence[Use], node: Assignment | None = None) -> Item:
+    def _add(self, place: Evaluation, assignee: p.Variable | p.Subscript, expression: Expression, context: Context,
+             start: int, uses: Sequence[NameUse], node: Assignment | None = None) -> Item:
         """Add the statement ``assignee = expression`` with its reductions."""
         self.opened[place.owner] = frozenset(context.order[:context.opened])
         if node is not None and node.options.inames is not None:
@@ -268,12 +268,12 @@ class StatementMaker:
         operation, operand = found
         return replace(statement, expression=operand, combine=operation, atomic=True)
 
-    def _hoisted(self, statement: Statement, place: Place,
+    def _hoisted(self, statement: Statement, place: Evaluation,
                  fail: Callable[[str, str], ParseError]) -> tuple[Statement, Tree]:
         """*statement* with accumulators for its reductions, whose statements are added, and all their tree."""
         trees: list[Tree] = []
 
-        def without(expr: Expression, here: Place) -> Expression:
+        def without(expr: Expression, here: Evaluation) -> Expression:
             new, statements, before = self._hoister.hoist(expr, here, statement, fail)
             self.statements.extend(statements)
             trees.extend(before)
@@ -297,7 +297,7 @@ class StatementMaker:
                         predicates=predicates)
         return final, seq(*trees, Leaf(final.id))
 
-    def _bound_twice(self, iname: str, operation: str, start: int, uses: Sequence[Use]) -> ParseError:
+    def _bound_twice(self, iname: str, operation: str, start: int, uses: Sequence[NameUse]) -> ParseError:
         """A reduction over an iname that the statement has anyway."""
         places = [u.start for u in uses if u.name == iname]
         return self.source.error(

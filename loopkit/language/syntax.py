@@ -35,8 +35,8 @@ from loopkit.language.program import (
     IfBlock,
     InstructionOptions,
     Node,
+    ParsedProgram,
     Pattern,
-    Program,
     Rule,
 )
 
@@ -50,7 +50,7 @@ _BLOCK_ENDS = ("end", "else", "elif")
 
 
 def parse_program(source: Source, inames: Collection[str], read_domain: Callable[[str, int], tuple[str, ...]],
-                  operations: Collection[str] = ()) -> Program:
+                  operations: Collection[str] = ()) -> ParsedProgram:
     """Read the instructions.
 
     :arg inames: the inames of the kernel's domains.
@@ -63,7 +63,7 @@ def parse_program(source: Source, inames: Collection[str], read_domain: Callable
                               operations=(*REDUCTIONS, *operations), read_domain=read_domain)
     reader = _Reader(parser)
     body = reader.block(None)
-    return Program(source, body, tuple(reader.rules))
+    return ParsedProgram(source, body, tuple(reader.rules))
 
 
 def _rule_arities(tokens: Tokens) -> dict[str, int]:

@@ -22,7 +22,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
-from loopkit.lowering.schedule import Part, Schedule, tree_lines
+from loopkit.lowering.schedule import LaunchBody, Schedule, tree_lines
 from loopkit.lowering.storage import Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
@@ -126,7 +126,7 @@ def bind(schedule: Schedule, storages: Mapping[str, Storage]) -> tuple[Launch, .
                  for i, part in enumerate(schedule.launches))
 
 
-def _launch(knl: LoopKernel, part: Part, name: str, storages: Mapping[str, Storage]) -> Launch:
+def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage]) -> Launch:
     tree = part.tree
     statements = [knl.statement_by_id[s] for s in leaves(tree)]
     uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},

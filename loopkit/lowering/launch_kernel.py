@@ -16,20 +16,20 @@ from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
-from loopkit.lowering.schedule import Part
+from loopkit.lowering.schedule import LaunchBody
 from loopkit.poly.affine import is_quasi_affine, rounded_once
 from loopkit.poly.extents import first_value
 from loopkit.poly.relations import at_one_point
 from loopkit.poly.sets import InstanceSet, params_of
 
 
-def host_domain(knl: LoopKernel, part: Part) -> InstanceSet:
+def host_domain(knl: LoopKernel, part: LaunchBody) -> InstanceSet:
     """The iterations of the host's loops around *part* in which one of its statements may run."""
     domains = {id(s.domain): s.domain for s in map(knl.statement, leaves(part.tree))}.values()
     return reduce(InstanceSet.union, (d.without_params(data_params(knl, d)).onto(part.hosts) for d in domains))
 
 
-def launch_kernel(knl: LoopKernel, part: Part) -> LoopKernel:
+def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
     """The statements of *part* as a kernel whose every call is one iteration of the host's loops; else *knl*."""
     if not part.hosts:
         return knl

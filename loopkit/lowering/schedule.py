@@ -17,7 +17,7 @@ from loopkit.poly.relations import in_one_iteration
 
 
 @dataclass(frozen=True)
-class Part:
+class LaunchBody:
     """What one launch runs.
 
     :ivar tree: its sequential loops.
@@ -40,7 +40,7 @@ HostNode = HostLoop | int
 
 
 @dataclass(frozen=True)
-class Place:
+class SchedulePoint:
     """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
 
     launch: int
@@ -59,7 +59,7 @@ class Schedule:
 
     kernel: LoopKernel
     tree: Tree
-    launches: tuple[Part, ...]
+    launches: tuple[LaunchBody, ...]
     order: tuple[HostNode, ...]
 
     def __post_init__(self) -> None:
@@ -78,10 +78,11 @@ class Schedule:
                 yield f"{pad}launch {node}:"
                 yield from tree_lines(self.launches[node].tree, depth + 1)
 
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, SchedulePoint]:
         """The place of each statement."""
         ways = paths(self.tree)
-        return {s: Place(i, part.hosts, ways[s]) for i, part in enumerate(self.launches) for s in leaves(part.tree)}
+        return {s: SchedulePoint(i, part.hosts, ways[s])
+                for i, part in enumerate(self.launches) for s in leaves(part.tree)}
 
 
 def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -> Schedule:
@@ -92,18 +93,18 @@ def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -
     :arg apart: pairs of statements that must not be in one launch for other reasons.
     """
     tree = sequential(knl.tree, knl.tags, ())
-    launches: list[Part] = []
+    launches: list[LaunchBody] = []
     order = _Cutter(knl, apart, launches).cut(tree, ())
     return Schedule(knl, tree, tuple(launches), order)
 
 
-def launches_of(knl: LoopKernel) -> dict[str, Place]:
+def launches_of(knl: LoopKernel) -> dict[str, SchedulePoint]:
     """In which launch each statement runs, also in an order that is refused.
 
     A loop that the host would have to run and cannot stays in its launch.
     """
     tree = sequential(knl.tree, knl.tags, ())
-    launches: list[Part] = []
+    launches: list[LaunchBody] = []
     order = _Cutter(knl, asked_apart(knl), launches, refused=True).cut(tree, ())
     return Schedule(knl, tree, tuple(launches), order).places()
 
@@ -129,7 +130,7 @@ class _Cutter:
 
     kernel: LoopKernel
     apart: frozenset[tuple[str, str]]
-    launches: list[Part]
+    launches: list[LaunchBody]
     refused: bool = False
 
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
@@ -145,7 +146,7 @@ class _Cutter:
             nonlocal start
             if start < end:
                 nodes.append(len(self.launches))
-                self.launches.append(Part(seq(*children[start:end]), hosts))
+                self.launches.append(LaunchBody(seq(*children[start:end]), hosts))
             start = end
         for i, child in enumerate(children):
             if i in on_host:

@@ -32,7 +32,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.schedule import Place, Schedule
+from loopkit.lowering.schedule import Schedule, SchedulePoint
 from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right_cells
 from loopkit.poly.affine import subtract
 from loopkit.poly.relations import at_coordinates, differing
@@ -186,7 +186,7 @@ def _subscripting(accesses: Sequence[Access]) -> frozenset[str]:
 
 
 def _registers(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-               places: Mapping[str, Place], shape: tuple[Expression | None, ...], axes: frozenset[int]
+               places: Mapping[str, SchedulePoint], shape: tuple[Expression | None, ...], axes: frozenset[int]
                ) -> Storage | None:
     """Private storage without *axes*, where it holds all values in fewer cells; else ``None``."""
     def rest(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -205,7 +205,7 @@ def _cells(shape: tuple[Expression | None, ...]) -> float:
 
 
 def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-             places: Mapping[str, Place], shape: tuple[Expression | None, ...]) -> Storage:
+             places: Mapping[str, SchedulePoint], shape: tuple[Expression | None, ...]) -> Storage:
     """The first of the candidates, the smallest first, that is proven to hold all values."""
     needed = _address_space(knl, t, flows, places)
     own = _own_shape(t, shape)
@@ -236,7 +236,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
 
 
 def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                places: Mapping[str, Place], space: AddressSpace, own: tuple[Expression, ...],
+                places: Mapping[str, SchedulePoint], space: AddressSpace, own: tuple[Expression, ...],
                 subscripting: frozenset[str]) -> Iterator[tuple[AddressSpace, tuple[str, ...]]]:
     """Address spaces and expansions to try, from the fewest cells up.
 
@@ -324,7 +324,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
 # {{{ address space
 
 def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
-                   places: Mapping[str, Place]) -> AddressSpace:
+                   places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
     needed, witness = AddressSpace.GLOBAL if t.awaited else AddressSpace.PRIVATE, None
     for d in flows:
@@ -349,7 +349,7 @@ def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Depend
 _SIZES = {AddressSpace.PRIVATE: 0, AddressSpace.LOCAL: 1, AddressSpace.GLOBAL: 2}
 
 
-def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> AddressSpace:
+def space_of_flow(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which the readers of *d* find its values."""
     if leaves_its_launch(knl, d, places):
         return AddressSpace.GLOBAL
@@ -376,7 +376,7 @@ def is_global_anyway(knl: LoopKernel, name: str) -> bool:
         or not all(isinstance(e, int) for e in array_shapes(knl)[name])
 
 
-def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, Place]) -> bool:
+def leaves_its_launch(knl: LoopKernel, d: Dependence, places: Mapping[str, SchedulePoint]) -> bool:
     """Is a value read in another launch, or in another iteration of the host's loops?"""
     place = places[d.source]
     return place.launch != places[d.sink].launch or differing(
@@ -407,7 +407,7 @@ def _together(knl: LoopKernel, d: Dependence, kind: type[InameTag]) -> bool:
 
 # {{{ expansion
 
-def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, Place]) -> frozenset[str]:
+def _between(knl: LoopKernel, flows: Sequence[Dependence], places: Mapping[str, SchedulePoint]) -> frozenset[str]:
     """The inames of sequential loops that stand between some value's writer and its reader, one loop each."""
     found: set[str] = set()
     for d in flows:

@@ -21,7 +21,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.schedule import Place
+from loopkit.lowering.schedule import SchedulePoint
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
@@ -37,7 +37,7 @@ from loopkit.poly.sets import Map
 
 
 def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-           places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> None:
+           places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> None:
     """:raises StorageError: in the order that runs, some read would find another value."""
     if t.awaited:
         own = [places[a.statement] for a in accesses]
@@ -56,7 +56,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
 
 
 def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access],
-                              places: Mapping[str, Place], lead: tuple[str, ...]) -> None:
+                              places: Mapping[str, SchedulePoint], lead: tuple[str, ...]) -> None:
     """:raises StorageError: two blocks of one launch, between which there is no order, touch one cell."""
     for a in accesses:
         for b in accesses:
@@ -66,8 +66,8 @@ def _require_one_block_a_cell(knl: LoopKernel, t: TemporaryVariable, accesses: S
                         "writes" if b.is_write else "reads")
 
 
-def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mapping[str, Place], lead: tuple[str, ...]
-                           ) -> Map | None:
+def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mapping[str, SchedulePoint],
+                           lead: tuple[str, ...]) -> Map | None:
     """The pairs of instances, in different blocks of one launch, that touch one cell of the expansion over *lead*."""
     place = places[a.statement]
     if place.launch != places[b.statement].launch:
@@ -106,7 +106,7 @@ def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tu
 
 
 def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
-                     places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+                     places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """One write in the readers' own iteration: no other value can come between."""
     writers = {a.statement for a in accesses if a.is_write}
     if len(writers) != 1 or not all(a.affine for a in accesses if a.is_write):
@@ -132,7 +132,7 @@ def _evidently_right(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
 
 
 def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
-                    places: Mapping[str, Place], space: AddressSpace, lead: tuple[str, ...]) -> bool:
+                    places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> bool:
     """Does a write share its cell with another of the same statement at the same time, so that a reader may find that?
 
     Most candidates that do not serve are of this kind, which is found without all values being followed.
@@ -153,7 +153,8 @@ def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Ac
     return False
 
 
-def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence], places: Mapping[str, Place]) -> bool:
+def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence],
+                         places: Mapping[str, SchedulePoint]) -> bool:
     """Is each cell written once, in a launch before those of all reads, which find what they are meant to?
 
     What a cell holds then needs no search for the last write before each read.
@@ -193,7 +194,7 @@ def _axes(knl: LoopKernel, accesses: Sequence[Access], space: AddressSpace) -> l
     return [(kind, axis, tuple(packings)) for (kind, axis), packings in found.items()]
 
 
-def _timed(knl: LoopKernel, a: Access, places: Mapping[str, Place],
+def _timed(knl: LoopKernel, a: Access, places: Mapping[str, SchedulePoint],
            axes: Sequence[Axis], lead: tuple[str, ...], must: bool) -> TimedAccess:
     """The access in the order that runs, to cells of all copies of the temporary."""
     inames = a.domain.inames

@@ -32,7 +32,7 @@ _OPPOSITE = {"<": ">=", ">": "<=", ">=": "<"}
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayMemory:
     """The memory of an array; what is private lies in registers anyway and has none.
 
     :ivar most: so many elements at a multiple of that lie side by side.
@@ -55,7 +55,7 @@ class Elements:
     """
 
     kernel: LoopKernel
-    places: Mapping[str, Place]
+    places: Mapping[str, ArrayMemory]
     sizes: frozenset[str]
     written: frozenset[str]
     where: tuple[Expression, ...]
@@ -162,7 +162,7 @@ class Elements:
         found = {x: iname_range(self.kernel, x) for x in inames if is_unrolled(self.kernel.tags.get(x))}
         return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
-    def _counted(self, place: Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+    def _counted(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""
         assert isinstance(first.aggregate, p.Variable)
         rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
@@ -182,7 +182,7 @@ class Elements:
             strides = (multiply(extent, strides[0]) if strides else extent, *strides)
         return (AlignedArray(first.aggregate.name, length, strides),)
 
-    def _assumed(self, place: Place, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
+    def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
         """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
         assert isinstance(first.aggregate, p.Variable)
         result: list[Assumed] = []

@@ -24,7 +24,7 @@ from loopkit.kernel.tags import VecTag
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
 from loopkit.lowering.storage import Storage, in_storage
-from loopkit.lowering.vector_elements import LENGTHS, Elements, Names, Place, anywhere, are_close
+from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, Names, anywhere, are_close
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet
 
@@ -90,9 +90,10 @@ def _ranges(launch: Launch) -> Iterator[Expression]:
 
 def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> _Finder:
     shapes = array_shapes(knl)
-    places = {name: Place(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
+    places = {name: ArrayMemory(np.dtype(a.dtype), shapes[name], AddressSpace.GLOBAL, argument=True)
               for name, a in knl.array_args.items() if name in shapes}
-    places |= {name: Place(s.dtype, s.in_memory, s.space, most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
+    places |= {name: ArrayMemory(s.dtype, s.in_memory, s.space,
+                                 most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
                for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.awaited}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)

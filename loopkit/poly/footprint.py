@@ -15,7 +15,7 @@ from loopkit.poly.sets import InstanceSet, with_dim_names
 
 
 @dataclass(frozen=True)
-class Interval:
+class BoxAxis:
     """``base <= subscript < base + extent``; *base* in the inames that do not sweep."""
 
     base: Expression
@@ -23,7 +23,7 @@ class Interval:
 
 
 def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[str],
-                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> Interval | None:
+                   ranges: Mapping[str, tuple[int, int]], sizes: isl.Set) -> BoxAxis | None:
     """The least interval that holds *subscript* while the inames of *ranges* sweep.
 
     The inames *outer* stay fixed; what the domain says of them is forgotten, so that the base is one affine form,
@@ -49,7 +49,7 @@ def swept_interval(domain: InstanceSet, subscript: Expression, outer: Sequence[s
         return None
     base, last = from_pw_aff(low), from_pw_aff(high)
     extent = affine_difference(last, base)
-    return None if extent is None else Interval(add(own, base), extent + 1)
+    return None if extent is None else BoxAxis(add(own, base), extent + 1)
 
 
 def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Expression, Expression]:
@@ -59,13 +59,13 @@ def _standing_still(subscript: Expression, moving: Collection[str]) -> tuple[Exp
     return add(*own), add(*(t for t in terms if t not in own))
 
 
-def joined(a: Interval, b: Interval) -> Interval | None:
+def joined(a: BoxAxis, b: BoxAxis) -> BoxAxis | None:
     """The least interval around both; ``None`` where their distance is not constant."""
     distance = affine_difference(b.base, a.base)
     if distance is None:
         return None
     low, high = min(0, distance), max(a.extent, distance + b.extent)
-    return Interval(a.base if low == 0 else b.base, high - low)
+    return BoxAxis(a.base if low == 0 else b.base, high - low)
 
 
 def box_hull(points: InstanceSet, dims: Sequence[str]) -> InstanceSet:

@@ -66,7 +66,7 @@ class ArrayPlan:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundArguments:
     """The checked arguments of one call.
 
     :ivar arrays: every array argument, allocated outputs included.
@@ -119,7 +119,7 @@ class CallPlan:
                         for i, axis in enumerate(plan.axes) if axis.parameter == name)
             for name, _, _ in self.values}
 
-    def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> Bound:
+    def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
         """Check *given*, solve for the sizes and allocate the outputs that are not there.
 
         :arg given: array arguments as :class:`ArrayLike`, values as they came.
@@ -148,7 +148,7 @@ class CallPlan:
         return values
 
     def _fit(self, arrays: dict[str, ArrayLike], contiguous: Mapping[str, bool], values: dict[str, Any],
-             allocate: Allocate) -> Bound:
+             allocate: Allocate) -> BoundArguments:
         wide = False
         strided: list[str] = []
         longer: list[str] = []
@@ -176,8 +176,8 @@ class CallPlan:
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
             wide = wide or largest >= _LIMIT_32 or any(form.at(values) >= _LIMIT_32 for form in self._forms)
-        return Bound(arrays, values, frozenset(strided) if strided else _NONE,
-                     frozenset(longer) if longer else _NONE, frozenset(filled) if filled else _NONE, wide)
+        return BoundArguments(arrays, values, frozenset(strided) if strided else _NONE,
+                              frozenset(longer) if longer else _NONE, frozenset(filled) if filled else _NONE, wide)
 
 
 def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:

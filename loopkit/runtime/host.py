@@ -16,7 +16,7 @@ from loopkit.ast.order import calls
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.arguments import Bound
+from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.kinds import NUMPY, general_kind, host_view
@@ -26,7 +26,7 @@ from loopkit.runtime.program import Getter, getter
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text, TypedKernels
 from loopkit.runtime.views import Array, ArrayLike
-from loopkit.target.code import GeneratedCode, Launch, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
 
@@ -55,28 +55,28 @@ class HostProgram:
     :arg order: the calls of them, where it is more than each once.
     """
 
-    def __init__(self, library: ctypes.CDLL, launches: Sequence[Launch], order: Block | None = None) -> None:
+    def __init__(self, library: ctypes.CDLL, launches: Sequence[GeneratedKernel], order: Block | None = None) -> None:
         self._library = library
         self._order = order
         self._calls: tuple[tuple[Any, tuple[Getter, ...]], ...] = tuple(
             (_function(library, launch), tuple(_argument(p) for p in launch.parameters)) for launch in launches)
         self._launches = tuple(launches)
 
-    def run(self, bound: Bound, scratch: dict[str, Array]) -> None:
+    def run(self, bound: BoundArguments, scratch: dict[str, Array]) -> None:
         if self._order is None:
             for function, getters in self._calls:
                 function(*[get(bound, scratch) for get in getters])
         else:
             self._looped(self._order, bound, scratch)()
 
-    def fixed(self, bound: Bound, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
+    def fixed(self, bound: BoundArguments, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
         """The launches with their arguments worked out; the arrays must live as long as they do."""
         if self._order is not None:
             return (self._looped(self._order, bound, scratch),)
         return tuple(partial(function, *[get(bound, scratch) for get in getters])
                      for function, getters in self._calls)
 
-    def _looped(self, order: Block, bound: Bound, scratch: dict[str, Array]) -> Callable[[], object]:
+    def _looped(self, order: Block, bound: BoundArguments, scratch: dict[str, Array]) -> Callable[[], object]:
         """All calls, with what does not change from iteration to iteration worked out."""
         fixed = {}
         for launch, (function, getters) in zip(self._launches, self._calls, strict=True):
@@ -174,7 +174,7 @@ class _HostCall:
     """A checked call."""
 
     program: HostProgram
-    bound: Bound
+    bound: BoundArguments
     scratch: dict[str, Array]
     outputs: Outputs
 
@@ -192,7 +192,7 @@ class BoundHostCall:
         return self._call.outputs
 
 
-def _function(library: ctypes.CDLL, launch: Launch) -> Any:
+def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
     function = getattr(library, launch.name)
     function.argtypes = [_ctype(p) for p in launch.parameters]
     function.restype = None

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from loopkit.expr.evaluate import Evaluator, evaluator
-from loopkit.runtime.arguments import Bound
+from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.scalars import integer_range, out_of_range
 from loopkit.runtime.views import Array, ArrayLike
-from loopkit.target.code import Launch, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 
 class ScratchPlan:
@@ -21,7 +21,7 @@ class ScratchPlan:
     :ivar cleared: those whose bytes are zero when a call begins; they come first.
     """
 
-    def __init__(self, launches: Sequence[Launch]) -> None:
+    def __init__(self, launches: Sequence[GeneratedKernel]) -> None:
         own = [p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH]
         found = {p.name: p for p in sorted(own, key=lambda p: not p.cleared)}
         self.cleared = tuple(p.name for p in found.values() if p.cleared)
@@ -55,7 +55,7 @@ class IntegerLimit:
     high: int
 
 
-def integer_limits(launches: Sequence[Launch]) -> tuple[IntegerLimit, ...]:
+def integer_limits(launches: Sequence[GeneratedKernel]) -> tuple[IntegerLimit, ...]:
     """The ranges of all integers that *launches* take by value."""
     found = {p.name: np.dtype(p.dtype) for launch in launches for p in launch.parameters
              if p.kind is ParameterKind.VALUE and np.dtype(p.dtype).kind in "iu"}
@@ -70,7 +70,7 @@ def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> 
 
 
 #: What a launch passes for one parameter.
-Getter = Callable[[Bound, dict[str, Array]], Any]
+Getter = Callable[[BoundArguments, dict[str, Array]], Any]
 
 
 def getter(parameter: Parameter, pointer: Callable[[ArrayLike], Any]) -> Getter:

@@ -17,7 +17,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.alignment import serves
-from loopkit.runtime.arguments import Bound, CallPlan, require_known
+from loopkit.runtime.arguments import BoundArguments, CallPlan, require_known
 from loopkit.runtime.program import ScratchPlan, integer_limits, require_in_range
 from loopkit.runtime.scalars import dtype_of
 from loopkit.target.code import GeneratedCode, Layout
@@ -48,7 +48,7 @@ class TypedKernel:
             self.plan = CallPlan(knl)
         self._texts: dict[tuple[Target, Layout], Text] = {}
 
-    def fitting(self, target: Target, bound: Bound, strided: frozenset[str], *, vectors: bool = True) -> Text:
+    def fitting(self, target: Target, bound: BoundArguments, strided: frozenset[str], *, vectors: bool = True) -> Text:
         """The text for the arrays of a call, of which those in *strided* have strides of their own.
 
         :arg vectors: it may have vector accesses, if shapes, strides and sizes let them; addresses are not looked at.

@@ -56,7 +56,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Launch:
+class GeneratedKernel:
     """One generated function and how it is launched.
 
     :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. A
@@ -126,7 +126,7 @@ class GeneratedCode:
 
     target: str
     source: str
-    kernels: tuple[Launch, ...]
+    kernels: tuple[GeneratedKernel, ...]
     host: str = ""
     layout: Layout = field(default_factory=Layout)
     order: Block | None = None

@@ -16,8 +16,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, declared
 from loopkit.target.atomics import cuda_update
-from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.code import Launch as CodeLaunch
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout
 from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.dialects import CUDA
 from loopkit.target.emit import Emitter, indented, wrapped
@@ -113,7 +112,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     """The translation unit, with *head* as comments at its top, and the launches."""
     used: set[str] = set()
     functions: list[str] = []
-    launches: list[CodeLaunch] = []
+    launches: list[GeneratedKernel] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, function, layout, handing=True)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
@@ -123,8 +122,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
         require_hardware(lowered, launch, target.architecture)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
                                                              target.limits)])))
-        launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block, shared.total,
-                                   shared.dynamic_bytes))
+        launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block, shared.total,
+                                        shared.dynamic_bytes))
     preamble = CUDA.preamble(used)
     assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
     sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}

@@ -20,8 +20,7 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested, declared
 from loopkit.target.atomics import blocks_in_order, host_updates
-from loopkit.target.code import GeneratedCode, Layout, split_condition
-from loopkit.target.code import Launch as CodeLaunch
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
 from loopkit.target.cuda import outer_signs
 from loopkit.target.dialects import C
 from loopkit.target.emit import Emitter, indented, wrapped
@@ -70,12 +69,12 @@ def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     """The translation unit: one function a launch."""
     used: set[str] = set()
     functions: list[str] = []
-    launches: list[CodeLaunch] = []
+    launches: list[GeneratedKernel] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, function, layout)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
-        launches.append(CodeLaunch(launch.name, own.parameters, launch.grid, launch.block))
+        launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block))
     preamble = C.preamble(used)
     parts = [*([preamble.rstrip()] if preamble else []), *functions]
     return GeneratedCode("c", "\n\n".join(parts) + "\n", tuple(launches), "", layout, lowered.program.host_order)

@@ -22,13 +22,13 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.sets import Set, at_least
-from loopkit.target.code import Launch, Layout, Parameter, ParameterKind, split_condition
+from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.dialects import CUDA, HOST
 from loopkit.target.emit import indented, or_else, wrapped
 from loopkit.target.signature import head_lines, type_of
 
 
-def host_text(lowered: Lowered, launches: Sequence[Launch], layout: Layout) -> str:
+def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
     """What the runtime does, as a C++ function on device pointers: allocations, launches, in order."""
     scratch = {x.name: x for launch in launches for x in launch.parameters if x.kind is ParameterKind.SCRATCH}
     known = lowered.kernel.assumptions
@@ -57,7 +57,7 @@ class _Writer:
     :ivar used: the helper functions that the text uses.
     """
 
-    launches: Mapping[str, Launch]
+    launches: Mapping[str, GeneratedKernel]
     index: np.dtype[Any]
     types: Mapping[str, Type]
     used: set[str] = field(default_factory=set)
@@ -117,11 +117,11 @@ class _Writer:
             case Assign() | Region() | Sync():
                 raise AssertionError(node)              # a function's: see emit
 
-    def function(self, launch: Launch) -> str:
+    def function(self, launch: GeneratedKernel) -> str:
         """What launches are called where an argument may have the same name."""
         return f"::{launch.name}" if launch.name in self.types else launch.name
 
-    def _launch(self, launch: Launch, known: Set) -> Iterator[str]:
+    def _launch(self, launch: GeneratedKernel, known: Set) -> Iterator[str]:
         """The launch, where it has blocks: one of no blocks is an error."""
         condition, grid = split_condition(launch.grid)
         some = known if condition is None else _where(known, condition)
@@ -177,7 +177,7 @@ def _helpers(used: Collection[str]) -> Iterator[str]:
         yield "};"
 
 
-def _taken(lowered: Lowered, launches: Sequence[Launch], index: np.dtype[Any]) -> tuple[Parameter, ...]:
+def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], index: np.dtype[Any]) -> tuple[Parameter, ...]:
     """What the host's function takes: all that the launches take from outside, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
     for x in (x for launch in launches for x in launch.parameters):

@@ -13,7 +13,7 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add, subtract
-from loopkit.poly.footprint import Interval, joined, swept_interval
+from loopkit.poly.footprint import BoxAxis, joined, swept_interval
 from loopkit.transform.step import require_fresh
 
 
@@ -21,7 +21,7 @@ from loopkit.transform.step import require_fresh
 class Box:
     """The box of a copy: per axis its interval; axes of one element have no iname."""
 
-    intervals: tuple[Interval, ...]
+    intervals: tuple[BoxAxis, ...]
     inames: tuple[str | None, ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
@@ -73,7 +73,7 @@ def box_of(kernel: LoopKernel, sweep: Sweep, uses: Sequence[tuple[Statement, Seq
 
     :raises PreconditionError: there is none of constant size, or too few names.
     """
-    found: list[Interval] | None = None
+    found: list[BoxAxis] | None = None
     for s, arguments in uses:
         ranges = _sweep_ranges(kernel, sweep, s, arguments)
         for args in arguments:

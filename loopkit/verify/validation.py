@@ -9,7 +9,7 @@ from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
@@ -20,7 +20,7 @@ from loopkit.verify.validation_vectors import VectorCheck
 from loopkit.verify.validation_walk import Execution, annotated_loops, executions
 
 
-def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
+def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Mismatch, ...]:
     """What is wrong with the loop program of *lowered*; ``()`` if it is proven right.
 
     Proven is, for all sizes that the assumptions allow:
@@ -52,22 +52,22 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Finding, ...]:
         return tuple(findings(lowered, warp=warp))
 
 
-def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Finding]:
+def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Mismatch]:
     """What :func:`validate` gives, one by one as it is found."""
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):
         try:
             yield from _of_launch(lowered, launch, function, warp)
         except NotAffineError as err:
-            yield Finding("undecided", launch.name, "", f"'{err}' is no affine form")
+            yield Mismatch("undecided", launch.name, "", f"'{err}' is no affine form")
     yield from host_findings(lowered)
 
 
-def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Finding]:
+def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Mismatch]:
     knl = launch.kernel
     if function.in_turn != launch.in_turn:
         how = "" if function.in_turn else "not "
-        yield Finding("turn", launch.name, "", f"the blocks are {how}numbered as they start")
+        yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
     barriers: list[Execution] = []

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mismatch:
     """One way in which a loop program departs from its kernel, at the smallest example.
 
     :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,

@@ -30,7 +30,7 @@ from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, univer
 
 
 @dataclass(frozen=True)
-class Part:
+class AxisPart:
     """The part of an axis that an iname runs through: ``axis // stride % length + low``.
 
     :ivar length: ``None``: all that inner parts leave of the axis.
@@ -47,10 +47,10 @@ class Part:
         place = p.Variable(self.axis) if self.stride == 1 else floor_div(p.Variable(self.axis), self.stride)
         return add(place if self.length is None else remainder(place, self.length), self.low)
 
-    def at(self, sizes: Mapping[str, int]) -> Part:
+    def at(self, sizes: Mapping[str, int]) -> AxisPart:
         """The part at certain *sizes*, which is an affine form."""
-        return Part(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
-                    None if self.length is None else evaluate(self.length, sizes))
+        return AxisPart(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
+                        None if self.length is None else evaluate(self.length, sizes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class Grid:
     coordinates: tuple[str, ...]
     on_axis: Mapping[str, tuple[str, ...]]
     values: Mapping[str, Expression]
-    parts: Mapping[str, Part]
+    parts: Mapping[str, AxisPart]
     points: Set
 
     @cached_property
@@ -229,7 +229,7 @@ def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
 
 # {{{ parts of an axis
 
-def _part_of(value: Expression, axes: Collection[str]) -> Part:
+def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
     """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is none."""
     terms = value.children if isinstance(value, p.Sum) else (value,)
     place = next((t for t in terms if not variables(t).isdisjoint(axes)), None)
@@ -242,10 +242,10 @@ def _part_of(value: Expression, axes: Collection[str]) -> Part:
     if not isinstance(within, p.Variable) or within.name not in axes or not others.isdisjoint(axes) \
             or not is_piecewise(low):
         raise NotAffineError(str(value))
-    return Part(within.name, low, stride, length)
+    return AxisPart(within.name, low, stride, length)
 
 
-def _along(knl: LoopKernel, part: Part, iname: p.Variable) -> Set:
+def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
     """What is known of the value of *iname* on its *part*, as a condition on parameters."""
     place = subtract(iname, part.low)
     points = _condition(place, ">=", 0).intersect(_condition(place, "<=", p.Variable(part.axis)))
@@ -256,7 +256,7 @@ def _along(knl: LoopKernel, part: Part, iname: p.Variable) -> Set:
     return points.intersect(_condition(place, "<", part.length))
 
 
-def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, Part]) -> Set:
+def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, AxisPart]) -> Set:
     """What is known of places below *extent*, of which *outermost* are the inames that take all that is left."""
     result = Set.empty(universe_params().get_space())
     for condition, length in _lengths(extent):
@@ -273,7 +273,7 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
     return result
 
 
-def _share_of(knl: LoopKernel, iname: str, part: Part, length: Expression) -> tuple[Expression, list[Set]] | None:
+def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Expression, list[Set]] | None:
     """How many values *iname*, outermost on its axis, has in *length* places, and conditions for that.
 
     ``None``: that is not known.

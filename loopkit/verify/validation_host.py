@@ -25,14 +25,14 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_order import program_meeting
 from loopkit.verify.validation_walk import Execution, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 
 
-def host_findings(lowered: Lowered) -> Iterator[Finding]:
+def host_findings(lowered: Lowered) -> Iterator[Mismatch]:
     """What is wrong with the host's part of the program: each call is known by the host's inames at it."""
     launches = {launch.name: launch for launch in lowered.launches}
     calls: dict[str, list[tuple[Execution, Map]]] = {name: [] for name in launches}
@@ -45,7 +45,7 @@ def host_findings(lowered: Lowered) -> Iterator[Finding]:
     yield from _order(lowered, calls)
 
 
-def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution, Map]]) -> Iterator[Finding]:
+def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
     """Each iteration in which a statement of *launch* may run is one call."""
     domains = [s.statement.id for s in launch.statements.values()]
     wanted = reduce(InstanceSet.union, (_of_host(knl, s, launch.hosts) for s in domains))
@@ -60,12 +60,12 @@ def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution
             if points is not None and not points.is_empty():
                 found = lexmin_point(points, names)
                 assert found is not None
-                yield Finding(kind, launch.name, "", f"the host launches '{launch.name}' {text}", *found)
+                yield Mismatch(kind, launch.name, "", f"the host launches '{launch.name}' {text}", *found)
         left = left.subtract(run)
     if not left.is_empty():
         found = lexmin_point(left, launch.hosts)
         assert found is not None
-        yield Finding("missing", launch.name, "", f"the host does not launch '{launch.name}' for an iteration", *found)
+        yield Mismatch("missing", launch.name, "", f"the host does not launch '{launch.name}' for an iteration", *found)
 
 
 def _of_host(knl: LoopKernel, statement: str, hosts: Sequence[str]) -> InstanceSet:
@@ -74,7 +74,7 @@ def _of_host(knl: LoopKernel, statement: str, hosts: Sequence[str]) -> InstanceS
     return InstanceSet(points.inames, as_points(points.set)).intersect_params(knl.assumptions)
 
 
-def _order(lowered: Lowered, calls: Calls) -> Iterator[Finding]:
+def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
     """Calls that depend on each other are made in the order of the kernel."""
     knl = lowered.kernel
     launch_of = {s: launch for launch in lowered.launches for s in launch.statements}
@@ -95,8 +95,8 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Finding]:
                 late = out_of_time_order(met, shared, before)
                 if late is not None:
                     parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
-                    yield Finding("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
-                                  f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
+                    yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
+                                   f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
 
 
 def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:

@@ -26,7 +26,7 @@ from loopkit.poly.enumerated import where_holds
 from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import Grid
 from loopkit.verify.validation_walk import Execution
 
@@ -42,7 +42,7 @@ class InstanceCheck:
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Mismatch]:
         for s, bound in self.launch.statements.items():
             if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
                 yield self._finding("undecided", s, f"the program does not say which instances of '{s}' run where")
@@ -60,24 +60,24 @@ class InstanceCheck:
         yield from self._arrivals()
 
     def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
-                 names: Sequence[str] = ()) -> Finding:
+                 names: Sequence[str] = ()) -> Mismatch:
         if points is None:
-            return Finding(kind, self.launch.name, statement, text)
+            return Mismatch(kind, self.launch.name, statement, text)
         real = self.grid.real(points, names)
         if real is None:
-            return Finding("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
-                           f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
+            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
+                            f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
         found = lexmin_point(real, names)
         assert found is not None
         parameters, values = found
         inames = self.kernel.statement_by_id[statement].inames
         instance = {x: values[_own_name(x)] for x in inames if _own_name(x) in values}
-        return Finding(kind, self.launch.name, statement, text, parameters,
-                       {x: v for x, v in values.items() if not x.startswith("'")}, instance)
+        return Mismatch(kind, self.launch.name, statement, text, parameters,
+                        {x: v for x, v in values.items() if not x.startswith("'")}, instance)
 
     # {{{ which instances run
 
-    def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Finding]:
+    def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
         s = bound.statement
         axes = self._axes(bound)
         names = (*axes, *map(_own_name, s.inames))
@@ -210,7 +210,7 @@ class InstanceCheck:
 
     # {{{ where values are
 
-    def _arrivals(self) -> Iterator[Finding]:
+    def _arrivals(self) -> Iterator[Mismatch]:
         """A value in private cells is computed by each thread that reads it, one in shared cells in its block."""
         for d in dependences(self.kernel):
             ends = self.launch.statements.get(d.source), self.launch.statements.get(d.sink)
@@ -247,7 +247,7 @@ class InstanceCheck:
         inames = (x for x, _ in execution.node.instance)
         return substitute(in_storage(expr, self.storages), dict(zip(inames, execution.instance, strict=True)))
 
-    def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+    def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
         own = [_positive(self._own(execution, c), True) for c in self._own_conditions(s)[1]]
@@ -270,7 +270,7 @@ class InstanceCheck:
             return False
         return bool(execution.points.is_disjoint(points) if not holds else execution.points.is_subset(points))
 
-    def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Finding]:
+    def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         s, node = bound.statement, execution.node
         assert isinstance(node, Assign)
         value, combine = expanded_expression(self.kernel, s), s.combine
@@ -357,7 +357,7 @@ class InstanceCheck:
         types = index_types(self.kernel)
         return type_of(expr, lambda name: types.get(name, WEAK_INT))        # what else there is are coordinates
 
-    def _boxes(self) -> Iterator[Finding]:
+    def _boxes(self) -> Iterator[Mismatch]:
         """Arrays as large as what they hold, or as all that touches them."""
         for array in self.function.arrays:
             storage = self.storages[array.name]
@@ -367,7 +367,7 @@ class InstanceCheck:
                 for execution in self.executions.get(s, ()):
                     yield from self._stray(s, execution, array.name, array.shape)
 
-    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Finding]:
+    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Mismatch]:
         assert isinstance(execution.node, Assign)
         for expr in (execution.node.target, execution.node.value):
             for index in _subscripts(substitute(expr, execution.names), array):

@@ -18,7 +18,7 @@ from loopkit.poly.affine import NotAffineError, add, floor_div, multiply
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import Grid, thread_number
 from loopkit.verify.validation_walk import Execution
 
@@ -34,15 +34,15 @@ class LaneCheck:
     executions: Mapping[str, Sequence[Execution]]
     warp: int
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Mismatch]:
         for array in self.function.arrays:
             if array.lanes:
                 try:
                     yield from self._of_array(array)
                 except NotAffineError as err:
-                    yield Finding("undecided", self.launch.name, "", f"'{err}' is no affine form")
+                    yield Mismatch("undecided", self.launch.name, "", f"'{err}' is no affine form")
 
-    def _of_array(self, array: Array) -> Iterator[Finding]:
+    def _of_array(self, array: Array) -> Iterator[Mismatch]:
         own: list[tuple[Execution, Map]] = []
         others: list[tuple[Execution, Map]] = []
         for e in (e for some in self.executions.values() for e in some):
@@ -65,7 +65,7 @@ class LaneCheck:
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, source, number)
 
-    def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Finding]:
+    def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
         """Elements that are read although lanes that have no part may have written them."""
         for s in dict.fromkeys(e.node.statement for e, _ in shuffles
                                if isinstance(e.node, Assign) and e.shuffle is not None and e.shuffle.spare):
@@ -79,11 +79,11 @@ class LaneCheck:
             for reader, pairs in reads_of(self.kernel, replace(write, domain=threads.subtract(write.domain))):
                 parameters, at, _ = smallest_pair(pairs, write.domain.inames,
                                                   self.kernel.statement_by_id[reader].inames)
-                yield Finding("lane", self.launch.name, s, f"'{reader}' reads an element of '{array.name}' that a lane "
-                              f"spoils which has no part in '{s}'", parameters, at)
+                yield Mismatch("lane", self.launch.name, s, f"'{reader}' reads an element of '{array.name}' that a "
+                               f"lane spoils which has no part in '{s}'", parameters, at)
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
-              number: Expression) -> Iterator[Finding]:
+              number: Expression) -> Iterator[Mismatch]:
         """Elements of *e* that are not with the thread *meant* of the same warp, but with that of *f*."""
         pairs = cells.apply_range(theirs.reverse())
         warps = floor_div(number, self.warp)
@@ -91,6 +91,6 @@ class LaneCheck:
         if not pairs.is_empty():
             assert isinstance(e.node, Assign)
             parameters, at, _ = smallest_pair(pairs, e.coordinates, f.coordinates)
-            yield Finding("lane", self.launch.name, e.node.statement,
-                          f"'{e.node.statement}' looks for an element of '{array.name}' in a lane that holds another",
-                          parameters, at)
+            yield Mismatch("lane", self.launch.name, e.node.statement,
+                           f"'{e.node.statement}' looks for an element of '{array.name}' in a lane that holds another",
+                           parameters, at)

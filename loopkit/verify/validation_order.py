@@ -33,7 +33,7 @@ from loopkit.poly.relations import (
     subscript_relation,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import Grid, thread_number
 from loopkit.verify.validation_walk import TOGETHER, Execution
 
@@ -88,11 +88,11 @@ class OrderCheck:
     _separated: dict[object, Map] = field(default_factory=dict)
     _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Mismatch]:
         for barrier in self.places:
             if barrier.divergent:
-                yield Finding("divergent", self.launch.name, "",
-                              "a barrier stands under a condition that may differ between the threads of a block")
+                yield Mismatch("divergent", self.launch.name, "",
+                               "a barrier stands under a condition that may differ between the threads of a block")
         ways = paths(self.launch.tree)
         for (source, sink, array), pairs in self._conflicts(ways):
             for first in self.executions.get(source, ()):
@@ -143,7 +143,7 @@ class OrderCheck:
 
     # {{{ one pair of executions
 
-    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Finding | None:
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
         loops, before = program_meeting(first, second)
         storage = self.storages.get(array)
         asked = []
@@ -237,15 +237,15 @@ class OrderCheck:
         names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
         return [(i, i) for i in map(self.grid.coordinates.index, names)]
 
-    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Finding:
+    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
         assert isinstance(first.node, Assign)
         assert isinstance(second.node, Assign)
         if not self.grid.exact:
             real = self.grid.real(pairs.domain(), first.coordinates)
             if real is None:
-                return Finding("undecided", self.launch.name, second.node.statement, "whether "
-                               f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
-                               "cannot be told")
+                return Mismatch("undecided", self.launch.name, second.node.statement, "whether "
+                                f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
+                                "cannot be told")
             pairs = pairs.intersect_domain(real)
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
@@ -254,9 +254,9 @@ class OrderCheck:
                 "copy": "copies asynchronously, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
-        return Finding("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
-                       f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
-                       + (f", at {at}" if at else ""), parameters, sink)
+        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
+                        f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
+                        + (f", at {at}" if at else ""), parameters, sink)
 
     # }}}
 

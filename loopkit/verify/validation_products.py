@@ -21,7 +21,7 @@ from loopkit.poly.affine import add, affine_difference, floor_div, multiply, rem
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import Grid, thread_number
 from loopkit.verify.validation_walk import Execution
 
@@ -42,7 +42,7 @@ class ProductCheck:
     execution: Execution
     product: MatrixProduct
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.node
         assert isinstance(loop, For)
         loops, assign = nest_of(loop)
@@ -51,13 +51,13 @@ class ProductCheck:
             yield self._finding("" if assign is None else assign.statement, f"the product over '{loop.iname}' {wrong}")
             return
         if self.execution.divergent or self.launch.threads % WARP:
-            yield Finding("divergent", self.launch.name, assign.statement,
-                          f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
+            yield Mismatch("divergent", self.launch.name, assign.statement,
+                           f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
             return
         yield from self._elements(loop, loops, assign)
 
-    def _finding(self, statement: str, text: str) -> Finding:
-        return Finding("product", self.launch.name, statement, text)
+    def _finding(self, statement: str, text: str) -> Mismatch:
+        return Mismatch("product", self.launch.name, statement, text)
 
     def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
         """What makes the nest something else than a product; ``""``: nothing."""
@@ -96,7 +96,7 @@ class ProductCheck:
 
     # {{{ which lane gives what
 
-    def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Finding]:
+    def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
         product, starts = self.product, {x.iname: x.start for x in loops}
         number = thread_number(self.grid, self.launch.block)
         first, lane = multiply(WARP, floor_div(number, WARP)), remainder(number, WARP)
@@ -123,7 +123,7 @@ class ProductCheck:
         return (other, one) if in_column else (one, other)
 
     def _looked_for(self, statement: str, loop: For, own: tuple[p.Subscript, Mapping[str, Expression]],
-                    given: p.Subscript, source: Expression, number: Expression) -> Iterator[Finding]:
+                    given: p.Subscript, source: Expression, number: Expression) -> Iterator[Mismatch]:
         """Where *own*, at an iteration, is not what the thread with the number *source* loads as *given*."""
         e = self.execution
         read, at = own
@@ -140,9 +140,9 @@ class ProductCheck:
         if not pairs.is_empty():
             axes = tuple(f"i{axis}" for axis in range(len(read.index_tuple)))
             parameters, point, _ = smallest_pair(pairs, e.coordinates, axes)
-            yield Finding("product", self.launch.name, statement,
-                          f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
-                          parameters, point)
+            yield Mismatch("product", self.launch.name, statement,
+                           f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
+                           parameters, point)
 
     # }}}
 

@@ -21,7 +21,7 @@ from loopkit.poly.affine import add, affine_difference, multiply, remainder, sub
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.remainders import known_remainder
 from loopkit.poly.sets import InstanceSet, Set, lexmin_point
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_walk import Execution
 
 
@@ -40,7 +40,7 @@ class VectorCheck:
         assert isinstance(self.execution.node, For)
         return self.execution.node
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Mismatch]:
         loop = self._loop
         assign, condition = assignment_of(loop)
         if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
@@ -58,14 +58,14 @@ class VectorCheck:
             yield from self._computed(assign)
         yield from self._in_time(assign)
 
-    def _finding(self, statement: str, text: str, points: Set | None = None) -> Finding:
+    def _finding(self, statement: str, text: str, points: Set | None = None) -> Mismatch:
         found = None if points is None else lexmin_point(points, self.execution.coordinates)
         parameters, place = found if found is not None else ({}, {})
-        return Finding("vector", self.launch, statement, text, parameters, place)
+        return Mismatch("vector", self.launch, statement, text, parameters, place)
 
     # {{{ which elements are moved
 
-    def _moved(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
+    def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         s, element = assign.statement, vector.element
         reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
         certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
@@ -101,7 +101,7 @@ class VectorCheck:
 
     # {{{ where they are
 
-    def _placed(self, vector: Vector, s: str) -> Iterator[Finding]:
+    def _placed(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         loop, length, name = self._loop, vector.length, vector.array
         assert isinstance(loop.start, int)
         assert isinstance(loop.stop, int)
@@ -168,7 +168,7 @@ class VectorCheck:
                 result = result.intersect(params_condition(holds))
         return result
 
-    def _whole(self, vector: Vector, assign: Assign) -> Iterator[Finding]:
+    def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         """Where lanes are cut off: is all that is loaded there, and left alone by other threads?"""
         s, name = assign.statement, vector.array
         if not vector.loaded:
@@ -184,7 +184,7 @@ class VectorCheck:
             if not points.is_empty():
                 yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
 
-    def _computed(self, assign: Assign) -> Iterator[Finding]:
+    def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """Where iterations are computed that are left out: are all elements that they read there?"""
         s, e = assign.statement, self.execution
         if not any(v.stored and not v.loaded for v in self._loop.vectors):
@@ -246,7 +246,7 @@ class VectorCheck:
 
     # {{{ when they are moved
 
-    def _in_time(self, assign: Assign) -> Iterator[Finding]:
+    def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
         """No iteration reads what an earlier one writes, if one of the two is moved outside of the loop."""
         target, loop = assign.target, self._loop
         if not isinstance(target, p.Subscript):

@@ -19,7 +19,7 @@ import loopkit as lk
 from loopkit.analysis.rounding import index_names
 from loopkit.runtime import stages
 from loopkit.runtime.replay.instances import execution_order, instances
-from loopkit.runtime.replay.machine import Data, Machine, bound_value
+from loopkit.runtime.replay.machine import InitialData, Machine, bound_value
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
 from tests.property.pipelines import Step
@@ -75,7 +75,7 @@ class Replayed(Trial):
 
 
 def _ran(knl: lk.LoopKernel, scalars: Mapping[str, Any], arrays: Mapping[str, Any]) -> Machine:
-    data = Data(0, arrays, index_names(knl))
+    data = InitialData(0, arrays, index_names(knl))
     bounds = Machine(knl, scalars, data)
     found = instances(knl, scalars, lambda s, x: bound_value(bounds, s, x))
     machine = Machine(knl, scalars, data)

@@ -16,7 +16,7 @@ from loopkit.kernel.tree import Leaf, seq
 from loopkit.poly.sets import InstanceSet, parse_assumptions
 from loopkit.runtime import stages
 from loopkit.runtime.compiled import CompiledKernel
-from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 
 n, m = p.Variable("n"), p.Variable("m")
 
@@ -88,7 +88,7 @@ def c_code(knl: LoopKernel, layout: Layout, shapes: Mapping[str, tuple[Any, ...]
                       for name, shape in shapes.items() if name not in layout.strided and None not in shape
                       for i in range(len(shape)))
     source = f"#include <stdint.h>\nvoid {knl.name}({listed})\n{{\n{strides}{body}\n}}\n"
-    return GeneratedCode("c", source, (Launch(knl.name, parameters),), layout=layout)
+    return GeneratedCode("c", source, (GeneratedKernel(knl.name, parameters),), layout=layout)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from loopkit.errors import CallError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
 from loopkit.runtime.compiled import CompiledKernel, call
-from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 from tests.runtime.conftest import Workshop, array, n, value
 
 F, INT = np.dtype(np.float32), np.dtype(np.int32)
@@ -31,8 +31,8 @@ def two_launches(knl: LoopKernel, layout: Layout) -> GeneratedCode:
             "    for (int i = 16 * b; i < 16 * b + 16 && i < n; ++i)\n      ")
     return GeneratedCode("c", f"void first(const float *a, float *t, int n)\n{{\n{loop}t[i] = 2 * a[i];\n}}\n"
                          f"void second(float *y, const float *t, int n)\n{{\n{loop}y[i] = t[n - 1 - i];\n}}\n",
-                         (Launch("first", (a, t, size), grid, (16, 1, 1)),
-                          Launch("second", (y, t, size), grid, (16, 1, 1))), layout=layout)
+                         (GeneratedKernel("first", (a, t, size), grid, (16, 1, 1)),
+                          GeneratedKernel("second", (y, t, size), grid, (16, 1, 1))), layout=layout)
 
 
 @pytest.fixture
@@ -59,7 +59,8 @@ def test_large_scratch_memory_takes_the_wide_text(workshop: Workshop) -> None:
     def body(knl: LoopKernel, layout: Layout) -> GeneratedCode:
         scratch = Parameter("t", ParameterKind.SCRATCH, np.dtype(np.int8), "t", shape=(2**31,))
         return GeneratedCode("c", "void k(float *y, signed char *t) { y[0] = t != 0; }",
-                             (Launch("k", (Parameter("y", ParameterKind.ARRAY, F, "y"), scratch)),), layout=layout)
+                             (GeneratedKernel("k", (Parameter("y", ParameterKind.ARRAY, F, "y"), scratch)),),
+                             layout=layout)
     knl = workshop.compiled((array("y"),), ("y",), shapes={"y": (1,)}, body=body)
     assert knl().y[0] == 1                                  # the pages are never touched
     assert [x.index_bits for x in workshop.layouts] == [32, 64]

@@ -8,7 +8,7 @@ import loopkit as lk
 from loopkit.kernel.devices import DEVICE_LIMITS
 from loopkit.runtime.cuda.binary import Binary, PtxasUsage
 from loopkit.runtime.cuda.resources import Residency, kernel_resources, residency
-from loopkit.target.code import Launch
+from loopkit.target.code import GeneratedKernel
 
 
 @pytest.mark.parametrize(("arch", "threads", "registers", "shared", "expected"), [
@@ -69,8 +69,8 @@ def test_an_empty_block_of_one_warp_is_limited_by_blocks_alone(arch: str) -> Non
 
 
 def test_report() -> None:
-    launches = [Launch("first", (), block=(16, 16, 1), shared_bytes=70000, dynamic_shared_bytes=70000),
-                Launch("a_second_one", (), block=(128, 1, 1), shared_bytes=1024)]
+    launches = [GeneratedKernel("first", (), block=(16, 16, 1), shared_bytes=70000, dynamic_shared_bytes=70000),
+                GeneratedKernel("a_second_one", (), block=(128, 1, 1), shared_bytes=1024)]
     binary = Binary(b"", "", {"a_second_one": PtxasUsage(255, 8, 12, 16, static_shared=1024),
                               "first": PtxasUsage(32)})
     found = kernel_resources(launches, binary, lk.CudaTarget("sm_90"))
@@ -90,12 +90,12 @@ a_second_one  sm_90      128        255     8+12     16    1024       2        1
 
 def test_a_function_of_which_nothing_is_known() -> None:
     with pytest.raises(lk.CompilerError, match="did not say what kernel 'lost' takes") as caught:
-        kernel_resources([Launch("lost", ())], Binary(b"", "another log", {}), lk.CudaTarget())
+        kernel_resources([GeneratedKernel("lost", ())], Binary(b"", "another log", {}), lk.CudaTarget())
     assert "another log" in str(caught.value)
 
 
 def test_occupancy_of_half_a_warp_counts_whole_warps() -> None:
-    found = kernel_resources([Launch("k", (), block=(16, 1, 1))], Binary(b"", "", {"k": PtxasUsage(16)}),
+    found = kernel_resources([GeneratedKernel("k", (), block=(16, 1, 1))], Binary(b"", "", {"k": PtxasUsage(16)}),
                              lk.CudaTarget("sm_80"))
     assert found["k"].occupancy == 32*32 / 2048
     assert np.isclose(found["k"].occupancy, 0.5)

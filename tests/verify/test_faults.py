@@ -24,7 +24,7 @@ from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import Set
 from loopkit.verify.validation import findings
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_walk import executions
 from tests.cases import CASES
@@ -106,7 +106,7 @@ def test_every_fault_is_caught(name: str) -> None:
     assert any(kind.endswith("caught") for kind in counts)
 
 
-def require_real_place(program: Program, found: Finding) -> None:
+def require_real_place(program: Program, found: Mismatch) -> None:
     """The blocks and threads of *found* exist, and their inames are what the program computes for them."""
     if not found.place:
         return

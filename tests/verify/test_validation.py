@@ -15,7 +15,7 @@ from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verify.validation import validate
-from loopkit.verify.validation_findings import Finding
+from loopkit.verify.validation_findings import Mismatch
 from tests.cases import CASES, F32
 from tests.verify.changed import changed
 from tests.verify.packed import PACKED
@@ -31,7 +31,7 @@ def lowered(knl: lk.LoopKernel) -> Lowered:
     return result
 
 
-def only(findings: tuple[Finding, ...]) -> Finding:
+def only(findings: tuple[Mismatch, ...]) -> Mismatch:
     assert len(findings) == 1, findings
     return findings[0]
 

@@ -15,7 +15,7 @@ from loopkit.runtime.cuda.driver import Driver, LaunchConfig
 from loopkit.runtime.program import stride
 from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayLike
-from loopkit.target.code import Launch, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 #: Bytes that each parameter gets in the buffer, so that every type is aligned.
 _SLOT = 16
@@ -72,7 +72,7 @@ class PreparedClear:
 
     grid = (1, 1, 1)
 
-    def __init__(self, driver: Driver, launch: Launch, place: int, count: int) -> None:
+    def __init__(self, driver: Driver, launch: GeneratedKernel, place: int, count: int) -> None:
         self.launch = launch
         self._driver = driver
         self._place = place
@@ -104,7 +104,7 @@ class PreparedLaunch:
     :ivar enter: launches with a call's addresses and scalars on a stream, and gives the driver's ``CUresult``.
     """
 
-    def __init__(self, driver: Driver, function: int, launch: Launch, grid: Sequence[int],
+    def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: Sequence[int],
                  places: Mapping[str, int], arrays: Mapping[str, ArrayLike], values: Mapping[str, Scalar],
                  varying: Mapping[str, int]) -> None:
         self.launch = launch

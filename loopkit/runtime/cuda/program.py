@@ -7,7 +7,7 @@ from math import prod
 
 from loopkit.errors import LimitError
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.target.code import Launch
+from loopkit.target.code import GeneratedKernel
 
 #: Blocks that wait for each other are counted in 32 bits.
 _MOST_COUNTED = 2**32 - 1
@@ -19,7 +19,7 @@ class GpuProgram:
     Their module stays loaded for the life of the process: a CUDA graph may launch them long after the kernel is gone.
     """
 
-    def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[Launch, ...]) -> None:
+    def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[GeneratedKernel, ...]) -> None:
         self.gpu = gpu
         driver = gpu.driver
         with gpu:
@@ -30,7 +30,7 @@ class GpuProgram:
                     driver.allow_shared_bytes(self.functions[launch.name], launch.dynamic_shared_bytes)
 
 
-def require_grid(gpu: Gpu, launch: Launch, grid: tuple[int, ...]) -> None:
+def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
     """:raises LimitError: the grid is larger than the GPU allows."""
     for axis, blocks, most in zip("xyz", grid, gpu.limits.grid, strict=True):
         if blocks > most:

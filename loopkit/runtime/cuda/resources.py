@@ -8,7 +8,7 @@ from math import prod
 from loopkit.errors import CompilerError
 from loopkit.kernel.devices import WARP, DeviceLimits
 from loopkit.runtime.cuda.binary import Binary
-from loopkit.target.code import Launch
+from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
 
 
@@ -80,7 +80,7 @@ class Resources(Mapping[str, KernelResources]):
         return "\n".join(_table([_HEAD, *(_row(kernel) for kernel in self.values())]))
 
 
-def kernel_resources(launches: Iterable[Launch], binary: Binary, target: CudaTarget) -> Resources:
+def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
     """The resources of *launches*, whose functions are in *binary*.
 
     :raises CompilerError: the compiler did not say what a function takes.
@@ -123,7 +123,7 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
     return limits.registers // limits.partitions // per_warp * limits.partitions // warps
 
 
-def _of_launch(launch: Launch, binary: Binary, limits: DeviceLimits) -> KernelResources:
+def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) -> KernelResources:
     usage = binary.resources.get(launch.name)
     if usage is None:
         raise CompilerError(f"The compiler did not say what kernel '{launch.name}' takes.", log=binary.log)

@@ -15,7 +15,7 @@ from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime import stages
 from loopkit.runtime.alignment import address_masks
-from loopkit.runtime.arguments import Bound, require_known
+from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
@@ -297,7 +297,7 @@ class CudaRunner:
         """The machine code of *text*."""
         return load_binary(text.code.source, self.kernels.kernel.name, target, DiskCache(cache_directory()))
 
-    def _launches(self, program: GpuProgram, text: Text, bound: Bound, arrays_of_call: Sequence[str],
+    def _launches(self, program: GpuProgram, text: Text, bound: BoundArguments, arrays_of_call: Sequence[str],
                   scratch: Mapping[str, int], varying: Mapping[str, int]
                   ) -> tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches:
         arrays = {name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.itemsize), 0, program.gpu.ordinal)

@@ -21,7 +21,7 @@ from loopkit.runtime.cuda.program import GpuProgram
 from loopkit.runtime.cuda.runner import CudaRunner, opener
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView, span
-from loopkit.target.code import Launch, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
 #: While this runs the host gets ahead, so that what is timed is never the host's pace.
@@ -140,7 +140,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: Tim
 
 
 def _delay(gpu: Gpu) -> PreparedLaunch:
-    launch = Launch("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
+    launch = GeneratedKernel("delay", (Parameter("cycles", ParameterKind.VALUE, np.dtype(np.int64), "cycles"),))
     binary = load_binary(_DELAY, "delay", CudaTarget(arch=gpu.known_arch), DiskCache(cache_directory()))
     program = GpuProgram(gpu, binary.cubin, (launch,))
     return PreparedLaunch(gpu.driver, program.functions["delay"], launch, (1, 1, 1), {}, {}, {}, {"cycles": 0})

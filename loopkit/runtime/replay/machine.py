@@ -27,7 +27,7 @@ _Written = tuple[Instance, Any]
 
 
 @dataclass(frozen=True)
-class Data:
+class InitialData:
     """What the arrays hold before a kernel runs: as given, or random, each element on its own.
 
     :ivar given: arrays by name.
@@ -97,7 +97,7 @@ class Machine:
 
     knl: LoopKernel
     scalars: Mapping[str, Any]
-    data: Data
+    data: InitialData
     lost: tuple[Instance, Instance] | None = None
     cells: dict[tuple[str, Element], Any] = field(default_factory=dict)
     written: set[tuple[str, Element]] = field(default_factory=set)

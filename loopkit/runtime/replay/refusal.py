@@ -18,7 +18,7 @@ from loopkit.poly.sets import fix_params, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
 from loopkit.runtime.replay.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.runtime.replay.machine import Data, Element, Machine, Touch, bound_value, element_text
+from loopkit.runtime.replay.machine import Element, InitialData, Machine, Touch, bound_value, element_text
 from loopkit.runtime.scalars import converter
 
 _SHOWN = 10
@@ -109,7 +109,7 @@ def _replayed(err: IllegalTransformError, before: LoopKernel, after: LoopKernel,
     before, after = _typed(before, after, given)
     scalars = _scalars(before, err.witness, seed, given)
     arrays = {k: v for k, v in given.items() if k in before.array_args}
-    run = _Run(scalars, Data(seed, arrays, index_names(before)))
+    run = _Run(scalars, InitialData(seed, arrays, index_names(before)))
     first = run.machine(before, reference_order(before, run.instances(before)))
     order, second = _refused(after, run, err.witness, first)
     expected, got = _passed_values(first, second, err.witness)
@@ -125,7 +125,7 @@ class _Run:
     """What both orders start from."""
 
     scalars: Mapping[str, Any]
-    data: Data
+    data: InitialData
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -174,7 +174,7 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
             open_sizes.append(a.name)
         else:
             assert a.dtype is not None
-            values[a.name] = Data(seed, {}, frozenset()).value(a.name, (), np.dtype(a.dtype)).item()
+            values[a.name] = InitialData(seed, {}, frozenset()).value(a.name, (), np.dtype(a.dtype)).item()
     known = {k: v for k, v in values.items() if k in knl.value_params}
     allowed = fix_params(knl.assumptions, known)
     if allowed.is_empty():

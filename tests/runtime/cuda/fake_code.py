@@ -16,7 +16,7 @@ from loopkit.runtime.cuda.binary import Binary
 from loopkit.runtime.flags import OPENMP
 from loopkit.runtime.host import _ctype, _function
 from loopkit.runtime.library import load_library
-from loopkit.target.code import GeneratedCode, Launch, Layout, Parameter, ParameterKind
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from tests.runtime.cuda.fake_gpu import Function, Machine
@@ -92,7 +92,7 @@ class Codes:
 class _Reader:
     """Reads the parameters of a launch as the driver does: through a table of pointers."""
 
-    def __init__(self, launch: Launch, function: Any) -> None:
+    def __init__(self, launch: GeneratedKernel, function: Any) -> None:
         self._launch = launch
         self._function = function
         self._types = [_ctype(p) for p in launch.parameters]
@@ -130,7 +130,7 @@ def _plain(argument: Any) -> Any:
     return argument.value if hasattr(argument, "value") else argument
 
 
-def _signature(launch: Launch) -> tuple[Any, ...]:
+def _signature(launch: GeneratedKernel) -> tuple[Any, ...]:
     return (launch.name, launch.block, [str(e) for e in launch.grid],
             [(p.name, p.kind, p.dtype, p.array, p.axis) for p in launch.parameters if not _counts(p)])
 

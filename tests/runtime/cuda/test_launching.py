@@ -13,7 +13,7 @@ from hypothesis import given
 from loopkit.runtime.cuda.driver import LaunchConfig
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.views import DeviceView
-from loopkit.target.code import Launch, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 DTYPES = [np.dtype(x) for x in ("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
@@ -88,7 +88,8 @@ def test_every_parameter_arrives(made: tuple[list[Parameter], dict[str, Any], se
         random.shuffle(order)
     constants = {k: v for k, v in values.items() if k not in varying and k not in pointers}
     strided = DeviceView(np.dtype(np.int16), (3, 5), (6, 2), 0, 0)
-    launch = PreparedLaunch(driver, 1, Launch("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77),
+    function = GeneratedKernel("f", tuple(parameters), block=(32, 2, 1), dynamic_shared_bytes=77)
+    launch = PreparedLaunch(driver, 1, function,
                             (5, 4, 3), {x: i for i, x in enumerate(places)}, {"strided": strided},
                             {**constants, **dict.fromkeys(varying, 0)}, {x: i for i, x in enumerate(order)})
     again = {x: data.draw(number(p.dtype)) for p in parameters for x in [p.name] if x in varying}

@@ -14,7 +14,7 @@ from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
 from loopkit.runtime import stages
 from loopkit.runtime.replay.instances import Instance, execution_order, instances, reference_order
-from loopkit.runtime.replay.machine import Data, Machine, bound_value
+from loopkit.runtime.replay.machine import InitialData, Machine, bound_value
 from tests.cases import CASES, Case
 
 Order = Callable[[lk.LoopKernel, list[Instance]], list[Instance]]
@@ -34,7 +34,7 @@ def ran(knl: lk.LoopKernel, arguments: Mapping[str, Any], order: Order) -> Machi
                 scalars.setdefault(str(extent), length)
     if knl.name == "csr_matvec":
         scalars["n"] = len(arrays["rowptr"]) - 1
-    data = Data(0, arrays, index_names(typed))
+    data = InitialData(0, arrays, index_names(typed))
     bounds = Machine(typed, scalars, data)
     found = instances(typed, scalars, lambda s, x: bound_value(bounds, s, x))
     machine = Machine(typed, scalars, data)
@@ -131,11 +131,11 @@ def test_a_reduction_of_the_user_s_own() -> None:
 
 
 def test_random_elements_depend_on_nothing_but_their_place() -> None:
-    data = Data(3, {}, frozenset({"row"}))
+    data = InitialData(3, {}, frozenset({"row"}))
     f64 = np.dtype(np.float64)
     assert data.value("a", (1, -2), f64) == data.value("a", (1, -2), f64)
     different = {data.value(name, e, f64) for name in "ab" for e in ((0,), (1,), (-1,), (0, 1), (1, 0), ())}
     assert len(different) > 9
-    assert data.value("a", (1,), f64) != Data(4, {}, frozenset()).value("a", (1,), f64)
+    assert data.value("a", (1,), f64) != InitialData(4, {}, frozenset()).value("a", (1,), f64)
     rows = [data.value("row", (i,), np.dtype(np.int32)) for i in range(6)]
     assert rows == sorted(rows)
