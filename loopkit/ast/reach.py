@@ -14,7 +14,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program, Region, Sync
-from loopkit.ast.walk import nodes_in
+from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.mappers import children, variables
 
 
@@ -145,9 +145,12 @@ class _Walk:
                     self.value(node.target)
                     self.value(node.value)
                 case For():
-                    ends = either((self.value(node.start), self.value(node.stop)))
+                    start, stop, *loaded = expressions_of(node)
+                    ends = either((self.value(start), self.value(stop)))
                     self.known[node.iname] = ends
                     self.found.add(ends.plus(node.step))             # where the loop ends, its variable is beyond
+                    for element in loaded:
+                        self.value(element)
                 case If():
                     self.value(node.condition)
                 case Define():

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, MatrixProduct, Program
 from loopkit.ast.reach import reaches
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
@@ -83,3 +83,9 @@ def test_loops_of_the_host_reach_into_launches() -> None:
                         Block((Define("x", p.Product((5, p.Variable("i")))),)))
     order = Block((For("t", 0, p.Product((2, N)), 1, Block((Call("f"),))),))
     assert 50 <= largest(Program((function,), order), {"n": 5}) <= 55
+
+
+def test_what_a_lane_loads_for_a_matrix_product_counts() -> None:
+    element = p.Subscript(p.Variable("a"), (p.Product((70_000, N)),))
+    product = MatrixProduct(None, "j", "k", (element,), (p.Subscript(p.Variable("b"), (0,)),))
+    assert largest(program(For("j", 0, 8, 1, Block(()), product=product)), {"n": 40_000, "m": 0}) >= 70_000*40_000
