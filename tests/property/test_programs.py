@@ -1,7 +1,7 @@
 """Random kernels and random pipelines of transformations: accepted steps change no result, refusals are true.
 
-``LOOPKIT_PROPERTY_EXAMPLES=5000`` looks at more of them, ``LOOPKIT_PROPERTY_SEED=7`` at others, and
-``LOOPKIT_PROPERTY_COUNTS=file`` appends what happened, one JSON object for each part.
+With ``make test-deep`` ``LOOPKIT_PROPERTY_EXAMPLES=5000`` looks at more of them; ``LOOPKIT_PROPERTY_SEED=7`` looks at
+others, and ``LOOPKIT_PROPERTY_COUNTS=file`` appends what happened, one JSON object for each part.
 """
 from __future__ import annotations
 
