@@ -12,12 +12,12 @@ T = TypeVar("T")
 
 
 def amount(examples: int) -> int:
-    """So many random examples, of which a quarter is the sample."""
-    return examples if DEEP else -(-examples // 4)
+    """The number of random examples: *examples* in a deep run, a quarter of them else, and at least one."""
+    return max(examples if DEEP else -(-examples // 4), 1)
 
 
 def some(cases: Sequence[T], every: int, name: Callable[[T], str] = str) -> list[T]:
-    """One of *every* so many *cases*, at least one, always the same and from all over them.
+    """One in *every* of *cases*, at least one: always the same ones, picked by a hash of their names.
 
     >>> some(range(12), every=4)
     [2, 6, 7]

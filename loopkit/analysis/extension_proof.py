@@ -183,9 +183,9 @@ def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Ma
 
 def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode, beyond: Mapping[str, InstanceSet],
                      step: str, inames: Collection[str]) -> Iterator[Refusal]:
-    """Where updates of a reduction that are *beyond*, but have a result in *before*, combine what is not neutral.
+    """The new updates, *beyond* those of *before*, that change a result of *before*: their operand is not neutral.
 
-    The values of an accumulator come from all updates of its instance: none is lost where statements run on.
+    An accumulator takes its value from all updates of its instance, so that no value is lost.
     """
     final = before.statement_by_id[node.final]
     doubt = doubt_of(before, *accesses_by_array(before)[node.accumulator])

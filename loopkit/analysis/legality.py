@@ -264,7 +264,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
 
 
 def proven(knl: LoopKernel) -> LoopKernel:
-    """*knl*, in whose history the step that is being made is one that took a proof."""
+    """Marks the step that is being made as one that took a proof."""
     return knl.with_history(replace(knl.history, proven=True), knl.given_order)
 
 

@@ -102,7 +102,7 @@ class History(Sequence[HistoryStep]):
 
     :ivar steps: the transformations.
     :ivar made: the call of ``make_kernel`` before them; ``None``: the kernel was made in another way.
-    :ivar proven: a proof of legality is part of the step that is being made; false of all that users get.
+    :ivar proven: the step that is being made took a proof of legality; ``False`` on every kernel that a user gets.
     """
 
     steps: tuple[HistoryStep, ...] = ()

@@ -37,7 +37,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class WholeKernel:
-    """What a launch in a loop of the host takes from the whole kernel, so that all launches count alike.
+    """The facts of the whole kernel that all launches in loops of the host share.
 
     :ivar packing_order: the place of each iname among those that share an axis.
     :ivar known_sizes: the equalities of sizes, and nothing else, that hold for all sizes.

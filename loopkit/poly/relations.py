@@ -327,9 +327,8 @@ def only_dims(pairs: isl.Map, source: Sequence[int], sink: Sequence[int]) -> isl
                 pairs = pairs.project_out(kind, i, 1)
     for kept, apply in ((source, isl.Map.apply_domain), (sink, isl.Map.apply_range)):
         if list(kept) != sorted(kept):
-            names = [f"x{i}" for i in kept]
-            pairs = apply(pairs, subscript_relation(tuple(sorted(names, key=lambda x: int(x[1:]))),
-                                                    tuple(map(p.Variable, names))))
+            names, wanted = (tuple(f"x{i}" for i in dims) for dims in (sorted(kept), kept))
+            pairs = apply(pairs, subscript_relation(names, tuple(map(p.Variable, wanted))))
     return pairs
 
 

@@ -349,9 +349,9 @@ class Conflicts:
         return self.launch.statements[a.statement]
 
     def _touching(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
-        """The pairs of *c* that touch one cell, and *those* of them that are asked for; ``None`` if there are none.
+        """The pairs of *c* that touch one cell, filtered by *those*; ``None`` if none is left.
 
-        Unions are asked as polyhedra around them first: mostly threads stay apart whatever the pieces are.
+        The filter looks at one polyhedron around each union first: mostly it leaves nothing of these either.
         """
         a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
         if c.array and a.n_basic_map()*b.n_basic_map() > _FEW:
@@ -403,10 +403,10 @@ class Conflicts:
     # }}}
 
 
-#: Pairs of pieces that are no work.
+#: Pairs of pieces up to which the relation itself is looked at.
 _FEW = 8
 
-#: Operations of isl that a look at polyhedra around unions may take.
+#: Operations of isl that the look at polyhedra around unions may take.
 _ROUGH = 10_000
 
 

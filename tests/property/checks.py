@@ -276,7 +276,7 @@ class Trial:
                 arrays[name][boxes[name]] = 99
 
     def boxes(self, sizes: Mapping[str, int]) -> dict[str, tuple[slice, ...]]:
-        """What the kernel takes for all of each array."""
+        """The part of each array that its inferred shape covers."""
         return {name: tuple(slice(None) if e is None else slice(0, max(evaluate(e, sizes), 0)) for e in extents)
                 for name, extents in array_shapes(infer_types(self.knl)).items()}
 
