@@ -93,10 +93,10 @@ def _require_form(before: LoopKernel, after: LoopKernel, copies: tuple[Statement
     loading, storing = copies
     operation = storing.combine
     right = isinstance(loading.expression, Neutral) and loading.expression.operation == operation \
-        and loading.combine is None and storing.atomic and not loading.predicates and not storing.predicates
+        and loading.combine is None and storing.commutes and not loading.predicates and not storing.predicates
     for u in users:
         old = before.statement_by_id[u.id]
-        right = right and (u.atomic, u.combine, u.expression, u.predicates, u.domain) == (
+        right = right and (u.commutes, u.combine, u.expression, u.predicates, u.domain) == (
             True, operation, old.expression, old.predicates, old.domain)
         for first, second in ((loading, u), (u, storing)):
             where = meeting_of(after.paths, first.id, second.id)

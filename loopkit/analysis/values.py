@@ -160,4 +160,4 @@ def _by_pair(flows: Iterable[tuple[str, str, Map]]) -> dict[tuple[str, str], Map
 
 
 def _is_update(s: Statement) -> bool:
-    return s.combine is not None and (s.reduction is not None or s.atomic)
+    return s.combine is not None and (s.reduction is not None or s.commutes)

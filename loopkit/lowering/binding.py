@@ -66,7 +66,7 @@ class Launch:
     :ivar whole: further ``g`` inames of which every block has a value that occurs.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
-    :ivar in_turn: blocks are numbered in the order in which they start, as some wait for those before them.
+    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
     """
 
     name: str
@@ -79,7 +79,7 @@ class Launch:
     whole: frozenset[str]
     hosts: tuple[str, ...]
     kernel: LoopKernel
-    in_turn: bool = False
+    ticketed: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -107,8 +107,8 @@ class Launch:
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        in_turn = " in turn" if self.in_turn else ""
-        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){in_turn}, block {self.block}"]
+        ticketed = " in turn" if self.ticketed else ""
+        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
@@ -166,8 +166,8 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    in_turn = any(True for _ in awaited_by(knl, tuple(bound)))
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, in_turn)
+    ticketed = any(True for _ in awaited_by(knl, tuple(bound)))
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, ticketed)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

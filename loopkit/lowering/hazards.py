@@ -12,7 +12,7 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_
 from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.ast.nodes import Scope
+from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
@@ -40,10 +40,10 @@ class Hazard:
     They touch one element, one of them writing, or dep= asks for it.
 
     :ivar pairs: source to sink, in time order.
-    :ivar scope: which threads the two always are of; one thread only where the source is an asynchronous copy.
+    :ivar scope: which threads the two always are of; one thread only where the source is asynchronous.
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
-    :ivar of_copy: the source copies asynchronously.
+    :ivar completion: the event at which the source is performed.
     """
 
     array: str
@@ -53,7 +53,7 @@ class Hazard:
     kind: str
     scope: Scope
     of_value: bool = True
-    of_copy: bool = False
+    completion: Completion = Completion.IMMEDIATE
 
     @property
     def reason(self) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from loopkit.analysis.copies import require_copies
 from loopkit.analysis.hosts import require_barriers_in_place
+from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
@@ -108,7 +108,7 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     require_barriers_in_place(knl)
     shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
     typed = infer_types(knl)
-    require_copies(typed)
+    require_operands(typed)
     if stop == "types":
         return typed
     if stop == "reductions":

@@ -24,9 +24,9 @@ from loopkit.analysis.dependences import (
 from loopkit.analysis.legality import packed_coordinate
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.scans import Scan, operands, scan_along
-from loopkit.ast.nodes import Shuffle
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import substitute
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import TemporaryVariable
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel

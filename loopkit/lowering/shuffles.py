@@ -16,8 +16,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import axis_inames, iname_range
-from loopkit.ast.nodes import Shuffle
 from loopkit.expr.kinds import is_half
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel

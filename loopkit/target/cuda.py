@@ -8,8 +8,8 @@ import numpy as np
 
 from loopkit.ast.nodes import Function, Sync
 from loopkit.ast.signs import Signs
-from loopkit.ast.vectors import assumed_by, vectors_in
 from loopkit.errors import LimitError, PreconditionError
+from loopkit.instructions.vector_access import assumed_by, vectors_in
 from loopkit.kernel.devices import DEVICE_LIMITS, WARP, DeviceLimits
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
@@ -116,7 +116,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
         own = signature(lowered, launch, function, layout, handing=True)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
-        number = NUMBER_BYTES if function.in_turn else 0
+        number = NUMBER_BYTES if function.ticketed else 0
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
         _require_within(lowered, launch, shared, target.limits)
         require_hardware(lowered, launch, target.architecture)
@@ -176,7 +176,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     places = Addresses({**own.places, **own_arrays, **lanes.places})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     number = launch.kernel.fresh_name("block")
-    axes = {**_AXES, **coordinates(number, launch)} if function.in_turn else _AXES
+    axes = {**_AXES, **coordinates(number, launch)} if function.ticketed else _AXES
     own_used: set[str] = set()
     emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, own_used),
@@ -190,7 +190,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     yield "{"
     signs = outer_signs(launch)
     body: list[str] = []
-    if function.in_turn:
+    if function.ticketed:
         used.add("next_block")
         body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
     if any(x.handed for x in own.parameters):

@@ -68,10 +68,10 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
             arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
                                     shape=storage.in_memory, written=storage.name in written,
-                                    read=storage.name in read, handed=handing and storage.awaited,
-                                    cleared=handing and storage.awaited))
+                                    read=storage.name in read, handed=handing and storage.between_blocks,
+                                    cleared=handing and storage.between_blocks))
             places[storage.name] = Flat(storage.in_memory)
-    if handing and function.in_turn:
+    if handing and function.ticketed:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)

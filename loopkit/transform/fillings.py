@@ -20,6 +20,7 @@ from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.expr.nodes import Neutral
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
@@ -195,7 +196,7 @@ class Buffer:
         element = _element(self.name, box.arguments())
         if self.partial is not None:
             return Statement(self.load_id, cell, Neutral(self.partial), domain) if what == "init" else \
-                Statement(self.store_id, element, cell, domain, combine=self.partial, atomic=True)
+                Statement(self.store_id, element, cell, domain, combine=self.partial, instructions=(AtomicUpdate(),))
         if what == "init":
             value = element if self.init is None else substitute(self.init, {"base": element})
             return Statement(self.load_id, cell, value, domain)

@@ -75,7 +75,7 @@ def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> 
             names = divergent | {node.iname} if differs else divergent - {node.iname}
             yield from divergent_barriers(node.body, names, inside)
         case Region(body):
-            if node.shuffle is not None and why:
+            if node.instruction is not None and why:
                 yield node, why
             yield from divergent_barriers(body, divergent, why or "in a part that each thread runs on its own")
         case Block(children):

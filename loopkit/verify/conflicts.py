@@ -324,7 +324,7 @@ class Conflicts:
     def _without_handed_on(self, c: Candidate, pairs: Map) -> Map | None:
         """Those *pairs* in which no reader waits for a block that started before; ``None`` if there are none."""
         storage = self.storages.get(c.array)
-        if storage is None or not storage.awaited or not self.launch.in_turn or c.source.is_write == c.sink.is_write:
+        if storage is None or not storage.between_blocks or c.source.is_write == c.sink.is_write:
             return pairs
         first, second = c.source.statement, c.sink.statement
         if c.source.is_write:

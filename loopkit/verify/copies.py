@@ -8,7 +8,9 @@ import pymbolic.primitives as p
 
 from loopkit.ast.nodes import Scope
 from loopkit.errors import VerificationError
-from loopkit.lowering.copies import Unfinished, Waits, unfinished
+from loopkit.instructions.groups import pending
+from loopkit.lowering.completion import Unfinished, unfinished
+from loopkit.lowering.groups import Waits
 from loopkit.poly.relations import differing_first_at, subscript_relation
 from loopkit.poly.sets import Map
 from loopkit.verify.conflicts import Conflicts
@@ -21,7 +23,8 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
     """Accesses to what a copy writes, and writes of what it reads, with no wait between that covers the copy."""
     knl, launch = conflicts.kernel, conflicts.launch
     waits = Waits(knl, launch, launch.tree)
-    narrow = any(b.barrier.scope is not Scope.BLOCK and b.barrier.pending is not None for b in conflicts.ways.places)
+    narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
+                 for b in conflicts.ways.places)
     for u in unfinished(knl, launch, conflicts.storages):
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _left(conflicts, waits, some, scope)) is not None), None)
@@ -35,7 +38,7 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
 
 def is_for_copies(conflicts: Conflicts, place: PlacedBarrier) -> bool:
     """Would something come too early for a copy of another thread, did threads not wait for each other at *place*?"""
-    if place.barrier.pending is None:
+    if pending(place.barrier.instructions) is None:
         return False
     waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
     return any(_left(conflicts, waits, some, scope, place) is not None
@@ -57,7 +60,7 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: 
     """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers the copy; ``None``: none."""
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
-    left = waits.left(u, scope, [None if but is not None and place.way == but.way else place.node.pending
+    left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
                                  for place in waits.places])
     if left is None:
         return None
@@ -70,7 +73,8 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: 
 def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, but: PlacedBarrier | None) -> Map | None:
     """Where groups cannot be counted: those pairs of *u* between which no wait for all of them is sure to come."""
     way = conflicts.relative_way(u.source, u.sink)
-    waits = [b for b in conflicts.ways.places if b is not but and b.barrier.pending == 0 and b.barrier.scope >= scope]
+    waits = [b for b in conflicts.ways.places
+             if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
     found: Map | None = None
     for level in way.between:
         pairs = differing_first_at(u.pairs, way.loops, level)

@@ -13,10 +13,9 @@ from loopkit.verify.validation_findings import Mismatch
 from loopkit.verify.validation_grid import grid_of
 from loopkit.verify.validation_host import host_findings
 from loopkit.verify.validation_instances import InstanceCheck
+from loopkit.verify.validation_instructions import instruction_findings
 from loopkit.verify.validation_lanes import LaneCheck
 from loopkit.verify.validation_order import OrderCheck
-from loopkit.verify.validation_products import ProductCheck
-from loopkit.verify.validation_vectors import VectorCheck
 from loopkit.verify.validation_walk import Execution, annotated_loops, executions
 
 
@@ -65,8 +64,8 @@ def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Mismatch]:
 
 def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Mismatch]:
     knl = launch.kernel
-    if function.in_turn != launch.in_turn:
-        how = "" if function.in_turn else "not "
+    if function.ticketed != launch.ticketed:
+        how = "" if function.ticketed else "not "
         yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
     grid = grid_of(knl, function)
     of_statements: dict[str, list[Execution]] = {}
@@ -82,10 +81,7 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
         decided = decided and found.kind != "undecided"
     for loop in annotated_loops(knl, function, grid):
         assert isinstance(loop.node, For)
-        if loop.node.vectors:
-            yield from VectorCheck(knl, launch.name, lowered.storages, function, loop).findings()
-        if loop.node.product is not None:
-            yield from ProductCheck(knl, launch, lowered.storages, grid, loop, loop.node.product).findings()
+        yield from instruction_findings(lowered, launch, function, grid, loop)
     yield from LaneCheck(knl, launch, function, grid, of_statements, warp).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()

@@ -19,7 +19,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.storage import Storage, awaited_in, in_storage, is_asynchronous, is_atomic, is_published
+from loopkit.lowering.storage import Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
@@ -278,14 +278,10 @@ class InstanceCheck:
             value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
         if node.combine != combine:
             yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
-        if node.atomic != is_atomic(s, self.storages):
-            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.atomic else 'not '}atomic")
-        if node.asynchronous != is_asynchronous(s, self.storages):
-            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.asynchronous else 'not '}asynchronous")
-        if node.published != is_published(s, self.storages):
-            yield self._finding("value", s.id, f"'{s.id}' is {'' if node.published else 'not '}published")
-        if (waits := awaited_in(node.target, node.value, self.storages)) != node.awaits:
-            yield self._finding("value", s.id, f"'{s.id}' waits for {_names(node.awaits)} instead of {_names(waits)}")
+        if (asked := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
+            has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
+                          for own in (node.instructions, asked))
+            yield self._finding("value", s.id, f"'{s.id}' is {has} instead of {needs}")
         for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
             if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
                 continue

@@ -10,11 +10,11 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import reads_of
 from loopkit.ast.nodes import Array, Assign, Function
-from loopkit.ast.shuffles import elements_of
-from loopkit.expr.mappers import substitute
+from loopkit.expr.mappers import elements_of, substitute
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import Launch
-from loopkit.poly.affine import NotAffineError, add, floor_div, multiply
+from loopkit.poly.affine import NotAffineError, add, floor_div
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
@@ -52,23 +52,23 @@ class LaneCheck:
                                          for x in elements_of(part, (array.name,))):
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
                 cells = piecewise_relation(e.coordinates, index).intersect_domain(e.points)
-                (own if e.shuffle is None or element == node.target else others).append((e, cells))
+                (own if e.instruction is None or element == node.target else others).append((e, cells))
         yield from self._spoilt(array, others)
         number = thread_number(self.grid, self.launch.block)
         for e, cells in own:
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, number, number)
         for e, cells in others:
-            assert e.shuffle is not None
-            source = add(number, e.shuffle.offset) if e.shuffle.offset is not None \
-                else multiply(e.shuffle.width, floor_div(number, e.shuffle.width))
+            assert isinstance(e.instruction, Shuffle)
+            source = e.instruction.source(number)
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, source, number)
 
     def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
         """Elements that are read although lanes that have no part may have written them."""
         for s in dict.fromkeys(e.node.statement for e, _ in shuffles
-                               if isinstance(e.node, Assign) and e.shuffle is not None and e.shuffle.spare):
+                               if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)
+                               and e.instruction.spare):
             bound = self.launch.statements[s]
             write = accesses_of(self.kernel, bound.statement)[-1]
             lanes = [x for x in bound.hardware if x in self.launch.ranges]

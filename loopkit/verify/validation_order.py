@@ -11,8 +11,9 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.waived import not_waived
-from loopkit.ast.nodes import Assign, Function, Scope, Sync
+from loopkit.ast.nodes import Assign, Completion, Function, Scope, Sync, completion_of
 from loopkit.expr.mappers import variables
+from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, Path, meeting, paths
@@ -152,8 +153,8 @@ class OrderCheck:
         if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
             asked.append("lanes" if storage is not None and storage.lanes else "barrier")
         assert isinstance(first.node, Assign)
-        if first.node.asynchronous:
-            asked.append("copy")
+        if completion_of(first.node.instructions) is Completion.GROUP:
+            asked.append("group")
         rough = self._rough(first, second, pairs) if asked else None
         if rough is None:
             return None
@@ -183,7 +184,7 @@ class OrderCheck:
         match kind:
             case "order":
                 left = out_of_time_order(rough, x.shared(y, loops), before)
-            case "copy":
+            case "group":
                 left = self._under_way(rough, x, y, self._widest)
             case _:
                 left = self._bare_of(rough, x, y, self._block_barriers)
@@ -208,7 +209,7 @@ class OrderCheck:
         if kind == "order":
             shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
             return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
-        if kind == "copy":
+        if kind == "group":
             return next((early for scope, some in self._by_scope(first, second, run)
                          if (early := self._early(first, second, some, scope)) is not None), None)
         for apart in self._on_two_threads(first, second, run):
@@ -219,8 +220,8 @@ class OrderCheck:
 
     def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
         """Those of *pairs* of which two threads may touch the cell."""
-        if first.product is not None or second.product is not None:
-            yield pairs                      # what one reads, any lane of its warp may load
+        if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
+            yield pairs                      # any lane of a warp may load what one of them reads
             return
         for i, _ in self._same("l"):
             yield from apart_along(pairs, i)
@@ -251,7 +252,7 @@ class OrderCheck:
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",
                 "lanes": "runs on another lane with neither a barrier nor a shuffle between",
-                "copy": "copies asynchronously, with no wait between that is sure to cover it"}[kind]
+                "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
         return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
@@ -362,7 +363,8 @@ class OrderCheck:
     def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
         """All *pairs* of one block, which the copy's thread must wait for; those of two threads, and of two warps."""
         yield Scope.THREAD, pairs
-        if all(_sync(place).scope >= self._widest for place in self.places if _sync(place).pending is not None):
+        if all(_sync(place).scope >= self._widest for place in self.places
+               if pending(_sync(place).instructions) is not None):
             return                           # each wait is one for all threads
         for apart in self._on_two_threads(first, second, pairs):
             yield Scope.WARP, apart
@@ -379,12 +381,12 @@ class OrderCheck:
     def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
         """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
         for place in self.places:
-            pending = _sync(place).pending
+            left = pending(_sync(place).instructions)
             # what one thread waited for, others know behind a barrier with them only
-            if pending is None or pairs.is_empty() or _sync(place).scope < scope:
+            if left is None or pairs.is_empty() or _sync(place).scope < scope:
                 continue
             z = self._at(place)
-            waited = (self._ended if _sync(place).commits else self._behind)(x, place, pending + 1)
+            waited = (self._ended if commits(_sync(place).instructions) else self._behind)(x, place, left + 1)
             pairs = pairs.subtract(waited.intersect_range(z.points).apply_range(self._first(z, y)))
         return None if pairs.is_empty() else pairs
 
@@ -401,7 +403,7 @@ class OrderCheck:
             z = self._at(place)
             found = Map.empty(self._first(x, z).get_space())
             for other in self.places:
-                if _sync(other).commits:
+                if commits(_sync(other).instructions):
                     found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
             self._separated[key] = found.intersect_range(z.points)
         return self._separated[key]

@@ -9,9 +9,9 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.matrix_products import nest_of, sums_of
-from loopkit.ast.nodes import Assign, For, MatrixProduct
+from loopkit.ast.nodes import Assign, For
 from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
@@ -40,7 +40,7 @@ class ProductCheck:
     storages: Mapping[str, Storage]
     grid: Grid
     execution: Execution
-    product: MatrixProduct
+    product: Mma
 
     def findings(self) -> Iterator[Mismatch]:
         loop = self.execution.node
@@ -92,7 +92,7 @@ class ProductCheck:
             argument = self.kernel.array_args.get(name)
             return argument is not None and argument.dtype == np.float64
         return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
-            and not (storage.lanes or storage.awaited)
+            and not (storage.lanes or storage.between_blocks)
 
     # {{{ which lane gives what
 

@@ -10,10 +10,10 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function, Vector
+from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function
 from loopkit.ast.simplify import assigned
-from loopkit.ast.vectors import WIDEST, assignment_of, certain_elements
 from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.instructions.vector_access import WIDEST, Vector, VectorAccess, assignment_of, certain_elements, vectors_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.storage import Storage
@@ -47,14 +47,14 @@ class VectorCheck:
             yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
                                 "constant number of iterations")
             return
-        for vector in loop.vectors:
+        for vector in vectors_of(loop):
             yield from self._moved(vector, assign)
             yield from self._placed(vector, assign.statement)
             if condition is not None or vector.serves is not None:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
             yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
-        if loop.every:
+        if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)
 
@@ -85,8 +85,9 @@ class VectorCheck:
             yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
         if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
             yield self._finding(s, f"{element} does not move on by one element with '{x}'")
-        if waits := sorted(variables(element) & {*assign.awaits}):
-            yield self._finding(s, f"{element} is moved without waiting for {', '.join(waits)}")
+        for i in assign.instructions:
+            if i.claims(element, assign.target):
+                yield self._finding(s, f"{element} is moved without {i.noun}")
 
     def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
         """Is *element* what *vector* has, some iterations earlier or later?"""
@@ -187,12 +188,12 @@ class VectorCheck:
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
         """Where iterations are computed that are left out: are all elements that they read there?"""
         s, e = assign.statement, self.execution
-        if not any(v.stored and not v.loaded for v in self._loop.vectors):
+        if not any(v.stored and not v.loaded for v in vectors_of(self._loop)):
             yield self._finding(s, f"'{s}' stores what it need not compute")
         for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
             assert isinstance(element.aggregate, p.Variable)
             name = element.aggregate.name
-            gapless = next((v.assumed for v in self._loop.vectors if v.array == name), ())
+            gapless = next((v.assumed for v in vectors_of(self._loop) if v.array == name), ())
             if name not in self.kernel.array_args or name in self._written or not gapless:
                 yield self._finding(s, f"{element}, which '{s}' need not read, is no element of an input with vectors")
                 continue
@@ -251,7 +252,7 @@ class VectorCheck:
         target, loop = assign.target, self._loop
         if not isinstance(target, p.Subscript):
             return
-        moved = {v.element for v in loop.vectors}
+        moved = {v.element for v in vectors_of(loop)}
         reads = {e: None for expr in (assign.value, *target.index_tuple) for e in subexpressions(expr)
                  if isinstance(e, p.Subscript) and e.aggregate == target.aggregate}
         for read in reads:

@@ -13,23 +13,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.matrix_products import products_in
-from loopkit.ast.nodes import (
-    Assign,
-    Block,
-    Call,
-    Define,
-    For,
-    Function,
-    If,
-    MatrixProduct,
-    Node,
-    Region,
-    Scope,
-    Shuffle,
-    Sync,
-)
-from loopkit.ast.vectors import vectors_in
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
+from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import substitute, variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, remainder, subtract
@@ -37,7 +22,8 @@ from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
 from loopkit.verify.validation_grid import Grid
 
-#: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other.
+#: A region with an instruction, for the order of what lanes hold in registers: the threads of each warp wait for each
+#: other.
 TOGETHER = Sync((), Scope.WARP)
 
 #: A way through the program: the child of a block or the branch taken, and the variables of loops.
@@ -53,8 +39,7 @@ class Execution:
     :ivar names: the constants in scope in terms of the coordinates.
     :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
     :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
-    :ivar shuffle: that of the region in which it stands.
-    :ivar product: that of the loops around it: lanes of its warp may load what it reads.
+    :ivar instruction: that of the region, or of the loops, in which it stands.
     """
 
     node: Assign | Sync | Call | For
@@ -66,8 +51,7 @@ class Execution:
     conditions: tuple[tuple[Expression, bool], ...]
     data: frozenset[str]
     divergent: bool
-    shuffle: Shuffle | None = None
-    product: MatrixProduct | None = None
+    instruction: Instruction | None = None
 
     @cached_property
     def points(self) -> Set:
@@ -90,8 +74,8 @@ def executions(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Exec
 
 
 def annotated_loops(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Execution]:
-    """Every loop of *function* with vector accesses around it, or that is a product of matrices."""
-    if any(vectors_in(function.body)) or any(products_in(function.body)):
+    """Every loop of *function* with an instruction."""
+    if any(isinstance(node, For) and node.instruction is not None for node in nodes_in(function.body)):
         yield from (e for e in _walked(knl, function, grid) if isinstance(e.node, For))
 
 
@@ -126,8 +110,7 @@ class _Scope:
     conditions: tuple[tuple[Expression, bool], ...] = ()
     data: frozenset[str] = frozenset()
     apart: bool = False
-    shuffle: Shuffle | None = None
-    product: MatrixProduct | None = None
+    instruction: Instruction | None = None
 
     def at(self, step: int | str) -> _Scope:
         return replace(self, path=(*self.path, step))
@@ -213,22 +196,22 @@ class _Walk:
             case Assign() | Sync() | Call():
                 yield self._execution(node, scope)
             case For():
-                if node.vectors or node.product is not None:
-                    yield self._execution(node, scope)
                 inside = scope.inside(node)
-                yield from self.block(node.body, inside if node.product is None else
-                                      replace(inside, product=node.product))
+                if node.instruction is not None:
+                    yield self._execution(node, scope)
+                    inside = replace(inside, instruction=node.instruction)
+                yield from self.block(node.body, inside)
             case If():
                 condition = scope.value(node.condition)
                 yield from self.block(node.then, scope.where(condition).at(0))
                 if node.otherwise is not None:
                     yield from self.block(node.otherwise, scope.where(condition, holds=False).at(1))
-            case Region(shuffle=None):
+            case Region(instruction=None):
                 yield from self.block(node.body, scope)
             case Region():
                 # the threads of a warp are there before and behind it, as at a barrier
                 yield from self.node(TOGETHER, scope.at(0))
-                yield from self.block(node.body, replace(scope.at(1), shuffle=node.shuffle))
+                yield from self.block(node.body, replace(scope.at(1), instruction=node.instruction))
                 yield from self.node(TOGETHER, scope.at(2))
             case Block():
                 yield from self.block(node, scope)
@@ -239,7 +222,7 @@ class _Walk:
         if isinstance(node, Assign):
             scope = scope.bounded_by(self._data(node.statement))
         return Execution(node, (*self.coordinates, *scope.loops), scope.points, scope.path, scope.names,
-                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.shuffle, scope.product)
+                         scope.numbers, scope.conditions, scope.data, scope.apart, scope.instruction)
 
     def _data(self, statement: str) -> frozenset[str]:
         """What bounds of *statement* are read from memory; nothing if its conditions ask for the same values."""

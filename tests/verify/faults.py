@@ -16,16 +16,21 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
-    MatrixProduct,
+    Instruction,
     Node,
     Program,
     Region,
     Scope,
-    Shuffle,
     Sync,
-    Vector,
 )
 from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.instructions.block_flag import BlockFlag
+from loopkit.instructions.groups import commits, group_instructions, pending
+from loopkit.instructions.mma import Mma
+from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.vector_access import Vector, VectorAccess
 from loopkit.poly.affine import add, floor_div, remainder
 
 
@@ -57,8 +62,8 @@ def _of_function(function: Function) -> Found:
             shape = (*array.shape[:axis], array.shape[axis] - 1, *array.shape[axis + 1:])
             arrays: tuple[Array, ...] = (*function.arrays[:i], replace(array, shape=shape), *function.arrays[i + 1:])
             yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
-    if function.in_turn:
-        yield "blocks out of turn", function.name, replace(function, in_turn=False)
+    if function.ticketed:
+        yield "blocks out of turn", function.name, replace(function, ticketed=False)
     for kind, text, coordinates in _of_coordinates(function.coordinates):
         yield kind, text, replace(function, coordinates=coordinates)
     for axis, extent in function.extents.items():
@@ -107,13 +112,14 @@ def _of_block(block: Block) -> Found:
     for i, node in enumerate(nodes):
         for kind, text, wrong in _of_node(node):
             yield kind, text, Block((*nodes[:i], wrong, *nodes[i + 1:]))
-        if isinstance(node, Region) and node.shuffle is not None:
-            yield "shuffle deleted", str(node.shuffle), Block((*nodes[:i], *nodes[i + 1:]))
-            for kind, wrong in _shuffled_wrongly(node, node.shuffle):
-                yield kind, f"{node.shuffle} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, Region) and isinstance(node.instruction, Shuffle):
+            yield "shuffle deleted", str(node.instruction), Block((*nodes[:i], *nodes[i + 1:]))
+            for kind, wrong in _shuffled_wrongly(node, node.instruction):
+                yield kind, f"{node.instruction} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
         if isinstance(node, Sync):
             served = "; ".join(node.serves)
-            kind = "barrier" if node.scope is not Scope.THREAD else "group" if node.pending is None else "wait"
+            kind = "group" if pending(node.instructions) is None else "wait"
+            kind = kind if node.scope is Scope.THREAD else "barrier"
             yield f"{kind} deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
             if kind == "group":
                 continue
@@ -126,26 +132,27 @@ def _of_block(block: Block) -> Found:
 def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
     """No wait for asynchronous copies, one that leaves a group more under way, one of fewer threads, and no new group.
     """
-    if node.pending is not None:
-        yield "wait deleted", replace(node, pending=None)
-        yield "wait weakened", replace(node, pending=node.pending + 1)
+    ends, left = commits(node.instructions), pending(node.instructions)
+    if left is not None:
+        yield "wait deleted", replace(node, instructions=group_instructions(commit=ends, leaving=None))
+        yield "wait weakened", replace(node, instructions=group_instructions(commit=ends, leaving=left + 1))
         for scope in range(node.scope):
             yield "wait of fewer threads", replace(node, scope=Scope(scope))
-    if node.commits:
-        yield "group not ended", replace(node, commits=False)
+    if ends:
+        yield "group not ended", replace(node, instructions=group_instructions(commit=False, leaving=left))
 
 
 def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Node]]:
     """Another lane, threads that do not read at once, and threads that do not take part."""
     if shuffle.offset is None:
-        yield "shuffle shifted", replace(node, shuffle=replace(shuffle, width=2*shuffle.width))
-        yield "shuffle shifted", replace(node, shuffle=replace(shuffle, offset=1))
+        yield "shuffle shifted", replace(node, instruction=replace(shuffle, width=2*shuffle.width))
+        yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=1))
     else:
         for offset in (shuffle.offset + 1, 2*shuffle.offset, None):
-            yield "shuffle shifted", replace(node, shuffle=replace(shuffle, offset=offset))
+            yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=offset))
     if not shuffle.spare:
-        yield "shuffle spoils", replace(node, shuffle=replace(shuffle, spare=True))
-    yield "shuffle as a region", replace(node, shuffle=None)
+        yield "shuffle spoils", replace(node, instruction=replace(shuffle, spare=True))
+    yield "shuffle as a region", replace(node, instruction=None)
     match node.body.children:
         case (If() as guard,):
             yield "shuffle divergent", replace(guard, then=Block((replace(node, body=guard.then),)))
@@ -181,13 +188,14 @@ def _of_node(node: Node) -> Found:
             yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
             # the last iteration, where the step is more than one
             yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
-            for kind, text, product in _of_product(node.product):
-                yield kind, f"{text} along {name}", replace(node, product=product)
-            if node.product is not None:
+            for kind, text, product in _of_product(node.instruction) if isinstance(node.instruction, Mma) else ():
+                yield kind, f"{text} along {name}", replace(node, instruction=product)
+            if isinstance(node.instruction, Mma):
                 first = p.Comparison(p.Variable("l.0"), "!=", 0)
                 yield "product divergent", f"without the first thread, along {name}", If(first, Block((node,)))
-            for kind, text, vectors in _of_vectors(node.vectors):
-                yield kind, f"{text} along {name}", replace(node, vectors=vectors)
+            own = node.instruction
+            for kind, text, vectors in _of_vectors(own.vectors) if isinstance(own, VectorAccess) else ():
+                yield kind, f"{text} along {name}", replace(node, instruction=replace(own, vectors=vectors))
         case If():
             for kind, text, then in _of_block(node.then):
                 yield kind, text, replace(node, then=then)
@@ -207,22 +215,32 @@ def _of_node(node: Node) -> Found:
                 yield "index shifted", f"{node.statement}: {target} = ...", replace(node, target=target)
             for value in _changed(node.value, _shifted):
                 yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
-            if node.atomic:
-                yield "update not atomic", node.statement, replace(node, atomic=False)
-            if node.published:
-                yield "value not published", node.statement, replace(node, published=False)
-            if node.awaits:
-                yield "value not awaited", node.statement, replace(node, awaits=())
-            if node.asynchronous:
-                yield "copy at once", node.statement, replace(node, asynchronous=False)
+            for i, own in enumerate(node.instructions):
+                for kind, wrong in _of_instruction(own):
+                    yield kind, node.statement, replace(node, instructions=(
+                        *node.instructions[:i], *wrong, *node.instructions[i + 1:]))
         case Define() | Sync():
             pass
 
 
-def _of_product(product: MatrixProduct | None) -> Found:
+def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+    """Plain accesses in its place, and flags of which one is left out."""
+    match instruction:
+        case AtomicUpdate():
+            yield "update not atomic", ()
+        case AsynchronousCopy():
+            yield "copy at once", ()
+        case BlockFlag():
+            if instruction.stores:
+                yield "value not published", (replace(instruction, stores=False),)
+            if instruction.loads:
+                yield "value not awaited", (replace(instruction, loads=()),)
+        case _:
+            raise AssertionError(instruction)
+
+
+def _of_product(product: Mma) -> Found:
     """Another element for a lane to load, those of other lanes, and elements in another order."""
-    if product is None:
-        return
     for which in ("left", "right"):
         loaded: tuple[p.Subscript, ...] = getattr(product, which)
         for i, e in enumerate(loaded):

@@ -40,7 +40,7 @@ MOST, MOST_WAITS = 1, 4
 #: What a fault of each kind is found as.
 FOUND_AS = {
     "guard weakened": {"outside", "twice", "missing", "value"},
-    "guard tightened": {"missing", "outside", "barrier", "copy"},         # it may stand around a wait
+    "guard tightened": {"missing", "outside", "barrier", "group"},         # it may stand around a wait
     "bound weakened": {"outside", "twice", "vector"},
     "footprint shrunk": {"missing"},
     "box shrunk": {"box"},
@@ -64,14 +64,14 @@ FOUND_AS = {
     "shuffle spoils": {"lane"},
     "shuffle as a region": {"lane", "barrier"},
     "shuffle divergent": {"divergent"},
-    "barrier deleted": {"barrier", "copy"},
-    "barrier moved": {"barrier", "copy"},
-    "group deleted": {"copy"},
-    "group not ended": {"copy"},
-    "wait deleted": {"copy"},
-    "wait weakened": {"copy"},
-    "wait moved": {"copy"},
-    "wait of fewer threads": {"barrier", "copy"},
+    "barrier deleted": {"barrier", "group"},
+    "barrier moved": {"barrier", "group"},
+    "group deleted": {"group"},
+    "group not ended": {"group"},
+    "wait deleted": {"group"},
+    "wait weakened": {"group"},
+    "wait moved": {"group"},
+    "wait of fewer threads": {"barrier", "group"},
     "copy at once": {"value"}}
 
 

@@ -1,19 +1,21 @@
-"""Vector accesses of a loop program: elements of consecutive iterations that are moved together.
+"""Vector access: consecutive elements that one thread loads or stores at once.
 
-They are an annotation of a loop. What the program computes is said by the loop as it stands, iteration by iteration; a
-target may move what a :class:`~loopkit.ast.nodes.Vector` names before and behind the loop, several elements an access.
+The instruction stands on a loop over the elements. The loop says what is computed, element by element; a target moves
+what a :class:`Vector` names before and behind the loop, several elements an access.
 """
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Function, If, Vector
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Function, If, Instruction
 from loopkit.ast.walk import nodes_in
 from loopkit.expr.mappers import children, substitute, variables
+from loopkit.expr.text import to_text
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -22,11 +24,81 @@ WIDEST = 16
 _ORDERS = ("<", "<=", ">", ">=")
 
 
+@dataclass(frozen=True)
+class Vector:
+    """The elements that the iterations of one loop touch at one place of its body.
+
+    :ivar name: of the registers that hold them.
+    :ivar element: as it stands in the body, in terms of the loop's variable, with which it moves one element on.
+    :ivar length: elements of one access; the first of the loop is a multiple of it.
+    :ivar loaded: they are read before the loop; *stored*: they are written behind it.
+    :ivar assumed: what must hold of a call, and is not known from the kernel.
+    :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
+        lane.
+    :ivar serves: what is read, if it is not *element* itself but elements next to it in the same row.
+    """
+
+    name: str
+    element: p.Subscript
+    length: int
+    loaded: bool
+    stored: bool
+    assumed: tuple[Assumed, ...] = ()
+    inside: Expression | None = None
+    serves: p.Subscript | None = None
+
+    @property
+    def array(self) -> str:
+        assert isinstance(self.element.aggregate, p.Variable)
+        return self.element.aggregate.name
+
+    def at(self, iname: str, value: Expression) -> p.Subscript:
+        """The element at the iteration *value* of the loop over *iname*."""
+        index = tuple(add(substitute(i, {iname: value})) for i in self.element.index_tuple)
+        return p.Subscript(self.element.aggregate, index)
+
+    def __str__(self) -> str:
+        verb = " and ".join(word for word, done in (("loaded", self.loaded), ("stored", self.stored)) if done)
+        given = f", given {', '.join(map(str, self.assumed))}" if self.assumed else ""
+        where = f" where {to_text(self.inside)}" if self.inside is not None else ""
+        read = f" for {to_text(self.serves)}" if self.serves is not None else ""
+        return f"{to_text(self.element)} as {self.name} {verb} {self.length} at a time{read}{where}{given}"
+
+
+@dataclass(frozen=True)
+class VectorAccess(Instruction):
+    """The vector loads before a loop and the vector stores behind it.
+
+    :ivar vectors: what is moved.
+    :ivar computes_all: iterations that a condition leaves out may be computed, too, and are not stored: all that they
+        read is in its array.
+    """
+
+    vectors: tuple[Vector, ...]
+    computes_all: bool = False
+
+    noun: ClassVar[str] = "a vector access"
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (*map(str, self.vectors), *(("all are computed",) if self.computes_all else ()))
+
+
+def vectors_of(loop: For) -> tuple[Vector, ...]:
+    """What is moved in vector accesses around *loop*."""
+    return loop.instruction.vectors if isinstance(loop.instruction, VectorAccess) else ()
+
+
+def with_vector_access(loop: For, vectors: tuple[Vector, ...], *, computes_all: bool = False) -> For:
+    """*loop* with *vectors* moved around it."""
+    return replace(loop, instruction=VectorAccess(vectors, computes_all) if vectors else None)
+
+
 def vectors_in(block: Block) -> Iterator[Vector]:
     """The vectors of all loops in *block*."""
     for node in nodes_in(block):
         if isinstance(node, For):
-            yield from node.vectors
+            yield from vectors_of(node)
 
 
 def assignment_of(loop: For) -> tuple[Assign | None, Expression | None]:

@@ -1,9 +1,8 @@
-"""Asynchronous copies: where a thread's copies become groups, and how many of these a wait may leave under way.
+"""Completion by commit groups: where a thread commits, and how many groups each wait leaves under way.
 
-A copy that a thread began is done behind a place where the thread waits for the group that it is in; others see what
-it copied behind a barrier there. A wait names the groups by their number: all but so many of the newest. So what it
-waits for depends on how many places that end a group a thread came by since, and these are counted exactly, as
-relations between iterations.
+An access is performed where its thread waits for the commit group that holds it; other threads may rely on it behind a
+barrier there. A wait names groups by their number: all but so many of the newest. So a wait covers an access or not
+depending on how many commits come between, and these are counted exactly, as relations between iterations.
 """
 from __future__ import annotations
 
@@ -12,81 +11,25 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
-from loopkit.analysis.accesses import accesses_by_array, accesses_of
-from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
+from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, has_barrier, leaves, meeting, paths, seq
 from loopkit.lowering.binding import Launch
-from loopkit.lowering.storage import Storage, is_asynchronous
+from loopkit.lowering.completion import Unfinished
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (
-    equal_coordinates,
     in_one_iteration,
     in_time_order,
     only_dims,
-    same_element,
     shared_dims,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: More groups than this are never left under way.
 MOST_PENDING = 31
-
-
-# {{{ what must not come before a copy is done
-
-@dataclass(frozen=True)
-class Unfinished:
-    """Pairs of an asynchronous copy and an access behind it that touch one element, one of them writing.
-
-    :ivar pairs: from instances of the copy to later ones of *sink*, on whichever threads of one block they run.
-    """
-
-    array: str
-    source: str
-    sink: str
-    kind: str
-    pairs: Map
-
-
-def unfinished(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Iterator[Unfinished]:
-    """All that must wait for asynchronous copies of *launch*: readers and writers of what they write, and writers of
-    what they read."""
-    copies = [s.statement for s in launch.statements.values() if is_asynchronous(s.statement, storages)]
-    ways = paths(launch.tree) if copies else {}
-    for s in copies:
-        for a in accesses_of(knl, s):
-            storage = storages.get(a.array)
-            if storage is None:
-                continue
-            for b in accesses_by_array(knl)[a.array]:
-                if b.statement not in launch.statements or not (a.is_write or b.is_write):
-                    continue
-                where = meeting(ways[s.id], ways[b.statement])
-                pairs = _in_one_block(knl, s.inames, knl.statement_by_id[b.statement].inames,
-                                      same_element(storage.touched(a), storage.touched(b)))
-                ordered = in_time_order(pairs, shared_loops(knl, s.id, b.statement, where.loops), where.before)
-                if not ordered.is_empty():
-                    kind = ("output" if b.is_write else "flow") if a.is_write else "anti"
-                    yield Unfinished(a.array, s.id, b.statement, kind, ordered)
-    names = {s.id for s in copies}
-    for d in dependences(knl) if names else ():
-        if d.source in names and d.array not in storages and d.sink in launch.statements:
-            own, other = (knl.statement_by_id[x].inames for x in (d.source, d.sink))
-            yield Unfinished(d.array, d.source, d.sink, d.kind, _in_one_block(knl, own, other, d.relation))
-
-
-def _in_one_block(knl: LoopKernel, x: tuple[str, ...], y: tuple[str, ...], pairs: Map) -> Map:
-    first, second = axis_inames(knl, x, GroupTag), axis_inames(knl, y, GroupTag)
-    known = [pair for axis in first.keys() & second.keys()
-             for pair in places_on_axis(knl, first[axis], second[axis]) or ()]
-    return pairs.intersect(equal_coordinates(x, [a for a, _ in known], y, [b for _, b in known])) if known else pairs
-
-# }}}
 
 
 # {{{ groups, counted
@@ -139,7 +82,7 @@ class Waits:
     @cached_property
     def _ends(self) -> tuple[int, ...]:
         """The places that end a group."""
-        return tuple(i for i, place in enumerate(self.places or ()) if place.node.commits)
+        return tuple(i for i, place in enumerate(self.places or ()) if commits(place.node.instructions))
 
     def _threads(self, points: InstanceSet) -> list[str]:
         """What tells the threads of a block apart in *points*."""
@@ -179,7 +122,7 @@ class Waits:
         key = "covered", source, sink, place, pending
         if key not in self.memo:
             node = self.places[place].node
-            if node.commits:
+            if commits(node.instructions):
                 first = self._groups(source, place, pending + 1)
             else:
                 first = _union([_then(self._groups(source, i, pending + 1), self._order(i, place))
@@ -224,7 +167,7 @@ def _barriers(tree: Tree, way: Path, body: Tree) -> Iterator[tuple[Barrier, Path
     """The places of *tree* where groups end or are waited for, each with its way and the innermost loop's body."""
     match tree:
         case Barrier():
-            if tree.commits or tree.pending is not None:
+            if commits(tree.instructions) or pending(tree.instructions) is not None:
                 yield tree, way, body
         case Loop(iname, inner):
             yield from _barriers(inner, (*way, Step(0, iname)), inner)
@@ -303,7 +246,7 @@ def _at(tree: Tree, way: Path) -> Tree:
 def _ending(tree: Tree, way: Path) -> Tree:
     """*tree* where the loop at the end of *way* ends a group in each iteration."""
     if not way:
-        return seq(tree, Barrier(commits=True, scope=Scope.THREAD))
+        return seq(tree, Barrier(instructions=group_instructions(commit=True, leaving=None), scope=Scope.THREAD))
     if isinstance(tree, Loop):
         return Loop(tree.iname, _ending(tree.body, way[1:]))
     assert isinstance(tree, Seq)
@@ -328,43 +271,46 @@ def _committing(tree: Tree, copies: frozenset[str], *, begun: bool) -> tuple[Tre
                 result.append(new)
             return Seq(tuple(result)), begun
         case Barrier():
-            if tree.pending is not None and begun:
-                return replace(tree, commits=True), False
-            return tree, begun and not tree.commits
+            left = pending(tree.instructions)
+            if left is not None and begun:
+                return replace(tree, instructions=group_instructions(commit=True, leaving=left)), False
+            return tree, begun and not commits(tree.instructions)
 
 
 def _with_pending(tree: Tree, waits: Waits, copies: Sequence[tuple[Unfinished, Scope]]) -> Tree:
     """*tree* whose waits leave as much under way as they may, those in inner loops first."""
     places = waits.places
     assert places is not None
-    pending = [place.node.pending for place in places]
+    leaving = [pending(place.node.instructions) for place in places]
 
     def enough(place: int, number: int | None) -> bool:
         """Would it do to leave so many groups under way there, or not to wait?"""
-        asked = [*pending[:place], number, *pending[place + 1:]]
+        asked = [*leaving[:place], number, *leaving[place + 1:]]
         return all(waits.left(u, scope, asked) is None for u, scope in copies)
     for i in sorted(range(len(places)), key=lambda i: -len(places[i].names)):
-        own = pending[i]
+        own = leaving[i]
         if own is None or not enough(i, own):
             continue
         if enough(i, None):
-            pending[i] = None
+            leaving[i] = None
             continue
         while own < MOST_PENDING and enough(i, own + 1):
             own += 1
-        pending[i] = own
-    return _numbered(tree, iter(pending))
+        leaving[i] = own
+    return _numbered(tree, iter(leaving))
 
 
-def _numbered(tree: Tree, pending: Iterator[int | None]) -> Tree:
+def _numbered(tree: Tree, leaving: Iterator[int | None]) -> Tree:
     match tree:
         case Loop(iname, body):
-            return Loop(iname, _numbered(body, pending))
+            return Loop(iname, _numbered(body, leaving))
         case Seq(children):
-            return seq(*(_numbered(c, pending) for c in children))
+            return seq(*(_numbered(c, leaving) for c in children))
         case Barrier():
-            new = replace(tree, pending=next(pending)) if tree.commits or tree.pending is not None else tree
-            return new if new.title else Seq(())        # a thread that waits for nothing there
+            own = tree.instructions
+            if commits(own) or pending(own) is not None:
+                tree = replace(tree, instructions=group_instructions(commit=commits(own), leaving=next(leaving)))
+            return tree if tree.title else Seq(())      # a thread that waits for nothing there
         case Leaf():
             return tree
 
