@@ -14,7 +14,7 @@ from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync, Vector
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
-from tests.verify.changed import changed
+from tests.verification.changed import changed
 
 SIZES = {"n": 5, "m": 4, "l": 5}
 
