@@ -83,9 +83,9 @@ from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.two_level_scan import make_two_level_scan
 from loopkit.transform.whole_tiles import fill_tiles
-from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
-from loopkit.verify.code import generate_code
-from loopkit.verify.report import Check, Finding, Report, Verdict
+from loopkit.verification.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
+from loopkit.verification.code import generate_code
+from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",

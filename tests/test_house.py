@@ -1,6 +1,6 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
-    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target > verify
+    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target > verification
     > runtime > (tune, notebook, library)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[1]
 
 #: From the ground up; packages in one tuple are of one height.
 FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",), ("language",),
-          ("transform",), ("lowering",), ("target",), ("verify",), ("runtime",), ("tune", "notebook", "library"))
+          ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",), ("tune", "notebook", "library"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.

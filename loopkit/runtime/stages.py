@@ -17,7 +17,7 @@ from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.host import CTarget
 from loopkit.transform.data import with_dtypes
-from loopkit.verify.code import generate_code
+from loopkit.verification.code import generate_code
 
 __all__ = [
     "array_shapes",

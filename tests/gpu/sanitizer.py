@@ -34,7 +34,7 @@ from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, R
 from loopkit.lowering import pipeline
 from loopkit.lowering.pipeline import Lowered
 from tests.cases import CASES, Case
-from tests.verify.faults import Fault, faults
+from tests.verification.faults import Fault, faults
 
 #: The faults that a tool is made for; of the others it knows nothing.
 KINDS = {"racecheck": ("barrier deleted",), "memcheck": ("index shifted", "bound weakened", "guard weakened"),

@@ -16,11 +16,11 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.alignment import serves
 from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout
-from loopkit.verify.validation import findings
+from loopkit.verification.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
 from tests.vector_kernels import anywhere, neighbours_anywhere
-from tests.verify.changed import changed
+from tests.verification.changed import changed
 
 LOADED = "const float4 *>(&a["
 

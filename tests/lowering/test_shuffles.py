@@ -20,7 +20,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make, rows
 from tests.lowering.shown import storages
@@ -263,7 +263,7 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
     knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
     knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
     with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.lowering.shuffles.WARP", warp), \
-            mock.patch("loopkit.verify.threads.WARP", warp):
+            mock.patch("loopkit.verification.threads.WARP", warp):
         low = lowered(knl)
         assert lk.verify(knl).ok
     assert validate(low, warp=warp) == ()

@@ -14,12 +14,12 @@ from loopkit.ast.nodes import Scope
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same
-from tests.verify.changed import built, report, with_one_changed
+from tests.verification.changed import built, report, with_one_changed
 
 #: What threads do with each other behind a wait.
 TEXT = {"thread": None, "warp": "__syncwarp();", "block": "__syncthreads();"}

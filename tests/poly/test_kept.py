@@ -13,7 +13,7 @@ from loopkit.analysis.shapes import array_shapes, filled_outputs
 from loopkit.lowering.cost import cost_of
 from loopkit.lowering.pipeline import lowered_once, placed_once
 from loopkit.poly import limits
-from loopkit.verify.checks import report_of, subject_of
+from loopkit.verification.checks import report_of, subject_of
 
 #: isl needs about 11_000 operations to take them out of a box.
 HOLES = " and ".join(f"not ({c} <= i <= {c + 2} and {c} <= j <= {c + 1})" for c in range(0, 30, 5))

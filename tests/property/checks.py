@@ -26,7 +26,7 @@ from loopkit.lowering.types import infer_types
 from loopkit.poly.piecewise import is_piecewise
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
 from loopkit.runtime.flags import SAFE, accepted
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
 from tests.property.pipelines import Drawer, NothingToDoError, Step
@@ -182,7 +182,7 @@ class Trial:
         try:
             with mock.patch("loopkit.lowering.hazards.WARP", self.warp), \
                     mock.patch("loopkit.lowering.shuffles.WARP", self.warp), \
-                    mock.patch("loopkit.verify.threads.WARP", self.warp):
+                    mock.patch("loopkit.verification.threads.WARP", self.warp):
                 fresh = self.knl.copy()               # no schedule, which steps found with warps of their own length
                 result = lk.lower(fresh)
                 report = lk.verify(fresh)

@@ -15,7 +15,7 @@ from loopkit.instructions.vector_access import Vector, vectors_of, with_vector_a
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
-from tests.verify.changed import changed
+from tests.verification.changed import changed
 
 SIZES = {"n": 5, "m": 4, "l": 5}
 

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import loopkit as lk
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.machine import execute
 
@@ -60,7 +60,7 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
 @given(st.data(), st.integers(0, 10**6), st.sampled_from((2, 32)))
 def test_pipelined_copies_serve_their_readers(data: st.DataObject, seed: int, warp: int) -> None:
     plain, knl = drawn(data.draw)
-    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.verify.threads.WARP", warp):
+    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.verification.threads.WARP", warp):
         lowered, report = lk.lower(knl.copy()), lk.verify(knl.copy())
     wanted = lk.lower(plain)
     assert isinstance(lowered, Lowered)

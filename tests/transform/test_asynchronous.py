@@ -13,11 +13,11 @@ from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
 from tests.transform.test_pipelining import BODY
-from tests.verify.changed import built, report, with_one_changed
+from tests.verification.changed import built, report, with_one_changed
 
 
 def reversed_rows(body: str = BODY, dtype: type = np.float32) -> lk.LoopKernel:

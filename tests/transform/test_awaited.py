@@ -15,14 +15,14 @@ from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.vector_access import VectorAccess, vectors_of
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
-from tests.verify.changed import changed
-from tests.verify.faults import faults
+from tests.verification.changed import changed
+from tests.verification.faults import faults
 
 
 def sums(reader: str = "sum(q, part[q])", writer: str = "part[b] = sum(i, x[b, i])", given: str = ""

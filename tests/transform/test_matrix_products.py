@@ -14,13 +14,13 @@ from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.mma import Mma
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.cases import matmul_by_warps
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
-from tests.verify.changed import built, without_barriers
-from tests.verify.faults import faults
+from tests.verification.changed import built, without_barriers
+from tests.verification.faults import faults
 
 BOX = "{[i, j, k]: 0<=i<16 and 0<=j<8 and 0<=k<8}"
 

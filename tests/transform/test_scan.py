@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,7 +13,8 @@ import loopkit as lk
 import loopkit.lowering.hazards as lowering_hazards
 import loopkit.lowering.scans as lowering_scans
 import loopkit.lowering.shuffles as lowering_shuffles
-from loopkit.verify.validation import validate
+import loopkit.verification.threads as verification_threads
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import make
 from tests.property.machine import execute
@@ -153,7 +153,7 @@ def test_over_threads(data: Any) -> None:
         """, assumptions="n>=1", reductions=[LARGEST]), {"x": np.int64})
     mapped = lk.realize_scan(lk.tag_inames(plain, f"b:g.0, r:{row}, i:{along}"), "j", "i")
     with pytest.MonkeyPatch.context() as patch:
-        for module in (lowering_hazards, lowering_shuffles, lowering_scans, sys.modules["loopkit.verify.threads"]):
+        for module in (lowering_hazards, lowering_shuffles, lowering_scans, verification_threads):
             patch.setattr(module, "WARP", warp)
         lowered = lk.lower(mapped)
         assert not validate(lowered, warp=warp)

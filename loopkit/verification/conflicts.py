@@ -30,8 +30,8 @@ from loopkit.poly.relations import (
     same_element,
 )
 from loopkit.poly.sets import Map
-from loopkit.verify.order import TOGETHER, PlacedBarrier, Ways, ways_of
-from loopkit.verify.threads import Threads
+from loopkit.verification.order import TOGETHER, PlacedBarrier, Ways, ways_of
+from loopkit.verification.threads import Threads
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import Block, Define, For, If, Node, Region, Sync
 from loopkit.lowering.pipeline import lower_fully
-from loopkit.verify.barriers import divergent_barriers
+from loopkit.verification.barriers import divergent_barriers
 from tests.lowering.kernels import exchange
-from tests.verify.changed import report
+from tests.verification.changed import report
 
 V = p.Variable
 SYNC = Sync(())

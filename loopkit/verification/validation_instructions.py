@@ -8,11 +8,11 @@ from loopkit.instructions.mma import Mma
 from loopkit.instructions.vector_access import VectorAccess
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import Grid
-from loopkit.verify.validation_products import ProductCheck
-from loopkit.verify.validation_vectors import VectorCheck
-from loopkit.verify.validation_walk import Execution
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid
+from loopkit.verification.validation_products import ProductCheck
+from loopkit.verification.validation_vectors import VectorCheck
+from loopkit.verification.validation_walk import Execution
 
 #: The check of a loop with an instruction, by the class of the instruction.
 Check = Callable[[Lowered, Launch, Function, Grid, Execution], Iterator[Mismatch]]

@@ -26,9 +26,9 @@ from loopkit.poly.enumerated import where_holds
 from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
 from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import Grid
-from loopkit.verify.validation_walk import Execution
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid
+from loopkit.verification.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)

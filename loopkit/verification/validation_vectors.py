@@ -21,8 +21,8 @@ from loopkit.poly.affine import add, affine_difference, multiply, remainder, sub
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.remainders import known_remainder
 from loopkit.poly.sets import InstanceSet, Set, lexmin_point
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_walk import Execution
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,8 +14,8 @@ from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
-from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verify.smallest import smallest_witness
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.smallest import smallest_witness
 
 
 def legal(knl: LoopKernel) -> Check:

@@ -13,8 +13,8 @@ from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import resolve_target, write_code
 from loopkit.target.host import CTarget
-from loopkit.verify.checks import report_of, subject_of
-from loopkit.verify.report import Report, Verdict
+from loopkit.verification.checks import report_of, subject_of
+from loopkit.verification.report import Report, Verdict
 
 _WIDTH = 110
 

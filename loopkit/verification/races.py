@@ -9,10 +9,10 @@ from loopkit.analysis.waived import not_waived
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
-from loopkit.verify.conflicts import Candidate, Conflicts, kind_of
-from loopkit.verify.copies import early_accesses
-from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verify.smallest import smallest_witness
+from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
+from loopkit.verification.copies import early_accesses
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.smallest import smallest_witness
 
 
 def races(launches: Iterable[Conflicts]) -> Check:

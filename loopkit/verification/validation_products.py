@@ -21,9 +21,9 @@ from loopkit.poly.affine import add, affine_difference, floor_div, multiply, rem
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair
 from loopkit.poly.sets import Map
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import Grid, thread_number
-from loopkit.verify.validation_walk import Execution
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid, thread_number
+from loopkit.verification.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)

@@ -25,9 +25,9 @@ from loopkit.poly.relations import (
     smallest_pair,
 )
 from loopkit.poly.sets import InstanceSet, Map, lexmin_point
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_order import program_meeting
-from loopkit.verify.validation_walk import Execution, host_executions
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_order import program_meeting
+from loopkit.verification.validation_walk import Execution, host_executions
 
 Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 

@@ -7,11 +7,11 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, No
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.binding import BLOCK, Launch
-from loopkit.verify.conflicts import Conflicts
-from loopkit.verify.copies import early_accesses, is_for_copies
-from loopkit.verify.order import TOGETHER
-from loopkit.verify.races import missing_barriers
-from loopkit.verify.report import Check, Finding, refuted
+from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.copies import early_accesses, is_for_copies
+from loopkit.verification.order import TOGETHER
+from loopkit.verification.races import missing_barriers
+from loopkit.verification.report import Check, Finding, refuted
 
 
 def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:

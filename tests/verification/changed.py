@@ -10,7 +10,7 @@ from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.lowering.program import build_program
-from loopkit.verify.checks import Subject, report_of
+from loopkit.verification.checks import Subject, report_of
 
 
 def report(knl: lk.LoopKernel, lowered: Lowered) -> lk.Report:

@@ -10,7 +10,7 @@ import loopkit as lk
 from loopkit.lowering.pipeline import lower_fully
 from tests.cases import matmul_tiled
 from tests.lowering.kernels import F32, make
-from tests.verify.changed import report
+from tests.verification.changed import report
 
 
 def bounds(knl: lk.LoopKernel) -> lk.Check:

@@ -23,15 +23,15 @@ from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import Set
-from loopkit.verify.validation import findings
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import grid_of
-from loopkit.verify.validation_walk import executions
+from loopkit.verification.validation import findings
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_walk import executions
 from tests.cases import CASES
 from tests.deep import DEEP
 from tests.lowering.waiting import WAITING
-from tests.verify.faults import Fault, faults
-from tests.verify.packed import PACKED
+from tests.verification.faults import Fault, faults
+from tests.verification.packed import PACKED
 
 KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
 #: How many faults of one kind are tried in one case by default, and of those in how threads wait for each other.

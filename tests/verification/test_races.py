@@ -11,7 +11,7 @@ from loopkit.analysis.dependences import unchanged_from
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_axes, rows
-from tests.verify.changed import report, without_barriers
+from tests.verification.changed import report, without_barriers
 
 
 def unchecked(knl: lk.LoopKernel, **tags: str) -> lk.LoopKernel:

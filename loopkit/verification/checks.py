@@ -10,14 +10,14 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.pipeline import Lowered, lowered_once
 from loopkit.poly.limits import bounded, kept
-from loopkit.verify.barriers import barriers
-from loopkit.verify.bounds import bounds
-from loopkit.verify.conflicts import Conflicts
-from loopkit.verify.coverage import coverage
-from loopkit.verify.legal import launch_order, legal
-from loopkit.verify.races import races
-from loopkit.verify.report import Check, Finding, Report, gave_up, refuted, undecided
-from loopkit.verify.validation import validate
+from loopkit.verification.barriers import barriers
+from loopkit.verification.bounds import bounds
+from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.coverage import coverage
+from loopkit.verification.legal import launch_order, legal
+from loopkit.verification.races import races
+from loopkit.verification.report import Check, Finding, Report, gave_up, refuted, undecided
+from loopkit.verification.validation import validate
 
 
 @dataclass(frozen=True)

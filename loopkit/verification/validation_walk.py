@@ -20,7 +20,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import NotAffineError, remainder, subtract
 from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
-from loopkit.verify.validation_grid import Grid
+from loopkit.verification.validation_grid import Grid
 
 #: A region with an instruction, for the order of what lanes hold in registers: the threads of each warp wait for each
 #: other.

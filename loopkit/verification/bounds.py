@@ -13,9 +13,9 @@ from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
-from loopkit.verify.read_subscripts import stays_inside
-from loopkit.verify.report import Check, Finding, refuted, undecided
-from loopkit.verify.smallest import smallest_instance
+from loopkit.verification.read_subscripts import stays_inside
+from loopkit.verification.report import Check, Finding, refuted, undecided
+from loopkit.verification.smallest import smallest_instance
 
 
 def bounds(lowered: Lowered) -> Check:

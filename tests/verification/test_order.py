@@ -11,7 +11,7 @@ from loopkit.analysis.dependences import dependences
 from loopkit.kernel.tree import Leaf, Loop, Seq, seq
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, chain, make
-from tests.verify.changed import report, with_tree
+from tests.verification.changed import report, with_tree
 
 
 def skewed() -> lk.LoopKernel:

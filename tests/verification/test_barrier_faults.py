@@ -12,7 +12,7 @@ from loopkit.lowering.pipeline import Lowered
 from tests.cases import CASES
 from tests.lowering.kernels import F32, chain, exchange, make, own_element
 from tests.property.machine import MachineError, execute
-from tests.verify.changed import (
+from tests.verification.changed import (
     as_warp_barriers,
     built,
     report,

@@ -9,14 +9,14 @@ from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import grid_of
-from loopkit.verify.validation_host import host_findings
-from loopkit.verify.validation_instances import InstanceCheck
-from loopkit.verify.validation_instructions import instruction_findings
-from loopkit.verify.validation_lanes import LaneCheck
-from loopkit.verify.validation_order import OrderCheck
-from loopkit.verify.validation_walk import Execution, annotated_loops, executions
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_host import host_findings
+from loopkit.verification.validation_instances import InstanceCheck
+from loopkit.verification.validation_instructions import instruction_findings
+from loopkit.verification.validation_lanes import LaneCheck
+from loopkit.verification.validation_order import OrderCheck
+from loopkit.verification.validation_walk import Execution, annotated_loops, executions
 
 
 def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Mismatch, ...]:

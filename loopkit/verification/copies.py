@@ -13,10 +13,10 @@ from loopkit.lowering.completion import Unfinished, unfinished
 from loopkit.lowering.groups import Waits
 from loopkit.poly.relations import differing_first_at, subscript_relation
 from loopkit.poly.sets import Map
-from loopkit.verify.conflicts import Conflicts
-from loopkit.verify.order import PlacedBarrier
-from loopkit.verify.report import Finding, refuted
-from loopkit.verify.smallest import smallest_witness
+from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.order import PlacedBarrier
+from loopkit.verification.report import Finding, refuted
+from loopkit.verification.smallest import smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:

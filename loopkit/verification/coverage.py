@@ -17,8 +17,8 @@ from loopkit.poly.flow import OneOf
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
-from loopkit.verify.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verify.smallest import smallest_instance
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.smallest import smallest_instance
 
 #: Operations of isl for one note.
 NOTE = 500_000

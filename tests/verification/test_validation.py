@@ -14,11 +14,11 @@ from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify.validation import validate
-from loopkit.verify.validation_findings import Mismatch
+from loopkit.verification.validation import validate
+from loopkit.verification.validation_findings import Mismatch
 from tests.cases import CASES, F32
-from tests.verify.changed import changed
-from tests.verify.packed import PACKED
+from tests.verification.changed import changed
+from tests.verification.packed import PACKED
 
 BY_NAME = {case.name: case for case in CASES}
 #: Written out, these two are hundreds of statements, which takes seconds to prove.

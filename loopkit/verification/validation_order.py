@@ -34,9 +34,9 @@ from loopkit.poly.relations import (
     subscript_relation,
 )
 from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
-from loopkit.verify.validation_findings import Mismatch
-from loopkit.verify.validation_grid import Grid, thread_number
-from loopkit.verify.validation_walk import TOGETHER, Execution
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid, thread_number
+from loopkit.verification.validation_walk import TOGETHER, Execution
 
 #: Two statements, and the array on which they meet.
 Meet = tuple[str, str, str]
