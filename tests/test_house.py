@@ -163,6 +163,12 @@ def test_only_poly_imports_islpy(module: Module) -> None:
         assert not [_at(module, i.line) for i in module.imports if i.target.split(".")[0] == "islpy"]
 
 
+def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table() -> None:
+    """Others get it from what they lower for; the library's pipelines are tuned to it."""
+    takers = {m.name for m in MODULES.values() if any(i.target == "loopkit.kernel.devices.WARP" for i in m.imports)}
+    assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
+
+
 @each_module
 def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
     """``import loopkit`` needs what is always installed and nothing else."""
