@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
-    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target > verification
-    > runtime > (tune, notebook, library)
+    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
+    > verification > runtime > (tune, notebook, library)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -161,6 +161,12 @@ def test_no_module_of_ours_is_imported_in_a_function(module: Module) -> None:
 def test_only_poly_imports_islpy(module: Module) -> None:
     if not module.name.startswith("loopkit.poly"):
         assert not [_at(module, i.line) for i in module.imports if i.target.split(".")[0] == "islpy"]
+
+
+def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table() -> None:
+    """Others get it from what they lower for; the library's pipelines are tuned to it."""
+    takers = {m.name for m in MODULES.values() if any(i.target == "loopkit.kernel.devices.WARP" for i in m.imports)}
+    assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
 
 
 @each_module

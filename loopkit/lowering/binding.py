@@ -20,6 +20,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
+from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
 from loopkit.lowering.schedule import LaunchBody, Schedule, tree_lines
@@ -66,6 +67,7 @@ class Launch:
     :ivar whole: further ``g`` inames of which every block has a value that occurs.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
+    :ivar machine: what it runs on.
     :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
     """
 
@@ -79,6 +81,7 @@ class Launch:
     whole: frozenset[str]
     hosts: tuple[str, ...]
     kernel: LoopKernel
+    machine: Machine
     ticketed: bool = False
 
     @property
@@ -118,15 +121,17 @@ class Launch:
         return "\n".join(lines)
 
 
-def bind(schedule: Schedule, storages: Mapping[str, Storage]) -> tuple[Launch, ...]:
-    """Bind each launch of *schedule* to the grid and the block."""
+def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) -> tuple[Launch, ...]:
+    """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
     one = len(schedule.launches) == 1
-    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages)
+    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages,
+                         machine)
                  for i, part in enumerate(schedule.launches))
 
 
-def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage]) -> Launch:
+def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
+            ) -> Launch:
     tree = part.tree
     statements = [knl.statement_by_id[s] for s in leaves(tree)]
     uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
@@ -167,7 +172,8 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
     ticketed = any(True for _ in awaited_by(knl, tuple(bound)))
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, ticketed)
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine,
+                  ticketed)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

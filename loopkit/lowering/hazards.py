@@ -15,7 +15,6 @@ from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Path, meeting
@@ -186,13 +185,14 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
 
 def _apart(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     """Do all *pairs*, of two threads, run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
-    if launch.threads <= WARP:
+    warp = launch.machine.warp
+    if launch.threads <= warp:
         return Scope.WARP
     a, b = launch.statements[source], launch.statements[sink]
     first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
     if first is None or second is None:
         return Scope.BLOCK
-    warps = [floor_div(first, WARP)], [floor_div(second, WARP)]
+    warps = [floor_div(first, warp)], [floor_div(second, warp)]
     same = equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])
     return Scope.WARP if pairs.is_subset(same) else Scope.BLOCK
 

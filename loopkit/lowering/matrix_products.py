@@ -20,7 +20,6 @@ from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.mma import Mma, element_at, nest_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import LocalTag, MmaTag
@@ -188,7 +187,7 @@ class _Finder:
         inames = axis_inames(self.kernel, s.inames, LocalTag).get(0, ())
         extents = tuple(iname_range(self.kernel, x)[1] for x in inames[-2:])
         length = self.launch.extents.get("l.0", 1)
-        if extents != LANES or not isinstance(length, int) or length % WARP:
+        if extents != LANES or not isinstance(length, int) or length % self.launch.machine.warp:
             raise _Refusal("the lanes of its warps are not eight rows of four pairs of columns: along l.0 it has "
                            + (", ".join(f"{x} of {iname_range(self.kernel, x)[1]}" for x in inames) or "no inames"))
         return inames[-2], inames[-1]

@@ -10,6 +10,7 @@ from loopkit.errors import PreconditionError
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy, is_asynchronous_copy
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.vector_access import Vector, vectors_of
+from loopkit.kernel.devices import DeviceLimits
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.storage import serves
@@ -94,9 +95,8 @@ def vector_copies(loop: For, vectors: tuple[Vector, Vector], first: tuple[str, s
     yield f"    {one_copy(each[1], each[0], length * dtype.itemsize)}"
 
 
-def require_hardware(lowered: Lowered, launch: Launch, arch: str) -> None:
-    """:raises PreconditionError: *arch* has no asynchronous copies, or a copy of *launch* does not go to shared memory.
-    """
+def require_hardware(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
+    """:raises PreconditionError: the architecture has no asynchronous copies, or one does not go to shared memory."""
     for bound in launch.statements.values():
         s = bound.statement
         if not any(isinstance(i, AsynchronousCopy) for i in s.instructions):
@@ -105,8 +105,7 @@ def require_hardware(lowered: Lowered, launch: Launch, arch: str) -> None:
             raise PreconditionError(
                 f"'{s.id}' is asynchronous, but '{s.written}' is {lowered.storages[s.written].space} and not in shared "
                 "memory.", subject=s.id, hint="let other threads read it too, or copy it as other values")
-        number = int("".join(c for c in arch if c.isdigit()))
-        if number < FIRST:
+        if limits.capability < FIRST:
             raise PreconditionError(
-                f"'{s.id}' is asynchronous, and {arch} has no asynchronous copies.", subject=s.id,
+                f"'{s.id}' is asynchronous, and {limits.arch} has no asynchronous copies.", subject=s.id,
                 hint=f"target sm_{FIRST} or later, or pipeline(..., asynchronous=False)")

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -10,7 +11,8 @@ from loopkit.ast.nodes import Function, Sync
 from loopkit.ast.signs import Signs
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.vector_access import assumed_by, vectors_in
-from loopkit.kernel.devices import DEVICE_LIMITS, WARP, DeviceLimits
+from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import Target, registered
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
@@ -41,8 +43,9 @@ _FEWEST_REGISTERS = 16
 DEFAULT_ARCHITECTURE = "sm_90"
 
 
+@registered
 @dataclass(frozen=True)
-class CudaTarget:
+class CudaTarget(Target):
     """CUDA C++ for one architecture, and how it is compiled.
 
     :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated. ``None``:
@@ -57,6 +60,8 @@ class CudaTarget:
     >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
     166912
     """
+
+    name: ClassVar[str] = "cuda"
 
     arch: str | None = None
     std: str = "c++17"
@@ -82,10 +87,6 @@ class CudaTarget:
         if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
             raise PreconditionError(f"'options' of a CudaTarget cannot be {self.options!r}.", subject="options",
                                     hint="give a tuple of strings, one an option: options=('-fmad=false',)")
-
-    @property
-    def name(self) -> str:
-        return "cuda"
 
     @property
     def architecture(self) -> str:
@@ -119,7 +120,7 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
         number = NUMBER_BYTES if function.ticketed else 0
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
         _require_within(lowered, launch, shared, target.limits)
-        require_hardware(lowered, launch, target.architecture)
+        require_hardware(lowered, launch, target.limits)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
                                                              target.limits)])))
         launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block, shared.total,
@@ -155,7 +156,8 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
     """So many blocks fit on a multiprocessor, as far as their registers let them."""
     for what, most, wanted in (
             ("blocks per multiprocessor", limits.resident_blocks, blocks),
-            ("threads per multiprocessor", limits.resident_threads, blocks * limits.warps(launch.threads) * WARP),
+            ("threads per multiprocessor", limits.resident_threads,
+             blocks * limits.warps(launch.threads) * limits.warp),
             ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
              blocks * limits.allocated_shared_bytes(shared.total))):
         if wanted > most:
@@ -165,7 +167,7 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
 
 def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> int:
     """How many blocks fit on a multiprocessor, had they no registers."""
-    return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * WARP),
+    return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * limits.warp),
                limits.resident_shared_bytes // max(limits.allocated_shared_bytes(shared.total), 1))
 
 

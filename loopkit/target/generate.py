@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from loopkit.ast.reach import reaches
 from loopkit.errors import PreconditionError
+from loopkit.kernel import target as targets
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.cuda import CudaTarget, cuda_code
@@ -32,12 +33,8 @@ def write_code(lowered: Lowered, target: CudaTarget | CTarget, layout: Layout, h
 
 
 def resolve_target(target: object) -> CudaTarget | CTarget:
-    """The target object that a string stands for; :raises PreconditionError: there is none."""
-    if isinstance(target, CudaTarget | CTarget):
-        return target
-    if target == "cuda":
-        return CudaTarget()
-    if target == "c":
-        return CTarget()
-    raise PreconditionError(f"{target!r} is no target.", subject=str(target),
-                            hint='the targets are "cuda" and "c", lk.CudaTarget(arch="sm_90") or lk.CTarget(fast=True)')
+    """The target object that a string stands for; :raises PreconditionError: there is none that has a text."""
+    found = targets.resolve_target(target)
+    if isinstance(found, CudaTarget | CTarget):
+        return found
+    raise PreconditionError(f"{target!r} is no target with a text.", subject=str(target))

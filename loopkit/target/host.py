@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
@@ -15,6 +16,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.errors import PreconditionError
+from loopkit.kernel.target import Target, registered
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
@@ -30,8 +32,9 @@ from loopkit.target.signature import Signature, head_lines, signature
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 
+@registered
 @dataclass(frozen=True)
-class CTarget:
+class CTarget(Target):
     """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
 
     :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: one is found.
@@ -43,6 +46,8 @@ class CTarget:
     >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
     'c'
     """
+
+    name: ClassVar[str] = "c"
 
     compiler: str | None = None
     fast: bool = False
@@ -59,10 +64,6 @@ class CTarget:
         if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
             raise PreconditionError(f"'options' of a CTarget cannot be {self.options!r}.", subject="options",
                                     hint="give a tuple of strings, one an option: options=('-funroll-loops',)")
-
-    @property
-    def name(self) -> str:
-        return "c"
 
 
 def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:

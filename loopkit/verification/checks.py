@@ -8,6 +8,7 @@ from functools import cached_property
 from loopkit.errors import UndecidedError, VerificationError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine, Target, resolve_target
 from loopkit.lowering.pipeline import Lowered, lowered_once
 from loopkit.poly.limits import bounded, kept
 from loopkit.verification.barriers import barriers
@@ -99,23 +100,25 @@ def _made(name: str, check: Checker, subject: Subject) -> Check:
     return kept(subject.made, name, made)
 
 
-def _one(knl: LoopKernel, name: str) -> Report:
-    return Report(knl.name, (_made(name, dict(DEFAULT)[name], subject_of(knl)),))
+def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
+    subject = subject_of(knl, resolve_target(target).machine)
+    return Report(knl.name, (_made(name, dict(DEFAULT)[name], subject),))
 
 
-def subject_of(knl: LoopKernel) -> Subject:
-    """*knl* as it is lowered; whoever asks for a check, it is made once."""
-    return kept(knl.memo, "verified subject", lambda: Subject(knl, lowered_once(knl)))
+def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
+    """*knl* as it is lowered for *machine*; whoever asks for a check, it is made once."""
+    return kept(knl.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
 
 
 # {{{ what users call
 
 @checked
-def verify(knl: LoopKernel, *, full: bool = False) -> Report:
+def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = False) -> Report:
     """Check *knl* and what it is lowered to: order, bounds, coverage, races and barriers.
 
     Nothing is raised for what is refuted; ask the report, or call its ``raise_if_refuted``.
 
+    :arg target: what *knl* is lowered for, as for :func:`loopkit.lower`.
     :arg full: show besides that the loop program does what the launches say (translation validation).
     :raises TypeInferenceError, StorageError, IllegalTransformError: the kernel cannot be lowered.
 
@@ -130,7 +133,7 @@ def verify(knl: LoopKernel, *, full: bool = False) -> Report:
       races     proven     y: written and seen by several threads
       barriers  proven     none
     """
-    return report_of(subject_of(knl), full=full)
+    return report_of(subject_of(knl, resolve_target(target).machine), full=full)
 
 
 @checked
@@ -150,7 +153,7 @@ def check_legal(knl: LoopKernel) -> Report:
 
 
 @checked
-def check_races(knl: LoopKernel) -> Report:
+def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
     """Do two threads touch one element in no order, one of them writing?
 
     Looked at is the lowered kernel with its barriers as they stand: threads of one block on shared and global memory,
@@ -162,11 +165,11 @@ def check_races(knl: LoopKernel) -> Report:
     kernel 'reversed': proven
       races     proven     t, y: written and seen by several threads
     """
-    return _one(knl, "races")
+    return _one(knl, target, "races")
 
 
 @checked
-def check_bounds(knl: LoopKernel) -> Report:
+def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
     """Does every access stay inside its array, for all sizes that the assumptions allow?
 
     Temporaries are looked at in the storage that they were given.
@@ -178,11 +181,11 @@ def check_bounds(knl: LoopKernel) -> Report:
           refuted: 'insn' touches 'x' outside its shape.
             with n = 1: insn[i=0] touches x[-1]
     """
-    return _one(knl, "bounds")
+    return _one(knl, target, "bounds")
 
 
 @checked
-def check_coverage(knl: LoopKernel) -> Report:
+def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Report:
     """Which elements of the outputs are written, and is a temporary ever read before it is written?
 
     An output may be written in part, and an element more than once; the report tells of it.
@@ -193,11 +196,11 @@ def check_coverage(knl: LoopKernel) -> Report:
       coverage  proven     no temporaries
           out: not every element is written; with n = 1: out[0] is not
     """
-    return _one(knl, "coverage")
+    return _one(knl, target, "coverage")
 
 
 @checked
-def check_barriers(knl: LoopKernel) -> Report:
+def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Report:
     """What does each barrier of the lowered kernel serve; which are missing, which does nothing need?
 
     A barrier that not all threads of a block reach is refuted.
@@ -210,6 +213,6 @@ def check_barriers(knl: LoopKernel) -> Report:
           reversed: barrier
             t: insn writes, insn_0 reads
     """
-    return _one(knl, "barriers")
+    return _one(knl, target, "barriers")
 
 # }}}

@@ -7,12 +7,11 @@ from textwrap import wrap
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
+from loopkit.kernel.target import Target
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.cuda import CudaTarget
 from loopkit.target.generate import resolve_target, write_code
-from loopkit.target.host import CTarget
 from loopkit.verification.checks import report_of, subject_of
 from loopkit.verification.report import Report, Verdict
 
@@ -20,7 +19,7 @@ _WIDTH = 110
 
 
 @checked
-def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", *, layout: Layout | None = None,
+def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Layout | None = None,
                   verify: bool | str | None = None) -> GeneratedCode:
     """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
 
@@ -44,11 +43,11 @@ def generate_code(knl: LoopKernel, target: str | CudaTarget | CTarget = "cuda", 
     """
     chosen = resolve_target(target)
     extent = knl.options.verify if verify is None else extent_of_checks(verify)
-    lowered = lowered_once(knl)
+    lowered = lowered_once(knl, chosen.machine)
     report = None
     if extent != "off":
         # texts of one kernel for several targets and layouts have one report
-        report = report_of(subject_of(knl), full=extent == "full").raise_if_refuted()
+        report = report_of(subject_of(knl, chosen.machine), full=extent == "full").raise_if_refuted()
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
         return write_code(lowered, chosen, layout if layout is not None else Layout(), head)

@@ -11,7 +11,6 @@ from pymbolic.typing import Expression
 from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
 from loopkit.analysis.matrix_products import is_product
 from loopkit.expr.mappers import variables
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, subtract
@@ -56,13 +55,14 @@ class Threads:
 
         A warp holds threads with neighbouring numbers, ``l.0`` fastest.
         """
-        if self.launch.threads <= WARP:
+        warp = self.launch.machine.warp
+        if self.launch.threads <= warp:
             return None
         key = ("warp", *_signature(a), *_signature(b))
         if key not in self.memo:
             first, second = self._number(a), self._number(b)
             self.memo[key] = None if first is None or second is None else _equal(
-                a, b, [(floor_div(first, WARP), floor_div(second, WARP))])
+                a, b, [(floor_div(first, warp), floor_div(second, warp))])
         same: Map | None = self.memo[key]
         if same is None:
             return self.on_two_threads(a, b, pairs)
@@ -117,7 +117,7 @@ class Threads:
             own = self._on(axis, bound)
             if own:
                 result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
-            elif extent > 1 and axis not in bound.alone_on and WARP % (stride * extent):
+            elif extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % (stride * extent):
                 return None                  # else a warp holds all of them, for each place on the other axes
             stride *= extent
         return result

@@ -4,7 +4,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.ast.nodes import Assign, For, Function, Sync
-from loopkit.kernel.devices import WARP
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import NotAffineError
@@ -19,7 +18,7 @@ from loopkit.verification.validation_order import OrderCheck
 from loopkit.verification.validation_walk import Execution, annotated_loops, executions
 
 
-def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Mismatch, ...]:
+def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     """What is wrong with the loop program of *lowered*; ``()`` if it is proven right.
 
     Proven is, for all sizes that the assumptions allow:
@@ -40,29 +39,27 @@ def validate(lowered: Lowered, *, warp: int = WARP) -> tuple[Mismatch, ...]:
     - where blocks wait for values, they are numbered as they start, and each such value is published and awaited;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
-    :arg warp: how many threads a barrier of warps joins.
-
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
     >>> validate(lk.lower(knl))
     ()
     """
     with bounded(f"validating kernel '{lowered.kernel.name}'"):
-        return tuple(findings(lowered, warp=warp))
+        return tuple(findings(lowered))
 
 
-def findings(lowered: Lowered, *, warp: int = WARP) -> Iterator[Mismatch]:
+def findings(lowered: Lowered) -> Iterator[Mismatch]:
     """What :func:`validate` gives, one by one as it is found."""
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):
         try:
-            yield from _of_launch(lowered, launch, function, warp)
+            yield from _of_launch(lowered, launch, function)
         except NotAffineError as err:
             yield Mismatch("undecided", launch.name, "", f"'{err}' is no affine form")
     yield from host_findings(lowered)
 
 
-def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) -> Iterator[Mismatch]:
+def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator[Mismatch]:
     knl = launch.kernel
     if function.ticketed != launch.ticketed:
         how = "" if function.ticketed else "not "
@@ -82,6 +79,6 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function, warp: int) 
     for loop in annotated_loops(knl, function, grid):
         assert isinstance(loop.node, For)
         yield from instruction_findings(lowered, launch, function, grid, loop)
-    yield from LaneCheck(knl, launch, function, grid, of_statements, warp).findings()
+    yield from LaneCheck(knl, launch, function, grid, of_statements).findings()
     if decided:
-        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers, warp).findings()
+        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers).findings()

@@ -25,14 +25,13 @@ from loopkit.verification.validation_walk import Execution
 
 @dataclass(frozen=True, eq=False)
 class LaneCheck:
-    """The check of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are."""
+    """The check of one launch; *executions* are those of its assignments, by statement."""
 
     kernel: LoopKernel
     launch: Launch
     function: Function
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
-    warp: int
 
     def findings(self) -> Iterator[Mismatch]:
         for array in self.function.arrays:
@@ -86,7 +85,7 @@ class LaneCheck:
               number: Expression) -> Iterator[Mismatch]:
         """Elements of *e* that are not with the thread *meant* of the same warp, but with that of *f*."""
         pairs = cells.apply_range(theirs.reverse())
-        warps = floor_div(number, self.warp)
+        warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))
         if not pairs.is_empty():
             assert isinstance(e.node, Assign)

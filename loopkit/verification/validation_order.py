@@ -73,7 +73,7 @@ class _Coordinates:
 
 @dataclass(frozen=True, eq=False)
 class OrderCheck:
-    """The checks of one launch; *executions* are those of its assignments, by statement, *warp* how long warps are.
+    """The checks of one launch; *executions* are those of its assignments, by statement.
 
     :ivar places: where threads wait for each other, or groups of asynchronous copies end or are waited for.
     """
@@ -85,7 +85,6 @@ class OrderCheck:
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
     places: Sequence[Execution]
-    warp: int
     _separated: dict[object, Map] = field(default_factory=dict)
     _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
 
@@ -298,7 +297,7 @@ class OrderCheck:
     @cached_property
     def _widest(self) -> Scope:
         """That of a barrier for all threads of a block: those of a block as long as a warp are in one."""
-        return Scope.WARP if self.launch.threads <= self.warp else Scope.BLOCK
+        return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
 
     def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
         """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
@@ -351,9 +350,9 @@ class OrderCheck:
 
     def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
         """Those of *pairs* whose threads are in two warps."""
-        if self.launch.threads <= self.warp:
+        if self.launch.threads <= self.launch.machine.warp:
             return Map.empty(pairs.get_space())
-        number = [floor_div(thread_number(self.grid, self.launch.block), self.warp)]
+        number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
         return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
 
     # }}}

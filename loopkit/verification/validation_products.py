@@ -13,7 +13,6 @@ from loopkit.ast.nodes import Assign, For
 from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.storage import Storage
@@ -50,7 +49,7 @@ class ProductCheck:
         if wrong or assign is None:
             yield self._finding("" if assign is None else assign.statement, f"the product over '{loop.iname}' {wrong}")
             return
-        if self.execution.divergent or self.launch.threads % WARP:
+        if self.execution.divergent or self.launch.threads % self.launch.machine.warp:
             yield Mismatch("divergent", self.launch.name, assign.statement,
                            f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
             return
@@ -99,7 +98,8 @@ class ProductCheck:
     def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
         product, starts = self.product, {x.iname: x.start for x in loops}
         number = thread_number(self.grid, self.launch.block)
-        first, lane = multiply(WARP, floor_div(number, WARP)), remainder(number, WARP)
+        warp = self.launch.machine.warp
+        first, lane = multiply(warp, floor_div(number, warp)), remainder(number, warp)
         left, right = self._factors(assign)
         for k in range(4*len(product.right)):
             at: dict[str, Expression] = {product.depth: add(starts[product.depth], k)}

@@ -44,7 +44,6 @@ from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.instructions.vector_access import VectorAccess, assignment_of, for_all, vectors_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.vectors import in_registers, loaded_by_lanes
@@ -630,10 +629,11 @@ def _axis(name: str) -> str:
 # {{{ running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-            order: random.Random, *, warp: int = WARP, memory: type[Memory] | None = None) -> dict[str, np.ndarray]:
+            order: random.Random, *, warp: int | None = None, memory: type[Memory] | None = None
+            ) -> dict[str, np.ndarray]:
     """The arrays after all launches ran; in each stretch between barriers the threads go in a random order.
 
-    :arg warp: threads of a warp, which the kernel was lowered for.
+    :arg warp: threads of a warp; ``None``: as many as the kernel was lowered for.
     :arg memory: what arrays and temporaries that threads share are, if not a :class:`Memory`.
     :raises MachineError: the program does what a right one never does.
     """
@@ -647,8 +647,9 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
             own = Handed if storage.between_blocks else new
             memories[name] = own(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
+    warps = {launch.name: warp or launch.machine.warp for launch in lowered.launches}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
-        _launch(functions[name], memories, values, place, order, warp, new)
+        _launch(functions[name], memories, values, place, order, warps[name], new)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 

@@ -13,6 +13,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Assign, Block, Define, For, If, Node, Scope, Sync
 from loopkit.ast.walk import rewritten
 from loopkit.expr.mappers import variables
+from loopkit.kernel.target import Machine
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verification.validation import validate
 from loopkit.verification.validation_findings import Mismatch
@@ -344,7 +345,8 @@ def test_barrier_of_warps_where_blocks_have_to_wait() -> None:
     low = lowered(BY_NAME["transpose"].make())
     weak = changed(low, lambda node: replace(node, scope=Scope.WARP) if isinstance(node, Sync) else node)
     assert {f.kind for f in validate(weak)} == {"barrier"}
-    assert validate(weak, warp=256) == ()
+    in_one_warp = replace(weak, launches=tuple(replace(launch, machine=Machine(256)) for launch in weak.launches))
+    assert validate(in_one_warp) == ()
 
 
 @pytest.mark.parametrize("name", ["jacobi_over_blocks", "lu"])
