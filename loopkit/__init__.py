@@ -42,7 +42,10 @@ from loopkit.runtime.compiled import (
     call,
     compile,  # noqa: A004
 )
+from loopkit.runtime.cuda.timing import ON_GPUS
 from loopkit.runtime.equivalence import check_equivalent
+from loopkit.runtime.execution import EXECUTIONS
+from loopkit.runtime.host import ON_THE_HOST
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
 from loopkit.target.code import GeneratedCode
@@ -107,6 +110,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+EXECUTIONS.update({CTarget: ON_THE_HOST, CudaTarget: ON_GPUS})
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
                      "code_html": code_html, "cost": cost_of, "hints": tried_hints, "storage_hint": storage_hint,
                      "replay": replay_refusal, "report_html": report_html})

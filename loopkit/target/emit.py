@@ -12,7 +12,6 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.ast.signs import Signs
-from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
@@ -22,9 +21,12 @@ from loopkit.instructions.block_flag import flag_of
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.vector_access import Vector, assignment_of, for_all, vectors_of
 from loopkit.kernel.data import CachePolicy
+from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.c.expressions import CText
 from loopkit.target.copies import moved_vectors, one_copy, vector_copies
 from loopkit.target.matrix_products import product_calls
 from loopkit.target.vectors import in_registers, lane_by_lane, loaded_by_lanes, moves, registers
@@ -308,6 +310,11 @@ class Emitter:
 def _is_number(dtype: np.dtype) -> bool:
     """Has CUDA functions that load and store one of *dtype*?"""
     return dtype.kind in "iuf" and not is_half(dtype)
+
+
+def outer_signs(launch: Launch) -> Signs:
+    """Hardware axes count from 0, the host's loops from where they are known to."""
+    return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:

@@ -10,12 +10,12 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Assign, Block, Function, Region
 from loopkit.ast.walk import nodes_in
-from loopkit.expr.dialect import Dialect
 from loopkit.expr.mappers import map_children
 from loopkit.instructions.shuffle import Shuffle, read_of_other_lane, with_assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.target.addresses import Register
-from loopkit.target.shared import note_of
+from loopkit.target.c.declarations import note_of
+from loopkit.target.c.dialect import Dialect
 
 #: All lanes of a warp take part.
 _EVERY_LANE = "0xffffffff"

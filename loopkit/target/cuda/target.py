@@ -8,25 +8,26 @@ from typing import ClassVar
 import numpy as np
 
 from loopkit.ast.nodes import Function, Sync
-from loopkit.ast.signs import Signs
 from loopkit.errors import LimitError, PreconditionError
 from loopkit.instructions.vector_access import assumed_by, vectors_in
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
-from loopkit.kernel.target import Target, registered
-from loopkit.lowering.binding import BLOCK, GRID, Launch
+from loopkit.kernel.target import registered
+from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, declared
 from loopkit.target.atomics import cuda_update
+from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout
 from loopkit.target.copies import require_hardware, sync_lines
-from loopkit.target.dialects import CUDA
-from loopkit.target.emit import Emitter, indented, wrapped
+from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.cuda.host_text import host_text
+from loopkit.target.cuda.shared import SharedMemory, shared_memory
+from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
 from loopkit.target.handing import NUMBER_BYTES, coordinates
-from loopkit.target.host_text import host_text
-from loopkit.target.shared import SharedMemory, shared_memory
 from loopkit.target.shuffles import lanes_of
 from loopkit.target.signature import Signature, count_of, head_lines, signature
+from loopkit.target.text_target import TextTarget
 from loopkit.target.vectors import assumption_lines
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
@@ -45,7 +46,7 @@ DEFAULT_ARCHITECTURE = "sm_90"
 
 @registered
 @dataclass(frozen=True)
-class CudaTarget(Target):
+class CudaTarget(TextTarget):
     """CUDA C++ for one architecture, and how it is compiled.
 
     :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated. ``None``:
@@ -102,6 +103,13 @@ class CudaTarget(Target):
         """What the architecture has."""
         return DEVICE_LIMITS[self.architecture]
 
+    @property
+    def dialect(self) -> Dialect:
+        return CUDA
+
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        return _code(lowered, self, layout, head)
+
 
 def _require_known(what: str, value: object, known: Collection[str]) -> None:
     if not isinstance(value, str) or value not in known:
@@ -109,7 +117,7 @@ def _require_known(what: str, value: object, known: Collection[str]) -> None:
                                 hint=f"known are {', '.join(known)}")
 
 
-def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str] = ()) -> GeneratedCode:
+def _code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str]) -> GeneratedCode:
     """The translation unit, with *head* as comments at its top, and the launches."""
     used: set[str] = set()
     functions: list[str] = []
@@ -131,8 +139,8 @@ def cuda_code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequen
     comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
     parts = [*filter(None, (comments, preamble.rstrip())), *functions]
     host = host_text(lowered, launches, layout)
-    return GeneratedCode("cuda", "\n\n".join(parts) + "\n", tuple(launches), host, layout, lowered.program.host_order,
-                         assumed)
+    return GeneratedCode(target.name, "\n\n".join(parts) + "\n", tuple(launches), host, layout,
+                         lowered.program.host_order, assumed)
 
 
 def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
@@ -210,11 +218,6 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     yield from indented([*body, *inner])
     yield "}"
     used |= own_used
-
-
-def outer_signs(launch: Launch) -> Signs:
-    """Hardware axes count from 0, the host's loops from where they are known to."""
-    return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 def _sync_lines(lowered: Lowered, sync: Sync, used: set[str]) -> list[str]:

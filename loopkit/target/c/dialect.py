@@ -8,14 +8,24 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from loopkit.expr.helpers import POWER, template
 from loopkit.expr.kinds import is_bfloat16
+from loopkit.target.c.helpers import POWER, template
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
 
 #: Names in C of what the language calls otherwise, for reals.
 _REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
 _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+
+
+#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
+INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+             "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+             "uint64": "unsigned long long"}
+REALS = {"float32": "float", "float64": "double"}
+
+COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
+    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
 
 
 def suffix(dtype: np.dtype) -> str:
@@ -27,7 +37,6 @@ def suffix(dtype: np.dtype) -> str:
 class Dialect:
     """A C-family language.
 
-    :ivar name: ``"c"`` or ``"cuda"``.
     :ivar types: the name of each dtype's type, by numpy's name of it.
     :ivar qualifier: what stands before a helper function.
     :ivar helped: real functions that the language has not and that a helper gives.
@@ -49,13 +58,15 @@ class Dialect:
     :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
     :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
     :ivar includes: the first lines of every text.
+    :ivar restrict: how a pointer says that nothing else points where it does.
+    :ivar constant_by_restrict: the compiler takes what a const pointer with *restrict* points to for constant.
+    :ivar no_parameters: what stands for the parameters of a function that has none.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streaming_store: the function that stores what caches evict first.
     :ivar evict_last_load: the function that loads what caches evict last; *evict_last_text*: its text;
         *evict_last_start*: the first line of a function that uses it.
     """
 
-    name: str
     types: Mapping[str, str]
     qualifier: str
     helped: frozenset[str] = frozenset()
@@ -77,6 +88,9 @@ class Dialect:
     matrix_products: Mapping[str, str] = field(default_factory=dict)
     handing: Mapping[str, str] = field(default_factory=dict)
     includes: tuple[str, ...] = ()
+    restrict: str = "restrict"
+    constant_by_restrict: bool = False
+    no_parameters: str = ""
     unroll: tuple[str, ...] = ()
     streaming_store: str = ""
     evict_last_load: str = ""

@@ -6,7 +6,7 @@ region. So a kernel that is mapped to a GPU runs on any machine.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -16,25 +16,26 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.errors import PreconditionError
-from loopkit.kernel.target import Target, registered
+from loopkit.kernel.target import registered
 from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested, declared
 from loopkit.target.atomics import blocks_in_order, host_updates
+from loopkit.target.c.declarations import array_declaration, note_of
+from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
-from loopkit.target.cuda import outer_signs
-from loopkit.target.dialects import C
-from loopkit.target.emit import Emitter, indented, wrapped
-from loopkit.target.shared import array_declaration, note_of
+from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
+from loopkit.target.host.dialect import C
 from loopkit.target.signature import Signature, head_lines, signature
+from loopkit.target.text_target import TextTarget
 
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 
 @registered
 @dataclass(frozen=True)
-class CTarget(Target):
+class CTarget(TextTarget):
     """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
 
     :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: one is found.
@@ -65,8 +66,15 @@ class CTarget(Target):
             raise PreconditionError(f"'options' of a CTarget cannot be {self.options!r}.", subject="options",
                                     hint="give a tuple of strings, one an option: options=('-funroll-loops',)")
 
+    @property
+    def dialect(self) -> Dialect:
+        return C
 
-def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        return _code(lowered, layout)
+
+
+def _code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     """The translation unit: one function a launch."""
     used: set[str] = set()
     functions: list[str] = []
@@ -78,7 +86,8 @@ def c_code(lowered: Lowered, layout: Layout) -> GeneratedCode:
         launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block))
     preamble = C.preamble(used)
     parts = [*([preamble.rstrip()] if preamble else []), *functions]
-    return GeneratedCode("c", "\n\n".join(parts) + "\n", tuple(launches), "", layout, lowered.program.host_order)
+    return GeneratedCode(CTarget.name, "\n\n".join(parts) + "\n", tuple(launches), "", layout,
+                         lowered.program.host_order)
 
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
