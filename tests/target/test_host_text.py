@@ -15,6 +15,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Block, Call
 from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate
+from loopkit.instructions.block_flag import BlockFlag
 from loopkit.poly.points import holds
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
 from loopkit.target.cuda.dialect import CUDA
@@ -71,7 +72,7 @@ def as_plain_cpp(code: GeneratedCode) -> str:
         text = text.replace(f"{name}<<<", f"launched({number}, {name}, ")
     text = text.replace(">>>(", ")(").replace(includes, "")
     declarations = "".join(f"static void {name}({parameters}) {{}}\n" for name, parameters in kernels)
-    handed = CUDA.handing["handed"] if "handed<" in text else ""
+    handed = CUDA.instructions[BlockFlag].helpers["handed"] if "handed<" in text else ""
     return f'{includes}{RUNTIME}{handed}{declarations}extern "C"\n{text}'
 
 
