@@ -120,7 +120,7 @@ def test_one_stage() -> None:
 
 
 def test_what_the_hardware_has() -> None:
-    with pytest.raises(lk.PreconditionError, match="sm_75 has no asynchronous copies"):
+    with pytest.raises(lk.PreconditionError, match="needs an asynchronous copy, which sm_75 does not have"):
         lk.generate_code(piped(2), target=lk.CudaTarget(arch="sm_75"))
     own = reversed_rows("<> t = a[k, i]  {id=copy, async}\nc[k, i] = t")
     with pytest.raises(lk.PreconditionError, match="'t' is private and not in shared memory"):
