@@ -70,7 +70,7 @@ class Storage:
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
         axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.between_blocks else ''}"
+        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.between_blocks else ''}"
         return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property

@@ -10,7 +10,7 @@ from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.verification.validation_findings import Mismatch
 from loopkit.verification.validation_grid import Grid
-from loopkit.verification.validation_products import ProductCheck
+from loopkit.verification.validation_mma import ProductCheck
 from loopkit.verification.validation_vectors import VectorCheck
 from loopkit.verification.validation_walk import Execution
 
