@@ -291,15 +291,6 @@ class Function:
     body: Block
     ticketed: bool = False
 
-    @property
-    def threads(self) -> int:
-        result = 1
-        for axis in ("l.0", "l.1", "l.2"):
-            extent = self.extents.get(axis, 1)
-            assert isinstance(extent, int)
-            result *= extent
-        return result
-
 
 @dataclass(frozen=True)
 class Program:

@@ -81,4 +81,4 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield from instruction_findings(lowered, launch, function, grid, loop)
     yield from LaneCheck(knl, launch, function, grid, of_statements).findings()
     if decided:
-        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers).findings()
+        yield from OrderCheck(knl, launch, lowered.storages, grid, of_statements, barriers).findings()

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.waived import not_waived
-from loopkit.ast.nodes import Assign, Completion, Function, Scope, Sync, completion_of
+from loopkit.ast.nodes import Assign, Completion, Scope, Sync, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
@@ -81,7 +81,6 @@ class OrderCheck:
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    function: Function
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
     places: Sequence[Execution]
