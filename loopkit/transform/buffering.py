@@ -7,14 +7,12 @@ from dataclasses import replace
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
-from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import dependences, unchanged_from
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of, meeting_of
-from loopkit.analysis.partial_proof import require_collected
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.value_buffer_proof import require_values_buffered
 from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression

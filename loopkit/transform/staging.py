@@ -8,11 +8,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as, accesses_of, analysis_domain, expand_rules, uses_at
+from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.expr.text import to_text
@@ -234,7 +234,8 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
         tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
         carried=_moved_dependences(kernel, request, copy, readers, moves))
     result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
-    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
+    owed = require_copied_in(kernel, made, request.temporary, request.step, assume=request.assume,
+                             unsafe=request.unsafe)
     return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
 
 

@@ -9,13 +9,13 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.copy_out import require_values_buffered
 from loopkit.analysis.dependences import dependences, values_in
-from loopkit.analysis.value_buffer_proof import require_values_buffered
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.transform import box, fillings
-from tests.analysis.test_buffer_proof import shrunk, with_statement, without
+from tests.analysis.test_copy_out import shrunk, with_statement, without
 from tests.transform.test_buffering_values import line, rows
 
 Pair = tuple[lk.LoopKernel, lk.LoopKernel]

@@ -10,8 +10,8 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.staging_proof import require_staged
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Seq, Tree, seq
@@ -89,7 +89,7 @@ def copy_of(knl: lk.LoopKernel, temporary: str) -> Statement:
 
 def refused(before: lk.LoopKernel, after: lk.LoopKernel, temporary: str) -> lk.Witness:
     with pytest.raises(lk.IllegalTransformError) as err:
-        require_staged(before, after, temporary, "the step")
+        require_copied_in(before, after, temporary, "the step")
     assert str(err.value.witness) in str(err.value)
     return err.value.witness
 
@@ -98,7 +98,7 @@ def refused(before: lk.LoopKernel, after: lk.LoopKernel, temporary: str) -> lk.W
 
 def test_what_staging_makes_is_proven(staged_kernel: tuple[lk.LoopKernel, lk.LoopKernel, str]) -> None:
     before, after, temporary = staged_kernel
-    require_staged(before, after, temporary, "the step")
+    require_copied_in(before, after, temporary, "the step")
 
 
 @pytest.mark.parametrize("at", ["first", "last"])
@@ -175,7 +175,7 @@ def distributed() -> tuple[lk.LoopKernel, lk.LoopKernel]:
     """All of the array copied ahead of the loop that reads it."""
     before = lk.fix_parameters(written_first(), n=8)
     after = lk.add_prefetch(before, "a", "i", default_tag=None)
-    require_staged(before, after, "a_fetch", "the step")
+    require_copied_in(before, after, "a_fetch", "the step")
     return before, after
 
 
@@ -189,7 +189,7 @@ def test_a_copy_before_the_write() -> None:
 def test_a_write_between_copy_and_use_is_no_matter() -> None:
     """The copy holds the value that the reader is to read, whoever writes the array then."""
     before, after = distributed()
-    require_staged(before, moved(after, [0, 1, 3, 2]), "a_fetch", "the step")
+    require_copied_in(before, moved(after, [0, 1, 3, 2]), "a_fetch", "the step")
 
 
 def test_a_copy_after_the_next_write() -> None:
@@ -220,9 +220,9 @@ def test_a_write_at_an_unknown_place_is_undecided() -> None:
         """, [lk.GlobalArg("a", F32, (8,)), lk.GlobalArg("x", F32), lk.GlobalArg("p", "int32"), "..."])
     before = lk.add_dtypes(before, {"y": F32})
     after = lk.add_prefetch(before, "a", "j", default_tag=None)
-    require_staged(before, after, "a_fetch", "the step")
+    require_copied_in(before, after, "a_fetch", "the step")
     with pytest.raises(lk.UndecidedError, match="scatter"):
-        require_staged(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
+        require_copied_in(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
 
 # }}}
 
@@ -247,7 +247,7 @@ def test_an_array_written_in_between_is_refused_with_the_write() -> None:
     assert err.value.witness.element == (1,)
     assert err.value.after is not None
     with pytest.raises(lk.IllegalTransformError, match="before it is written") as own:
-        require_staged(knl, err.value.after, "a_fetch", "the step")
+        require_copied_in(knl, err.value.after, "a_fetch", "the step")
     assert own.value.witness == lk.Witness({}, ("writer", {"i": 1}), ("reader", {"i": 2}), "a", (1,), "flow")
 
 

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.buffer_proof import require_buffered
+from loopkit.analysis.copy_out import require_buffered
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
