@@ -14,8 +14,8 @@ copy-in, one that writes the array the copy-out. Three questions differ:
 """
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property, reduce
 from itertools import chain
 
@@ -24,17 +24,17 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Pair, dependences, in_order, joined, relations_of
+from loopkit.analysis.dependences import Dependence, Pair, joined, relations_of
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.stand_ins import End, moved_dependences, touched
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
 from loopkit.analysis.witnesses import (
-    Element,
     Refusal,
     element_of_sink,
     element_of_source,
     refuse_smallest,
-    witness_at,
+    shared_element,
 )
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
@@ -43,7 +43,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, subtract, to_aff
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow
-from loopkit.poly.relations import cells, one_to_one, same_element, subscript_relation
+from loopkit.poly.relations import one_to_one, same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: The times of copy-in, users and copy-out in a tile.
@@ -80,9 +80,10 @@ class _Step:
         """The inames of the loops around the buffer."""
         return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
 
-    def in_tile(self, inames: tuple[str, ...], relation: Map) -> Map:
-        """*relation* to elements as one to (tile, element)."""
-        return cells(inames, tuple(map(p.Variable, self.tile))).flat_range_product(relation)
+    def in_tile(self, inames: tuple[str, ...], relation: Map | None = None) -> Map:
+        """From instances to their tile, or *relation* from instances to elements as one to (tile, element)."""
+        tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
+        return tiles if relation is None else tiles.flat_range_product(relation)
 
     def outside_of_buffer(self) -> Iterator[Refusal]:
         """Accesses to a cell outside of the buffer, which holds nothing."""
@@ -106,20 +107,35 @@ class _Step:
 
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
         """The refusal to lose a value, or to mistake another one for it."""
-        def element(params: dict[str, int], source: dict[str, int], sink: dict[str, int]) -> tuple[int, ...] | None:
-            return witness_at(self.before, self.array, "flow", params, (w.source, source), (w.sink, sink)).element
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
         return Refusal(self.after, w.source, w.sink, w.pairs,
                        f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way "
                        "through the buffer.", self.array, "flow" if w.is_lost else "value",
-                       element if known else None, after=self.after, doubt=doubt)
-
-    def unordered(self, pair: Pair, pairs: Map, stands_for: Pair, kind: str, element: Element | None = None,
-                  doubt: str | None = None) -> Refusal:
-        """The refusal for *pairs* of instances whose order nothing keeps between what stands for them, *pair*."""
-        return Refusal(self.after, *stands_for, pairs, f"{self.name} would not keep '{pair[0]}' before '{pair[1]}', "
-                       f"which stand for '{stands_for[0]}' and '{stands_for[1]}'.", self.array, kind, element,
+                       shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None,
                        after=self.after, doubt=doubt)
+
+    def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
+        """Dependences with users that no dependence of *known* keeps between what stands for their *ends*."""
+        users = {s.id for s in self.users}
+        for moved in moved_dependences(self.before, {self.array}, ends):
+            d, pair = moved.d, (moved.after.source, moved.after.sink)
+            if moved.after is d or d.waived:
+                continue
+            relation = moved.after.relation.intersect(same_element(*(
+                touched(self.after, end.statement, self.array, is_write=end.is_write)
+                for end in (moved.source, moved.sink))))
+            if users.issuperset((d.source, d.sink)):        # within a tile it is the buffer's own affair
+                relation = relation.subtract(same_element(*(
+                    self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
+            for _, lost in beyond({pair: relation}, known):
+                accesses = [a for s, end in ((d.source, moved.source), (d.sink, moved.sink))
+                            for a in accesses_of(self.before, self.before.statement_by_id[s])
+                            if a.array == self.array and a.is_write == end.is_write]
+                yield Refusal(
+                    self.after, d.source, d.sink, moved.origin(lost), f"{self.name} would not keep '{pair[0]}' before "
+                    f"'{pair[1]}', which stand for '{d.source}' and '{d.sink}'.", self.array, d.kind,
+                    shared_element(self.before, self.array, d.kind, d.source, d.sink), after=self.after,
+                    doubt=doubt_of(self.before, *accesses))
 
 
 # {{{ of a temporary
@@ -234,20 +250,14 @@ def _unbound(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
         once = {(copy_in.statement, copy_out.statement): same_element(copy_in.elements, copy_out.elements)}
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
         yield from _read_out_of_order(taken, copy_in.access, known)
-    accesses = accesses_by_array(taken.before)[taken.array]
-    mine = {id(t.access): t for t in touches}
-    for a in accesses:
-        for b in accesses:
-            u, v = mine.get(id(a)), mine.get(id(b))
-            if (u is None and v is None) or not (a.is_write or b.is_write):
-                continue
-            pairs = in_order(taken.before, a.statement, b.statement, same_element(a.relation, b.relation))
-            if u is not None and v is not None:
-                coordinates = tuple(p.Variable(x) for x in taken.tile)
-                pairs = pairs.subtract(same_element(*(subscript_relation(t.access.domain.inames, coordinates)
-                                                      for t in (u, v))))
-            if not pairs.is_empty():
-                yield from _not_known(taken, touches, (a, u), (b, v), pairs, known)
+
+    def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
+        own = [t.elements for t in _at(touches, _USER) if t.statement == statement and t.access.is_write == is_write]
+        if not own:
+            return [End(statement, is_write)]
+        return [End(t.statement, t is copy_out, same_element(reduce(Map.union, own), t.elements))
+                for t in (*_at(touches, _COPY_IN), copy_out) if is_write or t is not copy_out]
+    yield from taken.unbound(ends, known)
 
 
 def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
@@ -258,41 +268,10 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
             bound = [r if pair == both[0] else r.reverse() for pair in both if (r := known.get(pair)) is not None]
             pairs = reduce(Map.subtract, bound, same_element(load.relation, w.relation))
             if not pairs.is_empty():
-                yield replace(_of_accesses(taken, both[0], (load, w), pairs), sentence=(
-                    f"{taken.name}: nothing would keep '{w.statement}' from writing what '{load.statement}' reads at "
-                    "that moment."))
-
-
-def _of_accesses(taken: _Step, pair: Pair, ends: tuple[Access, Access], pairs: Map) -> Refusal:
-    """The refusal for *pairs* of two accesses to one element, for which *pair* stands."""
-    a, b = ends
-    return taken.unordered(pair, pairs, (a.statement, b.statement),
-                           ("output" if b.is_write else "flow") if a.is_write else "anti",
-                           element_of_source(a.subscript_relation), doubt_of(taken.after, a, b))
-
-
-def _stand_ins(touches: Sequence[_Touch], a: Access, own: _Touch | None) -> Iterator[tuple[str, bool, Map | None]]:
-    """What stands for access *a* after the step: (statement, does it write the array, the way to it)."""
-    if own is None:
-        yield a.statement, a.is_write, None
-        return
-    for t in touches:
-        if t.time[0] == ("at", _COPY_IN) or (t.time[0] == ("at", _COPY_OUT) and a.is_write):
-            yield t.statement, t.time[0] == ("at", _COPY_OUT), same_element(own.elements, t.elements)
-
-
-def _not_known(taken: _Step, touches: Sequence[_Touch], first: tuple[Access, _Touch | None],
-               second: tuple[Access, _Touch | None], pairs: Map, known: Flow) -> Iterator[Refusal]:
-    ends = first[0], second[0]
-    for s, s_writes, s_move in _stand_ins(touches, *first):
-        for t, t_writes, t_move in _stand_ins(touches, *second):
-            moved = pairs if s_move is None else pairs.apply_domain(s_move)
-            moved = moved if t_move is None else moved.apply_range(t_move)
-            for _, unbound in beyond({(s, t): moved}, known) if s_writes or t_writes else ():
-                # those of which the statements that stand for them now are bound by nothing
-                back = unbound if s_move is None else unbound.apply_domain(s_move.reverse())
-                back = back if t_move is None else back.apply_range(t_move.reverse())
-                yield _of_accesses(taken, (s, t), ends, pairs.intersect(back))
+                yield Refusal(taken.after, *both[0], pairs, f"{taken.name}: nothing would keep '{w.statement}' from "
+                              f"writing what '{load.statement}' reads at that moment.", taken.array, "anti",
+                              element_of_source(load.subscript_relation), after=taken.after,
+                              doubt=doubt_of(taken.after, load, w))
 
 # }}}
 
@@ -334,6 +313,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
             or not store.cells.range().is_subset(load.cells.range()):
         raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
     found: list[Refusal] = []
+    stores: dict[str, Map] = {}
     for u in taken.users:
         own = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
         stored = same_element(own.cells, store.cells)
@@ -342,8 +322,11 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
             after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(),
             f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", array, after=after)
             for wrong in (own.elements.subtract(arrived), arrived.subtract(own.elements)) if not wrong.is_empty()]
-        found += _collected_out_of_order(taken, own.own.reverse().apply_range(stored), u.id)
-    refuse_smallest(found, step)
+        stores[u.id] = own.own.reverse().apply_range(stored)
+
+    def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
+        return [End(copy_out.id, is_write, stores[statement]) if statement in stores else End(statement, is_write)]
+    refuse_smallest(chain(found, taken.unbound(ends, relations_of(after, array))), step)
 
 
 def _collects(taken: _Step, copy_in: Statement) -> bool:
@@ -396,29 +379,5 @@ def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, eleme
 
 def _subscripts(e: Expression) -> tuple[Expression, ...]:
     return e.index_tuple if isinstance(e, p.Subscript) else ()
-
-
-def _collected_out_of_order(taken: _Step, stored: Map, user: str) -> Iterator[Refusal]:
-    """Where the copy-out of its tile, *stored* for each instance, is not bound by what binds *user* to others."""
-    copy_out = taken.copy_out.id
-    own = _touched(taken.after, copy_out, taken.array)
-    known = relations_of(taken.after, taken.array)
-    for d in dependences(taken.before):
-        if d.array != taken.array or (d.source == user) == (d.sink == user):
-            continue
-        if d.source == user:
-            pair = copy_out, d.sink
-            owed = d.relation.apply_domain(stored).intersect(
-                same_element(own, _touched(taken.before, d.sink, taken.array)))
-        else:
-            pair = d.source, copy_out
-            owed = d.relation.apply_range(stored).intersect(
-                same_element(_touched(taken.before, d.source, taken.array), own))
-        for _, lost in beyond({pair: owed}, known):
-            yield replace(taken.unordered(pair, lost, (d.source, d.sink), d.kind), source=pair[0], sink=pair[1])
-
-
-def _touched(knl: LoopKernel, statement: str, array: str) -> Map:
-    return reduce(Map.union, (a.relation for a in accesses_of(knl, knl.statement_by_id[statement]) if a.array == array))
 
 # }}}

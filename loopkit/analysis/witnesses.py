@@ -37,6 +37,11 @@ def element_of_source(relation: Map) -> Element:
     return lambda params, at, _: element_at(relation, params, tuple(at.values()))
 
 
+def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
+    """The element of *array* that instances of two statements of *knl* touch both."""
+    return lambda params, first, second: witness_at(knl, array, kind, params, (source, first), (sink, second)).element
+
+
 @dataclass(frozen=True)
 class Refusal:
     """Pairs of instances that a step would break; some, at least.

@@ -42,6 +42,12 @@ class Box:
     def shape(self) -> tuple[int, ...]:
         return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
 
+    @property
+    def conditions(self) -> list[tuple[str, Expression]]:
+        """What holds of the inames of the copy, as of each that it lies in the box."""
+        return [condition for x, length in zip(self.dims, self.shape, strict=True)
+                for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+
     def lengthened(self, multiples: Sequence[int]) -> Box:
         """This box, the axes that have inames lengthened at their ends to multiples of these numbers."""
         numbers = iter(multiples)
