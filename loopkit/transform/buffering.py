@@ -92,12 +92,10 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     """
     if var_name not in kernel.array_args and var_name not in kernel.temporaries:
         raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
-    step, inames = f"buffer_array({var_name!r}, {list(name_list(buffer_inames))})", name_list(buffer_inames)
-    users = _users_of(kernel, var_name, within)
-    operation = _operation_of(kernel, step, var_name, users)
-    _require_usable(kernel, step, var_name, users, operation)
-    _require_possible(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression,
-                      operation)
+    inames = name_list(buffer_inames)
+    step = f"buffer_array({var_name!r}, {list(inames)})"
+    users, operation = _users_of(kernel, step, var_name, within,
+                                 bool(fetch_bounding_box or init_expression or store_expression))
     require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
     name = given_or_fresh(kernel, temporary_name, f"{var_name}_buf")
     require_fresh(kernel, name)
@@ -108,7 +106,8 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
         (kernel.temporaries.get(var_name) or kernel.array_args[var_name]).dtype, fetch_bounding_box,
         Allowed(allow_reordering, allow_global_storage, allow_launches)), users, operation)
     buffer = Buffer(staged, *_ids_of(kernel, var_name, init_insn_id, store_insn_id),
-                    *_templates(kernel, init_expression, store_expression), operation)
+                    _template(kernel, "init_expression", init_expression, "base"),
+                    _template(kernel, "store_expression", store_expression, "base", "buffer"), operation)
     put_in = _of_updates if operation is not None else _of_values if buffer.of_value else _of_elements
     return staged.placed_best(lambda at: put_in(replace(buffer, staged=at), assume, unsafe))
 
@@ -154,10 +153,25 @@ def _of_values(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
 
 # {{{ preconditions
 
-def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
+def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
+              ) -> tuple[list[Statement], str | None]:
+    """The users of *name*, and the operation if they are atomic updates.
+
+    :arg is_special: a whole box is asked for, or other values than those of the array.
+    """
     chosen = matching_statements(kernel, within)
-    return [s for s in kernel.statements if (chosen is None or s.id in chosen)
-            and any(a.array == name for a in accesses_of(kernel, s))]
+    users = [s for s in kernel.statements if (chosen is None or s.id in chosen)
+             and any(a.array == name for a in accesses_of(kernel, s))]
+    operation = _operation_of(kernel, step, name, users)
+    _require_usable(kernel, step, name, users, operation)
+    if operation is None and name in kernel.temporaries:
+        _require_values(kernel, step, name, users)
+    if is_special and (operation is not None or name in kernel.temporaries):
+        why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
+            f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
+        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
+                                subject=name, hint="leave them out")
+    return users, operation
 
 
 def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) -> tuple[str, str]:
@@ -173,11 +187,6 @@ def _require_dtype(buffer: Buffer) -> None:
     if buffer.staged.dtype is None:
         raise PreconditionError(f"{buffer.staged.step}: '{buffer.name}' has no dtype yet, which its buffer takes.",
                                 subject=buffer.name, hint=f"add_dtypes(knl, {{'{buffer.name}': ...}}) first")
-
-
-def _templates(kernel: LoopKernel, init: str | None, store: str | None) -> tuple[Expression | None, Expression | None]:
-    return (_template(kernel, "init_expression", init, "base"),
-            _template(kernel, "store_expression", store, "base", "buffer"))
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
@@ -216,22 +225,6 @@ def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Stat
             f"makes them; '{other.statement}' uses '{name}' otherwise.", subject=name,
             hint=f"name the updates alone: within='{updates[0].statement}'")
     return updates[0].update
-
-
-def _require_possible(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object,
-                      partial: str | None) -> None:
-    """What the buffer of updates, or of a temporary, needs beside what that of an argument does."""
-    if partial is not None:
-        _require_plain(step, name, asked_for)
-    elif name in kernel.temporaries:
-        _require_values(kernel, step, name, users, asked_for)
-
-
-def _require_plain(step: str, name: str, asked_for: object) -> None:
-    if asked_for:
-        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for values, "
-                                f"and of '{name}' a buffer collects what atomic updates add.", subject=name,
-                                hint="leave them out")
 
 
 def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
@@ -273,15 +266,11 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                         subject=name, hint="leave this statement out with within=")
 
 
-def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object) -> None:
+def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
     """What the buffer of a temporary needs beside what that of an argument does."""
     if any(name == node.accumulator for node in kernel.reductions.values()):
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")
-    if asked_for:
-        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for "
-                                f"arguments, and '{name}' is a temporary, of which only what has a value is loaded.",
-                                subject=name, hint="leave them out")
     for s in users:
         if any(a.array == name and a.is_write and not certain_write(a) for a in accesses_of(kernel, s)):
             raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
