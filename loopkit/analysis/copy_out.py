@@ -128,9 +128,9 @@ class _Step:
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
             for _, lost in beyond({pair: relation}, known):
-                accesses = [a for s, end in ((d.source, moved.source), (d.sink, moved.sink))
+                accesses = [a for s, wrote in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind != "flow"))
                             for a in accesses_of(self.before, self.before.statement_by_id[s])
-                            if a.array == self.array and a.is_write == end.is_write]
+                            if a.array == self.array and a.is_write == wrote]
                 yield Refusal(
                     self.after, d.source, d.sink, moved.origin(lost), f"{self.name} would not keep '{pair[0]}' before "
                     f"'{pair[1]}', which stand for '{d.source}' and '{d.sink}'.", self.array, d.kind,

@@ -24,7 +24,6 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
-from loopkit.transform.box import Sweep
 from loopkit.transform.buffers import Buffer, Points, is_affine
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import StagingBuffer, element, loops_around, require_inames, uses_of_array
@@ -100,7 +99,7 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     name = given_or_fresh(kernel, temporary_name, f"{var_name}_buf")
     require_fresh(kernel, name)
     staged = _spanning(StagingBuffer(
-        kernel, Sweep(step, var_name, inames, None), name, uses_of_array(var_name), partial(element, var_name),
+        kernel, step, var_name, inames, name, uses_of_array(var_name), partial(element, var_name),
         None if default_tag is None else as_tag(default_tag),
         None if temporary_address_space is None else as_address_space(temporary_address_space),
         (kernel.temporaries.get(var_name) or kernel.array_args[var_name]).dtype, fetch_bounding_box,
@@ -290,7 +289,7 @@ def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str 
                   and any(a.array == name for a in accesses_of(kernel, s))]
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
     outer = loops_around(kernel, name, dict.fromkeys(uses, stay if operation is None else kernel.inames),
-                         buffer.sweep.inames)
+                         buffer.sweep)
     return replace(buffer, outer=outer, uses=uses if operation is None else {
         s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
 

@@ -28,9 +28,9 @@ from loopkit.poly.enumerated import affine_on, subscripts_on
 from loopkit.poly.footprint import box_hull
 from loopkit.poly.relations import restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map
-from loopkit.transform.box import Arguments, Sweep
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import (
+    Arguments,
     StagingBuffer,
     element,
     loops_around,
@@ -108,13 +108,13 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
 
     source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
     return _staged(StagingBuffer(
-        kernel, Sweep(f"add_prefetch({var_name!r}, {list(sweep)})", var_name, sweep,
-                      None if dim_arg_names is None else name_list(dim_arg_names)),
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", var_name, sweep,
         given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"), uses_of_array(var_name),
         partial(element, var_name),
         None if default_tag is None else as_tag(default_tag),
         None if temporary_address_space is None else as_address_space(temporary_address_space), source.dtype,
-        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples),
+        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
+        None if dim_arg_names is None else name_list(dim_arg_names)),
         _Request(None if fetch_outer_inames is None else name_list(fetch_outer_inames), prefetch_insn_id, within,
                  assume, unsafe, wholly=True))
 
@@ -175,13 +175,13 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
             return (*expr.parameters, *own)
         return own if not rule.arguments and expr == p.Variable(subst_use) else None
     result = _staged(StagingBuffer(
-        kernel, Sweep(f"precompute({subst_use!r}, {list(sweep)})", subst_use, sweep,
-                      None if precompute_inames is None else name_list(precompute_inames)),
+        kernel, f"precompute({subst_use!r}, {list(sweep)})", subst_use, sweep,
         given_or_fresh(kernel, temporary_name, subst_use), is_use,
         lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
         None if default_tag is None else as_tag(default_tag),
         None if temporary_address_space is None else as_address_space(temporary_address_space), None,
-        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples),
+        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
+        None if precompute_inames is None else name_list(precompute_inames)),
         _Request(None if precompute_outer_inames is None else name_list(precompute_outer_inames), compute_insn_id,
                  within, assume, unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
@@ -292,7 +292,7 @@ def _staged(buffer: StagingBuffer, request: _Request) -> LoopKernel:
     require_fresh(kernel, buffer.temporary)
     if request.statement_id is not None:
         require_fresh_id(kernel, request.statement_id)
-    require_inames(buffer.sweep.inames, {x for s in readers for x in kernel.statement_by_id[s].inames},
+    require_inames(buffer.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
                    f"the readers of '{buffer.name}'")
     for s, uses in readers.items():
         _require_affine(buffer, kernel.statement_by_id[s], uses)
@@ -330,7 +330,7 @@ def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Argument
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
                   ) -> tuple[str, ...]:
     """The loops around the copy, the same for all readers: those *given*, or those in which it is another one."""
-    kernel, sweep, others = buffer.kernel, buffer.sweep.inames, ", or give fetch_outer_inames"
+    kernel, sweep, others = buffer.kernel, buffer.sweep, ", or give fetch_outer_inames"
     if given is not None:
         for s in readers:
             require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")

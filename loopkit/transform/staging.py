@@ -16,6 +16,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_as
 from loopkit.analysis.dependences import Dependence
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
@@ -24,25 +25,69 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
+from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import subscripts_on, where_holds
+from loopkit.poly.footprint import BoxAxis, joined, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import same_element, subscript_relation
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
-from loopkit.transform.box import Arguments, Box, Sweep, box_of
 from loopkit.transform.placement import around_users, placed, with_loops_kept
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import require_positive
+from loopkit.transform.step import require_fresh, require_positive
+
+Arguments = tuple[Expression, ...]
 
 #: The arguments (subscripts) of an expression that a buffer stands for, else ``None``.
 IsUse = Callable[[Expression], Arguments | None]
 
 
 @dataclass(frozen=True)
+class Box:
+    """The box of a copy: per axis its interval; axes of one element have no iname."""
+
+    intervals: tuple[BoxAxis, ...]
+    inames: tuple[str | None, ...]
+
+    def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Where the element of *args* lies in the copy."""
+        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
+                     if x is not None)
+
+    def arguments(self) -> tuple[Expression, ...]:
+        """The arguments at the point that the inames of the copy name."""
+        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
+                     for v, x in zip(self.intervals, self.inames, strict=True))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(x for x in self.inames if x is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+
+    @property
+    def conditions(self) -> list[tuple[str, Expression]]:
+        """What holds of the inames of the copy, as of each that it lies in the box."""
+        return [condition for x, length in zip(self.dims, self.shape, strict=True)
+                for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+
+    def lengthened(self, multiples: Sequence[int]) -> Box:
+        """This box, the axes that have inames lengthened at their ends to multiples of these numbers."""
+        numbers = iter(multiples)
+        return replace(self, intervals=tuple(
+            v if x is None else replace(v, extent=-(-v.extent // (by := next(numbers)))*by)
+            for v, x in zip(self.intervals, self.inames, strict=True)))
+
+
+@dataclass(frozen=True)
 class StagingBuffer:
     """Cells in the place of what *is_use* finds in the statements of *uses*, an array's elements or a rule's values.
 
+    :ivar step: the transformation, as in its call; *name* is what it is about.
+    :ivar sweep: the inames over which the box spans; *dim_names*: the names asked for those of the copy.
     :ivar value: what a cell holds, of its arguments.
     :ivar whole_box: all of the box is copied in, as far as what that reads lies inside of its arrays.
     :ivar allowed: what the step may change beside.
@@ -51,7 +96,9 @@ class StagingBuffer:
     """
 
     kernel: LoopKernel
-    sweep: Sweep
+    step: str
+    name: str
+    sweep: tuple[str, ...]
     temporary: str
     is_use: IsUse
     value: Callable[[Arguments], Expression]
@@ -61,23 +108,14 @@ class StagingBuffer:
     whole_box: bool
     allowed: Allowed
     multiples: int | Sequence[int] = 1
+    dim_names: Sequence[str] | None = None
     uses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
     outer: tuple[str, ...] = ()
 
-    @property
-    def step(self) -> str:
-        """The transformation, as in its call."""
-        return self.sweep.step
-
-    @property
-    def name(self) -> str:
-        """The array or the rule."""
-        return self.sweep.name
-
     @cached_property
     def box(self) -> Box:
-        users = [(self.kernel.statement_by_id[s], arguments) for s, arguments in self.uses.items()]
-        box = box_of(self.kernel, self.sweep, users, self.outer)
+        """The least box that holds all uses, lengthened."""
+        box = _box_of(self)
         return box.lengthened(self._lengths(len(box.dims)))
 
     def _lengths(self, axes: int) -> tuple[int, ...]:
@@ -103,7 +141,7 @@ class StagingBuffer:
 
         :arg fixed: in its loops only.
         """
-        wider = self.outer if fixed else with_loops_kept(self.kernel, list(self.uses), self.outer, self.sweep.inames)
+        wider = self.outer if fixed else with_loops_kept(self.kernel, list(self.uses), self.outer, self.sweep)
         return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
                                         lambda place: made(replace(self, outer=place)))
 
@@ -276,3 +314,61 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
             f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=name,
             hint=f"name one of them with within={others}")
     return next(iter(found))
+
+
+# {{{ the box
+
+def _box_of(buffer: StagingBuffer) -> Box:
+    """The least box that holds all uses while the inames of *sweep* run and those of *outer* stand still.
+
+    :raises PreconditionError: there is none of constant size, or too few names.
+    """
+    found: list[BoxAxis] | None = None
+    for statement, arguments in buffer.uses.items():
+        domain = buffer.kernel.statement_by_id[statement].domain
+        ranges = _sweep_ranges(buffer, domain, arguments)
+        for args in arguments:
+            intervals = []
+            for axis, a in enumerate(args):
+                interval = swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel))
+                if interval is not None and found is not None:
+                    interval = joined(found[axis], interval)
+                if interval is None:
+                    raise PreconditionError(
+                        f"{buffer.step}: what is used along axis {axis} of '{buffer.name}' has no box of constant "
+                        "size.", subject=buffer.name,
+                        hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
+                intervals.append(interval)
+            found = intervals
+    assert found is not None
+    spanned = [k for k, v in enumerate(found) if v.extent > 1]
+    names: list[str | None] = [None] * len(found)
+    for number, k in enumerate(spanned):
+        names[k] = _dim_name(buffer, number, k)
+    return Box(tuple(found), tuple(names))
+
+
+def _dim_name(buffer: StagingBuffer, number: int, axis: int) -> str:
+    if buffer.dim_names is None:
+        return buffer.kernel.fresh_name(f"{buffer.name}_dim_{axis}")
+    if number >= len(buffer.dim_names):
+        raise PreconditionError(f"{buffer.step} has more axes than names were given ({list(buffer.dim_names)}).",
+                                subject=buffer.name)
+    require_fresh(buffer.kernel, buffer.dim_names[number])
+    return buffer.dim_names[number]
+
+
+def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequence[Arguments]
+                  ) -> dict[str, tuple[int, int]]:
+    mentioned = {y for args in arguments for a in args for y in variables(a)}
+    ranges = {}
+    for x in buffer.sweep:
+        if x in domain.inames and x in mentioned:
+            low, high = constant_range(buffer.kernel, domain, x)
+            if low is None or high is None:
+                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+            ranges[x] = (low, high)
+    return ranges
+
+# }}}

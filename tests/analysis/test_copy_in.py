@@ -17,7 +17,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Seq, Tree, seq
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, prefetch
+from loopkit.transform import prefetch, staging
 from tests.transform.kernels import F32, matmul, stencil
 
 
@@ -282,11 +282,11 @@ def shrunk(domain: InstanceSet) -> InstanceSet:
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
     "a footprint shrunk": (prefetch, "_read_cells", lambda right: lambda *args: shrunk(right(*args))),
-    "a box shrunk": (box, "swept_interval", lambda right: lambda *args: replace(
+    "a box shrunk": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=right(*args).extent - 1)),
-    "an offset shifted": (box.Box, "offsets", lambda right: lambda self, args: tuple(
+    "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
-    "a copied element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(
+    "a copied element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(
         add(e, 1) for e in right(self))),
     "no flow to the readers": (prefetch, "_dependences", lambda right: lambda *args: (
         d for d in right(*args) if not d.array.endswith("_fetch"))),

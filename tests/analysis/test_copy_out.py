@@ -15,7 +15,7 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, buffers
+from loopkit.transform import buffers, staging
 from tests.transform.kernels import F32
 
 
@@ -162,10 +162,10 @@ def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
 
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "an offset shifted": (box.Box, "offsets", lambda right: lambda self, args: tuple(
+    "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
-    "an element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
-    "a short box": (box, "swept_interval", lambda right: lambda *args: replace(
+    "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
+    "a short box": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
     "short copies": (buffers.Buffer, "_copy", short_copies),
     "no load": (buffers.Buffer, "put_in", one_load_less),

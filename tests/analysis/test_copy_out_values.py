@@ -14,7 +14,7 @@ from loopkit.analysis.dependences import dependences, values_in
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
-from loopkit.transform import box, buffers
+from loopkit.transform import buffers, staging
 from tests.analysis.test_copy_out import shrunk, with_statement, without
 from tests.transform.test_buffering_values import line, rows
 
@@ -102,9 +102,9 @@ def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
 
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "an offset shifted": (box.Box, "offsets", lambda right: lambda self, args: tuple(
+    "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
-    "an element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
+    "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
     "short copies": (buffers.Buffer, "_copy", short_copies),
     "no load": (buffers.Buffer, "value_points", lambda right: lambda b: buffers.Points(None, right(b).store)),
     "no store": (buffers.Buffer, "value_points", lambda right: lambda b: buffers.Points(right(b).load, None)),
