@@ -42,7 +42,10 @@ from loopkit.runtime.compiled import (
     call,
     compile,  # noqa: A004
 )
+from loopkit.runtime.cuda.timing import ON_GPUS
 from loopkit.runtime.equivalence import check_equivalent
+from loopkit.runtime.execution import EXECUTIONS
+from loopkit.runtime.host import ON_THE_HOST
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
 from loopkit.target.code import GeneratedCode
@@ -83,9 +86,9 @@ from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.two_level_scan import make_two_level_scan
 from loopkit.transform.whole_tiles import fill_tiles
-from loopkit.verify.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
-from loopkit.verify.code import generate_code
-from loopkit.verify.report import Check, Finding, Report, Verdict
+from loopkit.verification.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
+from loopkit.verification.code import generate_code
+from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
@@ -107,6 +110,7 @@ __all__ = [
 
 __version__ = "0.1.0"
 
+EXECUTIONS.update({CTarget: ON_THE_HOST, CudaTarget: ON_GPUS})
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
                      "code_html": code_html, "cost": cost_of, "hints": tried_hints, "storage_hint": storage_hint,
                      "replay": replay_refusal, "report_html": report_html})

@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
-    errors > poly > expr > ast > kernel > analysis > language > transform > lowering > target > verify > runtime
-    > (tune, notebook, library)
+    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
+    > verification > runtime > (tune, notebook, library)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -19,11 +19,13 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import loopkit as lk
+
 ROOT = Path(__file__).parents[1]
 
 #: From the ground up; packages in one tuple are of one height.
-FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("analysis",), ("language",), ("transform",),
-          ("lowering",), ("target",), ("verify",), ("runtime",), ("tune", "notebook", "library"))
+FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",), ("language",),
+          ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",), ("tune", "notebook", "library"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.
@@ -161,6 +163,41 @@ def test_no_module_of_ours_is_imported_in_a_function(module: Module) -> None:
 def test_only_poly_imports_islpy(module: Module) -> None:
     if not module.name.startswith("loopkit.poly"):
         assert not [_at(module, i.line) for i in module.imports if i.target.split(".")[0] == "islpy"]
+
+
+def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table() -> None:
+    """Others get it from what they lower for; the library's pipelines are tuned to it."""
+    takers = {m.name for m in MODULES.values() if any(i.target == "loopkit.kernel.devices.WARP" for i in m.imports)}
+    assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
+
+
+def _pattern_classes(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.MatchClass | ast.Name):
+            name = inner.cls if isinstance(inner, ast.MatchClass) else inner
+            if isinstance(name, ast.Name):
+                yield name.id
+
+
+@each_module
+def test_no_module_asks_which_target_it_has(module: Module) -> None:
+    """A target is asked for what it has; only a user's text is compared with names, where it becomes a target."""
+    names, classes = set(lk.kernel.target.TARGETS), {cls.__name__ for cls in lk.kernel.target.TARGETS.values()}
+    wrong = []
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Compare(left=left, comparators=right):
+                sides = [left, *right]
+                told = any(isinstance(x, ast.Constant) and x.value in names for x in sides)
+                asked = any((isinstance(x, ast.Attribute) and x.attr in ("name", "target"))
+                            or (isinstance(x, ast.Name) and x.id == "target") for x in sides)
+                if told and asked:
+                    wrong.append(_at(module, node.lineno))
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, cls]):
+                wrong += [_at(module, node.lineno) for name in _pattern_classes(cls) if name in classes]
+            case ast.match_case(pattern=pattern):
+                wrong += [_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes]
+    assert not wrong
 
 
 @each_module

@@ -291,7 +291,7 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
     subscripts = statement.subscripts
     for s in subscripts:
         yield from walk(s, domain, doubt)
-    update = statement.combine if statement.atomic else None
+    update = statement.combine if statement.commutes else None
     if statement.combine is not None:
         yield access(statement.written, subscripts, domain, doubt, is_write=False, update=update)
     yield access(statement.written, subscripts, domain, doubt, is_write=True, update=update)

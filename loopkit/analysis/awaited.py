@@ -18,6 +18,7 @@ from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import across_blocks, is_awaited
 from loopkit.analysis.witnesses import parameters_of
+from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
@@ -85,7 +86,7 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
     if not a.is_write and (a.array in set().union(*map(variables, s.predicates)) or a.array in s.domain.params):
         raise StorageError(f"'{s.id}' has a condition or a bound of '{a.array}', for which readers wait.",
                            subject=a.array, hint="read it into a temporary first")
-    if not a.is_write and s.asynchronous:
+    if not a.is_write and s.completion is not Completion.IMMEDIATE:
         raise StorageError(f"'{s.id}' copies '{a.array}', for which readers wait, asynchronously.", subject=a.array,
                            hint="pipeline(..., asynchronous=False)")
     if not a.affine or (a.is_write and not certain_write(a)):
@@ -135,5 +136,6 @@ def awaited_by(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
     """The awaited temporaries that *statements* touch."""
     chosen = frozenset(statements)
     for name, accesses in accesses_by_array(knl).items():
-        if name in knl.temporaries and knl.temporaries[name].awaited and any(a.statement in chosen for a in accesses):
+        if name in knl.temporaries and knl.temporaries[name].between_blocks \
+                and any(a.statement in chosen for a in accesses):
             yield name

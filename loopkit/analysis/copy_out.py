@@ -334,11 +334,11 @@ def _collects(taken: _Step, copy_in: Statement) -> bool:
     copy_out, start = taken.copy_out, copy_in.expression
     operation = copy_out.combine
     right = isinstance(start, Neutral) and start.operation == operation and copy_in.combine is None \
-        and copy_out.atomic and not copy_in.predicates and not copy_out.predicates
+        and copy_out.commutes and not copy_in.predicates and not copy_out.predicates
     for u in taken.users:
         old = taken.before.statement_by_id[u.id]
-        right = right and u.written == taken.buffer and (u.atomic, u.combine, u.expression, u.predicates, u.domain) == (
-            True, operation, old.expression, old.predicates, old.domain)
+        right = right and u.written == taken.buffer and u.commutes and u.combine == operation \
+            and (u.expression, u.predicates, u.domain) == (old.expression, old.predicates, old.domain)
         for first, second in ((copy_in, u), (u, copy_out)):
             where = meeting_of(taken.after.paths, first.id, second.id)
             right = right and where.before and set(where.loops) == set(taken.tile)

@@ -101,7 +101,7 @@ def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | No
 def is_awaited(knl: LoopKernel, d: Dependence) -> bool:
     """Does *d* bring values of a temporary to readers that wait for them?"""
     temporary = knl.temporaries.get(d.array)
-    return temporary is not None and temporary.awaited and d.kind == "flow"
+    return temporary is not None and temporary.between_blocks and d.kind == "flow"
 
 
 def not_handed_on(knl: LoopKernel, d: Dependence) -> Map:

@@ -189,6 +189,6 @@ def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
 
 
 def _is_update(s: Statement) -> bool:
-    return s.combine is not None and (s.reduction is not None or s.atomic)
+    return s.combine is not None and (s.reduction is not None or s.commutes)
 
 # }}}

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Shuffle, Sync
-from loopkit.ast.shuffles import elements_of, read_of_other_lane
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Scope, Sync
+from loopkit.ast.walk import nodes_in
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import variables
-from loopkit.poly.affine import affine_difference
+from loopkit.expr.mappers import elements_of, variables
 
 
 def require_well_formed(function: Function, outside: Collection[str], divergent: Collection[str]) -> None:
@@ -20,9 +19,9 @@ def require_well_formed(function: Function, outside: Collection[str], divergent:
     :arg outside: names that a caller gives a value: arguments and global temporaries.
     :arg divergent: names that may differ between the threads of a block; what is computed from them may too.
     :raises InternalError: a name is used where it has no value, is defined twice in one scope or by itself, hides the
-        variable of a loop around it; a barrier, a shuffle or a product of matrices is under a condition that may differ
-        between threads, or one of the first two in a region; or an array in lanes is touched at another thread's
-        element in any other way.
+        variable of a loop around it; a barrier, or an instruction that several threads execute together, is under a
+        condition that may differ between threads; a barrier, or a region with an instruction, is in a region; or an
+        array in lanes is touched at another thread's element without an instruction that does so.
     """
     arrays = {a.name for a in function.arrays}
     axes = {axis for e in function.coordinates.values() for axis in variables(e)} | set(function.extents)
@@ -37,6 +36,7 @@ class _Scope:
     :ivar names: those that have a value; *divergent*: those that may differ between threads.
     :ivar loops: the variables of the loops around it.
     :ivar uniform: do all threads of the block come here?
+    :ivar together: it is the code of an instruction, whose elements are checked with it.
     """
 
     names: frozenset[str]
@@ -44,7 +44,7 @@ class _Scope:
     loops: frozenset[str] = frozenset()
     uniform: bool = True
     in_region: bool = False
-    in_shuffle: bool = False
+    together: bool = False
 
     def agree(self, *expressions: Expression) -> bool:
         """Have all threads of the block the same values of *expressions*?"""
@@ -95,7 +95,7 @@ class _Check:
             case Assign():
                 self._use(node.target, scope)
                 self._use(node.value, scope)
-                if not scope.in_shuffle:
+                if not scope.together:
                     self._own_elements(e for part in (node.target, node.value) for e in elements_of(part, self.lanes))
             case For():
                 self._use(node.start, scope)
@@ -103,11 +103,10 @@ class _Check:
                 if node.iname in scope.loops:
                     raise self._fault(f"a loop over '{node.iname}' stands in another one")
                 uniform = scope.uniform and scope.agree(node.start, node.stop)
-                if node.product is not None:
-                    for e in (*node.product.left, *node.product.right):
+                if node.instruction is not None:
+                    for e in node.instruction.operands:
                         self._use(e, scope)
-                    if not uniform:
-                        raise self._fault("a product of matrices stands where not all threads of a block come")
+                    self._require_all(node.instruction, uniform)
                 self.block(node.body, replace(scope.naming(node.iname, node.start, node.stop),
                                               loops=scope.loops | {node.iname}, uniform=uniform))
             case If():
@@ -116,14 +115,15 @@ class _Check:
                 self.block(node.then, inside)
                 if node.otherwise is not None:
                     self.block(node.otherwise, inside)
-            case Region(shuffle=Shuffle()):
-                if not scope.uniform or scope.in_region:
-                    raise self._fault("a shuffle stands where not all threads of a block come")
-                assignment, read = read_of_other_lane(node, self.lanes)
-                self._own_elements([e for e in elements_of(assignment.value, self.lanes) if e != read])
-                self._own_elements(elements_of(assignment.target, self.lanes))
-                self._require_offset(node.shuffle, assignment.target, read)
-                self._nodes(node.body, replace(scope, in_region=True, in_shuffle=True), own)
+            case Region(instruction=Instruction() as instruction):
+                self._require_all(instruction, scope.uniform and not scope.in_region)
+                foreign = set(instruction.foreign_elements(node, self.lanes))
+                self._own_elements(e for inner in nodes_in(node.body) if isinstance(inner, Assign)
+                                   for part in (inner.value, inner.target)
+                                   for e in elements_of(part, self.lanes) if e not in foreign)
+                for fault in instruction.faults(node, self.lanes):
+                    raise self._fault(fault)
+                self._nodes(node.body, replace(scope, in_region=True, together=True), own)
             case Region():
                 # one target prints regions in braces of their own and another does not: right in both
                 self._nodes(node.body, replace(scope, in_region=True), own)
@@ -135,16 +135,9 @@ class _Check:
             case Define() | Call():
                 raise AssertionError(node)
 
-    def _require_offset(self, shuffle: Shuffle | None, target: p.Variable | p.Subscript, read: p.Subscript) -> None:
-        """What combines elements of arrays in lanes reads the lane that its subscript says."""
-        if shuffle is not None and shuffle.offset is not None and (
-                not isinstance(target, p.Subscript) or not self._in_lanes(target)
-                or target.index_tuple[:-1] != read.index_tuple[:-1]
-                or affine_difference(read.index_tuple[-1], target.index_tuple[-1]) != shuffle.offset):
-            raise self._fault(f"'{read}' is not held {shuffle.offset} lanes further on than '{target}'")
-
-    def _in_lanes(self, element: p.Subscript) -> bool:
-        return isinstance(element.aggregate, p.Variable) and element.aggregate.name in self.lanes
+    def _require_all(self, instruction: Instruction, all_come: bool) -> None:
+        if instruction.scope is not Scope.THREAD and not all_come:
+            raise self._fault(f"{instruction.noun} stands where not all threads of a block come")
 
     def _own_elements(self, elements: Iterable[p.Subscript]) -> None:
         for e in elements:

@@ -1,17 +1,91 @@
-"""The loop program after scheduling: what a target prints."""
+"""The loop program after scheduling: its nodes, and the hardware instructions that they carry."""
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Protocol
+from enum import Enum, IntEnum
+from typing import ClassVar
 
 import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.expr.mappers import substitute
-from loopkit.poly.affine import add
+
+class Scope(IntEnum):
+    """The threads that execute an instruction, or wait for each other, together."""
+
+    THREAD = 0
+    WARP = 1
+    BLOCK = 2
+
+
+class Completion(Enum):
+    """The event at which an access is performed; until then no other access may rely on it.
+
+    IMMEDIATE: where it is issued. GROUP: where the issuing thread waits for its commit group. FLAG: where a thread of
+    another block has seen the inter-block flag that is stored with the value.
+    """
+
+    IMMEDIATE = "immediate"
+    GROUP = "group"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What the hardware does in the place of the node on which it stands.
+
+    The node is its meaning and its emulation: a target without the instruction runs the node as it stands, and the
+    checks compare the instruction with the node. A new instruction is one file of :mod:`loopkit.instructions`.
+
+    :cvar noun: what messages call it.
+    :cvar scope: the threads that execute it together; all of them have to reach it.
+    :cvar completion: the event at which its accesses are performed.
+    :cvar loads_for_others: a thread may load an element for what another thread of its scope computes.
+    :cvar completes: the event that it brings about, for accesses of its thread that complete so; ``None``: no event.
+    :cvar memories: the address spaces on which it works, and ``"lanes"`` for arrays in registers of a warp; a statement
+        that writes elsewhere uses plain loads and stores.
+    :cvar commutes: updates of one array by one operation through it may come in any order, and at once.
+    """
+
+    noun: ClassVar[str] = "an instruction"
+    scope: ClassVar[Scope] = Scope.THREAD
+    completion: ClassVar[Completion] = Completion.IMMEDIATE
+    loads_for_others: ClassVar[bool] = False
+    completes: ClassVar[Completion | None] = None
+    memories: ClassVar[frozenset[str]] = frozenset()
+    commutes: ClassVar[bool] = False
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        """What the printed loop program says of it, a line or an option each."""
+        return (self.noun,)
+
+    def accessing(self, *, stores: bool, loads: tuple[str, ...]) -> Instruction:
+        """Of a temporary's instruction: that of an assignment which stores to it, or loads from the arrays *loads*."""
+        return self
+
+    @property
+    def operands(self) -> tuple[Expression, ...]:
+        """The expressions that a thread evaluates for it beside those of the node."""
+        return ()
+
+    def claims(self, element: Expression, target: Expression) -> bool:
+        """Does it make the access to *element* itself, in an assignment to *target*, so that nothing else may?"""
+        return False
+
+    def foreign_elements(self, region: Region, lanes: Collection[str]) -> Iterable[Expression]:
+        """The elements of arrays in registers of a warp that it reads in other lanes of the warp."""
+        return ()
+
+    def faults(self, region: Region, lanes: Collection[str]) -> Iterator[str]:
+        """What is wrong with the code of *region*, which it stands for."""
+        return iter(())
+
+
+def completion_of(instructions: Iterable[Instruction]) -> Completion:
+    """The event at which accesses through *instructions* are performed."""
+    return next((i.completion for i in instructions if i.completion is not Completion.IMMEDIATE), Completion.IMMEDIATE)
 
 
 @dataclass(frozen=True)
@@ -20,10 +94,7 @@ class Assign:
 
     :ivar statement: id of the statement it comes from.
     :ivar instance: what each iname of that statement is here, which nothing prints: the program is checked by it.
-    :ivar atomic: other threads see the target as it was before or as it is behind, and nobody's update is lost.
-    :ivar asynchronous: it copies to shared memory by itself, and is done at a later time that something waits for.
-    :ivar published: other blocks wait for the target, and get its value with the word that it is there.
-    :ivar awaits: the arrays of which *value*, or a subscript of *target*, reads what another block publishes.
+    :ivar instructions: those by which its accesses are made; ``()``: plain loads and stores.
     """
 
     target: p.Variable | p.Subscript
@@ -31,10 +102,7 @@ class Assign:
     combine: str | None
     statement: str
     instance: tuple[tuple[str, Expression], ...] = ()
-    atomic: bool = False
-    asynchronous: bool = False
-    published: bool = False
-    awaits: tuple[str, ...] = ()
+    instructions: tuple[Instruction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,77 +138,10 @@ Assumed = AlignedArray | DivisibleSize
 
 
 @dataclass(frozen=True)
-class Vector:
-    """The elements that the iterations of one loop touch at one place of its body.
-
-    :ivar name: of the registers that hold them.
-    :ivar element: as it stands in the body, in terms of the loop's variable, with which it moves one element on.
-    :ivar length: elements of one access; the first of the loop is a multiple of it.
-    :ivar loaded: they are read before the loop; *stored*: they are written behind it.
-    :ivar assumed: what must hold of a call, and is not known from the kernel.
-    :ivar inside: where all of it lies in its array, if lanes that are cut off may not; elsewhere it is loaded lane by
-        lane.
-    :ivar serves: what is read, if it is not *element* itself but elements next to it in the same row.
-    """
-
-    name: str
-    element: p.Subscript
-    length: int
-    loaded: bool
-    stored: bool
-    assumed: tuple[Assumed, ...] = ()
-    inside: Expression | None = None
-    serves: p.Subscript | None = None
-
-    @property
-    def array(self) -> str:
-        assert isinstance(self.element.aggregate, p.Variable)
-        return self.element.aggregate.name
-
-    def at(self, iname: str, value: Expression) -> p.Subscript:
-        """The element at the iteration *value* of the loop over *iname*."""
-        index = tuple(add(substitute(i, {iname: value})) for i in self.element.index_tuple)
-        return p.Subscript(self.element.aggregate, index)
-
-
-@dataclass(frozen=True)
-class MatrixProduct:
-    """A nest of loops, around one statement, adds the product of two small matrices to a third.
-
-    The lanes of a warp may compute it at once. Lane ``t`` has the rows ``t // 4`` and, of two, ``t // 4 + 8`` of the
-    sums, and of each the columns ``2*(t % 4)`` and ``2*(t % 4) + 1``: those that its own iterations add to. Of the left
-    matrix it loads the same rows in the columns ``t % 4``, ``t % 4 + 4`` and so on, of the right one the rows with the
-    numbers of these columns in column ``t // 4``.
-
-    :ivar row: the iname of its rows, ``None`` if it has one; *column*: of its two columns; *depth*: the one along which
-        products are added up.
-    :ivar left: what it loads of the left matrix, all rows of the first column, then of the next; *right*: of the right
-        one.
-    """
-
-    row: str | None
-    column: str
-    depth: str
-    left: tuple[p.Subscript, ...]
-    right: tuple[p.Subscript, ...]
-
-    @property
-    def rows(self) -> int:
-        """How many rows of the sums a lane has."""
-        return len(self.left) // len(self.right)
-
-    def __str__(self) -> str:
-        return f"{8*self.rows}x{4*len(self.right)} by {4*len(self.right)}x8"
-
-
-@dataclass(frozen=True)
 class For:
     """``for (iname = start; iname < stop; iname += step) body``; *unroll* asks for it to be unrolled.
 
-    :ivar vectors: what may be moved in vector accesses around it.
-    :ivar product: what it and the loops in it are together, if they are the product of two matrices.
-    :ivar every: with these vectors iterations that a condition leaves out may be computed, too, and are not stored: all
-        that they read is in its array.
+    :ivar instruction: what the hardware may do in its place.
     """
 
     iname: str
@@ -149,9 +150,7 @@ class For:
     step: int
     body: Block
     unroll: bool = False
-    vectors: tuple[Vector, ...] = ()
-    product: MatrixProduct | None = None
-    every: bool = False
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True)
@@ -172,80 +171,40 @@ class Define:
     value: Expression
 
 
-class Scope(IntEnum):
-    """The threads that wait for each other: each by itself, those of a warp, those of a block."""
-
-    THREAD = 0
-    WARP = 1
-    BLOCK = 2
-
-
 @dataclass(frozen=True)
 class Sync:
     """The threads of each *scope* wait for each other; *serves* are the dependences that need it.
 
-    :ivar commits: before, the asynchronous copies that a thread began since the last such place become a group.
-    :ivar pending: then each waits until all its groups but so many of the newest are done; ``None``: for none.
+    :ivar instructions: what each thread executes before it waits, in this order.
     """
 
     serves: tuple[str, ...]
     scope: Scope = Scope.BLOCK
-    commits: bool = False
-    pending: int | None = None
+    instructions: tuple[Instruction, ...] = ()
 
     @property
     def title(self) -> str:
-        return place_title(self)
+        return sync_title(self.scope, self.instructions)
 
 
-class _Place(Protocol):
-    """What a barrier of a tree and one of a program have in common."""
-
-    @property
-    def scope(self) -> Scope: ...
-
-    @property
-    def commits(self) -> bool: ...
-
-    @property
-    def pending(self) -> int | None: ...
-
-
-def place_title(place: _Place) -> str:
-    """What threads do at a barrier, in a few words."""
-    parts = ["copies begun are a group"] if place.commits else []
-    if place.pending is not None:
-        parts.append(f"all groups but {place.pending} are done" if place.pending else "all groups are done")
-    if place.scope is not Scope.THREAD:
-        parts.append("warp barrier" if place.scope is Scope.WARP else "barrier")
-    return ", ".join(parts)
-
-
-@dataclass(frozen=True)
-class Shuffle:
-    """How the lanes of a warp read a register of each other, all of them at once.
-
-    :ivar offset: a lane reads from the one so many places further on, or back if it is negative; ``None``: from the
-        first of its group.
-    :ivar width: how many neighbouring lanes are a group; a power of two.
-    :ivar spare: nobody reads what the lanes hold afterwards that a guard leaves out; they may write as well.
-    """
-
-    offset: int | None
-    width: int
-    spare: bool = False
+def sync_title(scope: Scope, instructions: tuple[Instruction, ...]) -> str:
+    """What threads do where they synchronise, in a few words."""
+    own = [title for i in instructions for title in i.titles]
+    if scope is not Scope.THREAD:
+        own.append("warp barrier" if scope is Scope.WARP else "barrier")
+    return ", ".join(own)
 
 
 @dataclass(frozen=True)
 class Region:
     """Code without a barrier, run by all threads of the block.
 
-    :ivar shuffle: it is one assignment, perhaps under a guard, that reads an array in lanes. All threads of a warp run
-        it at once: what they read is what the array held before any of them writes.
+    :ivar instruction: it is one assignment, perhaps under a guard, that the threads of the instruction's scope execute
+        at once: each reads what was there before any of them writes.
     """
 
     body: Block
-    shuffle: Shuffle | None = None
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True)
@@ -312,7 +271,7 @@ class Function:
     :ivar extents: of the axes ``g.0`` ... ``l.2`` that are used.
     :ivar coordinates: the hardware inames in terms of the axes (``p.Variable("g.0")``), in order.
     :ivar arrays: what it declares.
-    :ivar in_turn: its blocks are numbered in the order in which they start.
+    :ivar ticketed: its blocks are numbered in the order in which they start.
     """
 
     name: str
@@ -320,7 +279,7 @@ class Function:
     coordinates: Mapping[str, Expression]
     arrays: tuple[Array, ...]
     body: Block
-    in_turn: bool = False
+    ticketed: bool = False
 
     @property
     def threads(self) -> int:

@@ -12,13 +12,10 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
-    MatrixProduct,
     Node,
     Program,
     Region,
-    Shuffle,
     Sync,
-    Vector,
 )
 from loopkit.expr.text import to_text
 
@@ -38,7 +35,7 @@ def program_text(program: Program) -> str:
 
 
 def _function(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}{', blocks in turn' if function.in_turn else ''}"
+    yield f"launch {function.name}{', blocks in turn' if function.ticketed else ''}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"
@@ -57,14 +54,6 @@ def _array(array: Array) -> str:
     return f"{where} {array.dtype} {array.name}{extents}{lasting}{f'  # {array.note}' if array.note else ''}"
 
 
-def _shuffled(shuffle: Shuffle) -> str:
-    if shuffle.offset is None:
-        source = f"first of {shuffle.width} lanes"
-    else:
-        source = f"lane {'+' if shuffle.offset > 0 else '-'} {abs(shuffle.offset)}"
-    return f"  [shuffle: {source}{', the others spare' if shuffle.spare else ''}]"
-
-
 def _lines(block: Block, depth: int) -> Iterator[str]:
     for node in block.children:
         yield from _node(node, depth)
@@ -75,19 +64,13 @@ def _node(node: Node, depth: int) -> Iterator[str]:
     match node:
         case Assign():
             operator = "=" if node.combine is None else f"{node.combine}="
-            marks = {"atomic": node.atomic, "async": node.asynchronous, "published": node.published,
-                     f"awaits {', '.join(node.awaits)}": node.awaits}
-            options = ", ".join((f"id={node.statement}", *(mark for mark, is_so in marks.items() if is_so)))
+            options = ", ".join((f"id={node.statement}", *(title for i in node.instructions for title in i.titles)))
             yield f"{pad}{to_text(node.target)} {operator} {to_text(node.value)}  {{{options}}}"
         case For():
             step = "" if node.step == 1 else f" step {node.step}"
             yield (f"{pad}for {node.iname} in {to_text(node.start)} .. {to_text(node.stop)}{step}"
                    f"{'  [unroll]' if node.unroll else ''}")
-            yield from (f"{pad}  # {_vector(v)}" for v in node.vectors)
-            if node.product is not None:
-                yield f"{pad}  # {_product(node.product)}"
-            if node.every:
-                yield f"{pad}  # all are computed"
+            yield from (f"{pad}  # {title}" for title in _titles(node))
             yield from _lines(node.body, depth + 1)
         case If():
             yield f"{pad}if {to_text(node.condition)}{f'  # {node.comment}' if node.comment else ''}"
@@ -104,21 +87,12 @@ def _node(node: Node, depth: int) -> Iterator[str]:
         case Call():
             yield f"{pad}launch {node.name}"
         case Region():
-            yield f"{pad}region{'' if node.shuffle is None else _shuffled(node.shuffle)}"
+            yield f"{pad}region{''.join(f'  [{title}]' for title in _titles(node))}"
             yield from _lines(node.body, depth + 1)
         case Block():
             yield f"{pad}block"
             yield from _lines(node, depth + 1)
 
 
-def _product(product: MatrixProduct) -> str:
-    left, right = (", ".join(map(to_text, part)) for part in (product.left, product.right))
-    return f"{product} by the lanes of a warp: each loads {left} and {right}"
-
-
-def _vector(vector: Vector) -> str:
-    verb = " and ".join(word for word, done in (("loaded", vector.loaded), ("stored", vector.stored)) if done)
-    given = f", given {', '.join(map(str, vector.assumed))}" if vector.assumed else ""
-    where = f" where {to_text(vector.inside)}" if vector.inside is not None else ""
-    read = f" for {to_text(vector.serves)}" if vector.serves is not None else ""
-    return f"{to_text(vector.element)} as {vector.name} {verb} {vector.length} at a time{read}{where}{given}"
+def _titles(node: For | Region) -> tuple[str, ...]:
+    return () if node.instruction is None else node.instruction.titles

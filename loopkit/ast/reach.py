@@ -145,12 +145,12 @@ class _Walk:
                     self.value(node.target)
                     self.value(node.value)
                 case For():
-                    start, stop, *loaded = expressions_of(node)
+                    start, stop, *operands = expressions_of(node)
                     ends = either((self.value(start), self.value(stop)))
                     self.known[node.iname] = ends
                     self.found.add(ends.plus(node.step))             # where the loop ends, its variable is beyond
-                    for element in loaded:
-                        self.value(element)
+                    for operand in operands:
+                        self.value(operand)
                 case If():
                     self.value(node.condition)
                 case Define():

@@ -35,9 +35,7 @@ def child_nodes(node: Node) -> tuple[Node, ...]:
 
 
 def expressions_of(node: Node) -> tuple[Expression, ...]:
-    """The expressions of *node* itself, and not of those in it; of a matrix product also what a lane loads for it.
-
-    What vectors of a loop move is not among them: it stands in the loop's body.
+    """The expressions of *node* itself, and not of those in it; of a loop with an instruction its operands, too.
 
     >>> expressions_of(For("i", 0, 4, 1, Block((Define("j", 5),))))
     (0, 4)
@@ -46,8 +44,7 @@ def expressions_of(node: Node) -> tuple[Expression, ...]:
         case Assign():
             return (node.target, node.value)
         case For():
-            loaded = () if node.product is None else (*node.product.left, *node.product.right)
-            return (node.start, node.stop, *loaded)
+            return (node.start, node.stop, *(() if node.instruction is None else node.instruction.operands))
         case If():
             return (node.condition,)
         case Define():

@@ -1,7 +1,7 @@
 """Walks over expressions: children, variables, substitution. Unchanged subtrees are shared, never copied."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -140,6 +140,14 @@ def subexpressions(expr: Expression) -> Iterator[Expression]:
         node = stack.pop()
         yield node
         stack.extend(reversed(children(node)))
+
+
+def elements_of(expr: Expression, arrays: Collection[str]) -> Iterator[p.Subscript]:
+    """The elements of *arrays* in *expr*."""
+    if isinstance(expr, p.Subscript) and isinstance(expr.aggregate, p.Variable) and expr.aggregate.name in arrays:
+        yield expr
+    for child in children(expr):
+        yield from elements_of(child, arrays)
 
 
 @lru_cache(maxsize=16384)

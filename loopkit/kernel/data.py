@@ -7,7 +7,7 @@ from enum import Enum
 import numpy as np
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Swizzle
+from loopkit.ast.nodes import Completion, Instruction, Swizzle
 
 
 class AddressSpace(Enum):
@@ -85,7 +85,7 @@ class TemporaryVariable:
     :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
     :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
-    :ivar awaited: a block that reads an element waits for the block that writes it, which started before.
+    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
     :ivar note: what a reader of the code may want to know of it.
     :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.
     :ivar swizzle: how its columns are mixed, row by row.
@@ -97,10 +97,15 @@ class TemporaryVariable:
     address_space: AddressSpace | None = None
     fixed: bool = False
     lanes: bool = False
-    awaited: bool = False
+    instruction: Instruction | None = None
     note: str = ""
     order: tuple[int, ...] = ()
     swizzle: Swizzle | None = None
+
+    @property
+    def between_blocks(self) -> bool:
+        """Do blocks of one launch wait for its values?"""
+        return self.instruction is not None and self.instruction.completion is Completion.FLAG
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,7 @@ class DeviceLimits:
     :ivar partitions: each holds its share of the registers, and every warp lives in one.
     :ivar threads: threads in a block; *block*: threads along x, y, z.
     :ivar grid: blocks along x, y, z.
+    :ivar warp: threads of a warp.
     """
 
     arch: str
@@ -41,10 +42,16 @@ class DeviceLimits:
     threads: int = 1024
     block: tuple[int, int, int] = (1024, 1024, 64)
     grid: tuple[int, int, int] = (2**31 - 1, 65535, 65535)
+    warp: int = WARP
+
+    @property
+    def capability(self) -> int:
+        """The compute capability as a number, 80 for sm_80."""
+        return int("".join(c for c in self.arch if c.isdigit()))
 
     def warps(self, threads: int) -> int:
         """The warps of a block of *threads*."""
-        return -(-threads // WARP)
+        return -(-threads // self.warp)
 
     def allocated_shared_bytes(self, size: int) -> int:
         """What a block with *size* bytes of shared memory takes of its multiprocessor."""

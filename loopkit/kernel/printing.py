@@ -128,7 +128,7 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
         text += f" axes {', '.join(map(str, datum.order))}"
     if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
         text += f" {datum.swizzle}"
-    if isinstance(datum, TemporaryVariable) and datum.awaited:
+    if isinstance(datum, TemporaryVariable) and datum.between_blocks:
         text += " awaited"
     if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
         text += f" {datum.cache_policy}"
@@ -144,7 +144,7 @@ def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
     """Does ``<> t = ...`` say all there is to say about it?"""
-    return not (temporary.shape or temporary.address_space or temporary.awaited)
+    return not (temporary.shape or temporary.address_space or temporary.between_blocks)
 
 
 def _operation(o: ReductionOperation) -> str:
@@ -399,10 +399,7 @@ class _Printer:
             yield f"nosync={':'.join(sorted(s.no_sync_with))}"
         if s.tags:
             yield f"tags={':'.join(sorted(s.tags))}"
-        if s.atomic:
-            yield "atomic"
-        if s.asynchronous:
-            yield "async"
+        yield from (title for i in s.instructions for title in i.titles)
 
     def _shown(self, expr: Expression) -> Expression:
         return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Completion, Instruction, completion_of
 from loopkit.poly.sets import InstanceSet
 
 
@@ -25,10 +26,7 @@ class Statement:
     :ivar reduction: name of the reduction node whose init or update this is, else ``None``.
     :ivar depends_on: ids of statements ordered before this one by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
-    :ivar atomic: it is an update, with *combine*, whose read and write of the assignee are one for all others: updates
-        of one array by one operation may come in any order, and at once.
-    :ivar asynchronous: it copies an element of an array in global memory to shared memory, and is done at a later time
-        that something waits for.
+    :ivar instructions: those by which it is executed, where its assignee lies in a memory that they work on.
     """
 
     id: str
@@ -41,12 +39,21 @@ class Statement:
     depends_on: frozenset[str] = frozenset()
     no_sync_with: frozenset[str] = frozenset()
     tags: frozenset[str] = frozenset()
-    atomic: bool = False
-    asynchronous: bool = False
+    instructions: tuple[Instruction, ...] = ()
 
     @property
     def inames(self) -> tuple[str, ...]:
         return self.domain.inames
+
+    @property
+    def commutes(self) -> bool:
+        """May such updates of one array by one operation come in any order, and at once?"""
+        return any(i.commutes for i in self.instructions)
+
+    @property
+    def completion(self) -> Completion:
+        """The event at which its accesses are performed, where its instructions serve."""
+        return completion_of(self.instructions)
 
     @property
     def subscripts(self) -> tuple[Expression, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from loopkit.ast.nodes import Scope, Shuffle, place_title
+from loopkit.ast.nodes import Instruction, Scope, sync_title
 from loopkit.errors import InternalError
 
 
@@ -12,12 +12,12 @@ from loopkit.errors import InternalError
 class Leaf:
     """One statement, by id.
 
-    :ivar shuffle: its threads read registers of other lanes; exists in lowered kernels only. All threads of a warp are
-        here at once, as at a barrier of warps before the statement and one behind it.
+    :ivar instruction: the threads of its scope execute it together, as between two barriers of that scope; exists in
+        lowered kernels only.
     """
 
     statement: str
-    shuffle: Shuffle | None = None
+    instruction: Instruction | None = None
 
 
 @dataclass(frozen=True)
@@ -39,23 +39,19 @@ class Seq:
 class Barrier:
     """The threads of each *scope* wait for each other; exists in lowered kernels only.
 
-    Before they do, each thread may end a group of its asynchronous copies, and wait for groups.
-
     :ivar serves: the dependences that need it, in words.
     :ivar left_out_last: it only separates iterations of the loop at whose end it stands; the last goes without it.
-    :ivar commits: the asynchronous copies that a thread began since the last such place become a group.
-    :ivar pending: a thread waits until all its groups but so many of the newest are done; ``None``: for none.
+    :ivar instructions: what each thread executes before it waits, in this order.
     """
 
     serves: tuple[str, ...] = ()
     left_out_last: bool = False
     scope: Scope = Scope.BLOCK
-    commits: bool = False
-    pending: int | None = None
+    instructions: tuple[Instruction, ...] = ()
 
     @property
     def title(self) -> str:
-        return place_title(self)
+        return sync_title(self.scope, self.instructions)
 
 
 Tree = Leaf | Loop | Seq | Barrier
@@ -113,12 +109,12 @@ def loop_place(loop: Loop) -> LoopPlace:
 
 
 def has_barrier(tree: Tree) -> bool:
-    """Do threads wait for each other anywhere in *tree*, at a barrier or for a shuffle?"""
+    """Do threads wait for each other anywhere in *tree*, at a barrier or for an instruction?"""
     match tree:
         case Barrier():
             return True
         case Leaf():
-            return tree.shuffle is not None
+            return tree.instruction is not None
         case Loop(_, body):
             return has_barrier(body)
         case Seq(children):

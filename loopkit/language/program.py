@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Instruction
 from loopkit.expr.parsing import NameUse
 from loopkit.expr.tokens import Source
 from loopkit.kernel.data import SubstitutionRule
@@ -32,8 +33,7 @@ class InstructionOptions:
     inames: tuple[Pattern, ...] | None = None
     tags: frozenset[str] = frozenset()
     condition: Expression | None = None
-    atomic: bool = False
-    asynchronous: bool = False
+    instructions: tuple[Instruction, ...] = ()
 
 
 NO_OPTIONS = InstructionOptions()

@@ -117,7 +117,7 @@ class Hoister:
         flag = p.Variable(self.fresh("cond"))
         self.temporaries[flag.name] = TemporaryVariable(flag.name, np.dtype(bool), ())
         here = replace(place, owner=self.fresh_id(f"insn_{flag.name}"))
-        template = replace(template, id=here.owner, assignee=flag, asynchronous=False)
+        template = replace(template, id=here.owner, assignee=flag)
         new, statements, trees = self.hoist(condition, here, template, fail)
         first = tuple(c for c in place.conditions if c not in around.conditions)
         whole = conjunction(tuple(c for e in (*first, *place.predicates, new) for c in conjuncts(e)))

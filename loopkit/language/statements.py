@@ -246,27 +246,29 @@ class StatementMaker:
         if node is not None:
             options = node.options
             statement = replace(statement, tags=options.tags, depends_on=self.ids.earlier(options.dep, node),
-                                no_sync_with=self.ids.others(options.nosync, node),
-                                asynchronous=options.asynchronous)
+                                no_sync_with=self.ids.others(options.nosync, node))
         body: Tree = Leaf(statement.id)
         if node is None or node.reductions or self.rules_written_out:
             statement, body = self._hoisted(
                 statement, place, lambda iname, by: self._bound_twice(iname, by, start, uses))
-        if node is not None and node.options.atomic:
-            statement = self._atomic(statement, start)
+        if node is not None:
+            statement = replace(statement, instructions=node.options.instructions)
+        if statement.commutes:
+            statement = self._update(statement, start)
         self.statements.append(statement)
         return Item(place.inames[context.opened:], body)
 
-    def _atomic(self, statement: Statement, start: int) -> Statement:
-        """*statement* as an atomic update; :raises ParseError: it is no update."""
+    def _update(self, statement: Statement, start: int) -> Statement:
+        """*statement* as an update by an operation; :raises ParseError: it is none."""
         found = update_of(statement.assignee, statement.expression)
         if found is None:
             target = to_text(statement.assignee)
+            titles = ", ".join(title for i in statement.instructions for title in i.titles)
             raise self.source.error(
-                start, f"'{statement.id}' is atomic, but does not combine '{target}' with something else.",
+                start, f"'{statement.id}' is {titles}, but does not combine '{target}' with something else.",
                 f"{target} = {target} + ... (or *, min, max, and, or)")
         operation, operand = found
-        return replace(statement, expression=operand, combine=operation, atomic=True)
+        return replace(statement, expression=operand, combine=operation)
 
     def _hoisted(self, statement: Statement, place: Evaluation,
                  fail: Callable[[str, str], ParseError]) -> tuple[Statement, Tree]:

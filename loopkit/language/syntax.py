@@ -26,6 +26,7 @@ from loopkit.expr.build import negated, product_of, quotient, sum_of
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.expr.parsing import ExpressionParser
 from loopkit.expr.tokens import Source, Tokens, tokenize
+from loopkit.instructions.table import STATEMENT_INSTRUCTIONS
 from loopkit.kernel.data import SubstitutionRule
 from loopkit.language import names
 from loopkit.language.program import (
@@ -287,7 +288,7 @@ class _Reader:
             if key not in _OPTION_READERS:
                 raise parser.error("one of " + ", ".join(_OPTION_READERS))
             parser.at += 1
-            if key not in ("atomic", "async"):
+            if key not in STATEMENT_INSTRUCTIONS:
                 parser.take("=")
             if key in found:
                 raise parser.error("each option once", at=at, message=f"The option '{key}' is given twice.")
@@ -299,7 +300,7 @@ class _Reader:
             id=found.get("id"), dep=found.get("dep", ()), nosync=found.get("nosync", ()),     # type: ignore[arg-type]
             inames=found.get("inames"),                                                       # type: ignore[arg-type]
             tags=found.get("tags", frozenset()), condition=found.get("if"),                   # type: ignore[arg-type]
-            atomic="atomic" in found, asynchronous="async" in found)
+            instructions=tuple(i for name, i in STATEMENT_INSTRUCTIONS.items() if name in found))
 
     def read_id(self) -> str:
         return self.parser.name("a statement id")
@@ -346,7 +347,7 @@ class _Reader:
 _OPTION_READERS: dict[str, Callable[[_Reader], object]] = {
     "id": _Reader.read_id, "dep": _Reader.read_patterns, "inames": _Reader.read_inames,
     "if": _Reader.read_condition, "tags": _Reader.read_tags, "nosync": _Reader.read_patterns,
-    "atomic": _Reader.read_flag, "async": _Reader.read_flag}
+    **dict.fromkeys(STATEMENT_INSTRUCTIONS, _Reader.read_flag)}
 
 
 def _assignment_hint(name: str, operator: str) -> str | None:

@@ -7,9 +7,10 @@ import numpy.typing as npt
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, items_a_thread, known_dtype
+from loopkit.library.defaults import items_a_thread, known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.tags import tag_inames

@@ -10,7 +10,6 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.transform.data import as_dtype
 from loopkit.transform.iname import split_iname
 
-WARP = 32
 MOST_THREADS = 1024
 #: Threads of a block: several blocks fit on a multiprocessor, each with enough warps to hide its own waiting.
 THREADS = 256

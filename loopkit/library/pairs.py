@@ -7,9 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, known_dtype
+from loopkit.library.defaults import known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import add_dtypes, set_options

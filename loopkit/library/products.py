@@ -8,10 +8,11 @@ import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, items_a_thread, known_dtype, vector_of_rows
+from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
 from loopkit.library.tiles import MULTIPROCESSORS, best_plan
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes

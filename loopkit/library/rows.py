@@ -9,13 +9,13 @@ import pymbolic.primitives as p
 
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import (
     LINE,
     MOST_THREADS,
     THREADS,
-    WARP,
     before_row,
     items_a_thread,
     known_dtype,

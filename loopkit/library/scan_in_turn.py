@@ -9,9 +9,10 @@ import numpy.typing as npt
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, items_a_thread, known_dtype
+from loopkit.library.defaults import items_a_thread, known_dtype
 from loopkit.transform.awaited import await_values
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract

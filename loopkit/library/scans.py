@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import MOST_THREADS, THREADS, WARP, before_row, items_a_thread, known_dtype, longest_row
+from loopkit.library.defaults import MOST_THREADS, THREADS, before_row, items_a_thread, known_dtype, longest_row
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract

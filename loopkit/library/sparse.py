@@ -10,9 +10,10 @@ import pymbolic.primitives as p
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, TemporaryVariable
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, known_dtype
+from loopkit.library.defaults import THREADS, known_dtype
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname

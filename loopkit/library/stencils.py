@@ -8,9 +8,10 @@ import numpy.typing as npt
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import WARP, items_a_thread, known_dtype, vector_of_rows
+from loopkit.library.defaults import items_a_thread, known_dtype, vector_of_rows
 from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, set_options
 from loopkit.transform.iname import split_iname

@@ -5,9 +5,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loopkit.kernel.annotations import checked
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import THREADS, WARP, items_a_thread, known_dtype, vector_of_rows
+from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.fixing import fix_parameters

@@ -9,9 +9,10 @@ import pymbolic.primitives as p
 
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
-from loopkit.library.defaults import SECTOR, WARP, known_dtype
+from loopkit.library.defaults import SECTOR, known_dtype
 from loopkit.transform.affine import skew
 from loopkit.transform.data import add_dtypes, set_cache_policy
 from loopkit.transform.fixing import fix_parameters

@@ -10,13 +10,15 @@ from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.ast.nodes import Scope
+from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
+from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
 from loopkit.lowering.binding import GRID, Launch
-from loopkit.lowering.copies import unfinished, with_groups
+from loopkit.lowering.completion import unfinished
+from loopkit.lowering.groups import with_groups
 from loopkit.lowering.hazards import Hazard, at_once, hazards, scope_of
 from loopkit.lowering.schedule import parted_by
 from loopkit.lowering.storage import Storage
@@ -41,8 +43,8 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     """
     ways = paths(launch.tree)
     wants: dict[Path, list[_Want]] = {}
-    copies = [(u, scope_of(knl, launch, u.source, u.sink, u.pairs)) for u in unfinished(knl, launch, storages)]
-    waits = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, scope, of_copy=True) for u, scope in copies]
+    late = [(u, scope_of(knl, launch, u.source, u.sink, u.pairs)) for u in unfinished(knl, launch, storages)]
+    waits = [Hazard(u.array, u.source, u.sink, u.pairs, u.kind, scope, completion=u.completion) for u, scope in late]
     for hazard in (*waits, *(hazards(knl, launch, storages, ways) if launch.threads > 1 else ())):
         for where, want in _wants(knl, hazard, ways):
             wants.setdefault(where, []).append(want)
@@ -51,7 +53,13 @@ def place_barriers(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     if not wants:
         return launch
     tree, _ = _with_barriers(launch, launch.tree, (), wants)
-    return replace(launch, tree=with_groups(knl, launch, tree, copies))
+    for completion, numbered in _NUMBERED.items():
+        tree = numbered(knl, launch, tree, [(u, scope) for u, scope in late if u.completion is completion])
+    return replace(launch, tree=tree)
+
+
+#: How the waits for an event, which wait for all of a thread's accesses, are made to wait for no more than is needed.
+_NUMBERED = {Completion.GROUP: with_groups}
 
 
 # {{{ places
@@ -81,8 +89,9 @@ class _Want:
         return Scope.BLOCK if self.hazard is None else self.hazard.scope
 
     @property
-    def of_copy(self) -> bool:
-        return self.hazard is not None and self.hazard.of_copy
+    def completion(self) -> Completion:
+        """The event at which the source is performed."""
+        return Completion.IMMEDIATE if self.hazard is None else self.hazard.completion
 
     def has(self, gap: int) -> bool:
         """Does a barrier in *gap* serve?"""
@@ -153,18 +162,19 @@ class _Placed:
     """A barrier that stands in *gap* of a body, to which *body* is the way.
 
     :ivar beside: the statements of that body: it runs wherever one of them does, for some thread.
-    :ivar waits: each thread waits for its copies there.
+    :ivar completes: the events that each thread waits for there.
     """
 
     body: Path
     gap: int
     beside: tuple[str, ...]
     scope: Scope
-    waits: bool
+    completes: frozenset[Completion]
 
     def may_serve(self, w: _Want) -> bool:
         """Do all threads that *w* is about wait here, and for what it is about?"""
-        return w.hazard is not None and w.scope <= self.scope and self.waits >= w.of_copy
+        return w.hazard is not None and w.scope <= self.scope and (
+            w.completion is Completion.IMMEDIATE or w.completion in self.completes)
 
     def serves(self, w: _Want) -> bool:
         """Does it separate what *w*, of a body around this one, wants separated, as its body holds one end?
@@ -280,23 +290,27 @@ def _with_barriers(launch: Launch, tree: Tree, here: Path, wants: Mapping[Path, 
     within = [w for w in own if not w.cyclic]
     gaps = _chosen_gaps(within, len(children))
     # between two iterations there may be others, with the barriers that each iteration has
-    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b.scope, b.pending is not None) for g, b in gaps.items())]
+    known = [*placed, *(_Placed(here, g, tuple(leaves(tree)), b.scope, _completed(b)) for g, b in gaps.items())]
     carried = [w for w in own if w.cyclic and not _is_served(launch, w, known)]
     gaps = _chosen_gaps([*within, *carried], len(children)) if carried else gaps
     result: list[Tree] = []
     for i, child in enumerate(below):
         result.append(child)
         if i in gaps:
-            barrier = replace(gaps[i], left_out_last=i == len(children) - 1 and gaps[i].pending is None)
+            barrier = replace(gaps[i], left_out_last=i == len(children) - 1 and not gaps[i].instructions)
             result.append(barrier)
             if not barrier.left_out_last:
-                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier.scope, barrier.pending is not None))
+                placed.append(_Placed(here, i, tuple(leaves(tree)), barrier.scope, _completed(barrier)))
     return seq(*result), placed
 
 
+def _completed(barrier: Barrier) -> frozenset[Completion]:
+    return frozenset(i.completes for i in barrier.instructions if i.completes is not None)
+
+
 def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
-    """As few gaps as serve all *wants*: what each serves, which threads must wait for each other there, and whether it
-    waits for copies."""
+    """As few gaps as serve all *wants*: what each serves, which threads must wait for each other there, and which
+    events each waits for."""
     chosen: dict[int, Scope] = {}
     for scope in reversed(Scope):
         chosen |= dict.fromkeys(_fewest([w for w in wants if w.scope is scope], n, frozenset(chosen)), scope)
@@ -305,8 +319,9 @@ def _chosen_gaps(wants: Sequence[_Want], n: int) -> dict[int, Barrier]:
     for g in sorted(chosen):
         able = [w for w in wants if w.has(g) and w.scope <= chosen[g]]
         served = [w for w in waiting if w in able]
-        copies = any(w.of_copy for w in able)
-        result[g] = Barrier(_reasons(served), scope=chosen[g], pending=0 if copies else None)
+        events = {w.completion for w in able}
+        result[g] = Barrier(_reasons(served), scope=chosen[g],
+                            instructions=tuple(wait for event, wait in WAITS.items() if event in events))
         waiting = [w for w in waiting if w not in served]
     return result
 

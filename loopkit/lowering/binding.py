@@ -20,6 +20,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
+from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
 from loopkit.lowering.schedule import LaunchBody, Schedule, tree_lines
@@ -66,7 +67,8 @@ class Launch:
     :ivar whole: further ``g`` inames of which every block has a value that occurs.
     :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
     :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
-    :ivar in_turn: blocks are numbered in the order in which they start, as some wait for those before them.
+    :ivar machine: what it runs on.
+    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
     """
 
     name: str
@@ -79,7 +81,8 @@ class Launch:
     whole: frozenset[str]
     hosts: tuple[str, ...]
     kernel: LoopKernel
-    in_turn: bool = False
+    machine: Machine
+    ticketed: bool = False
 
     @property
     def block(self) -> tuple[int, int, int]:
@@ -107,8 +110,8 @@ class Launch:
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        in_turn = " in turn" if self.in_turn else ""
-        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){in_turn}, block {self.block}"]
+        ticketed = " in turn" if self.ticketed else ""
+        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)
         lines += [f"  {s.statement.id}: {s.domain.text}"
@@ -118,15 +121,17 @@ class Launch:
         return "\n".join(lines)
 
 
-def bind(schedule: Schedule, storages: Mapping[str, Storage]) -> tuple[Launch, ...]:
-    """Bind each launch of *schedule* to the grid and the block."""
+def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) -> tuple[Launch, ...]:
+    """Bind each launch of *schedule* to the grid and the block of *machine*."""
     knl = schedule.kernel
     one = len(schedule.launches) == 1
-    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages)
+    return tuple(_launch(launch_kernel(knl, part), part, knl.name if one else f"{knl.name}_{i}", storages,
+                         machine)
                  for i, part in enumerate(schedule.launches))
 
 
-def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage]) -> Launch:
+def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str, Storage], machine: Machine
+            ) -> Launch:
     tree = part.tree
     statements = [knl.statement_by_id[s] for s in leaves(tree)]
     uses = {s.id: {**{f"g.{a}": xs for a, xs in axis_inames(knl, s.inames, GroupTag).items()},
@@ -166,8 +171,9 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    in_turn = any(True for _ in awaited_by(knl, tuple(bound)))
-    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, in_turn)
+    ticketed = any(True for _ in awaited_by(knl, tuple(bound)))
+    return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine,
+                  ticketed)
 
 
 def _without_idle_grids(knl: LoopKernel, statements: Sequence[Statement], on_grid: Sequence[OnAxis],

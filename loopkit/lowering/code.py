@@ -29,7 +29,7 @@ from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
 from loopkit.lowering.iterations import About, saying_where
-from loopkit.lowering.storage import Storage, awaited_in, in_storage, is_asynchronous, is_atomic, is_published
+from loopkit.lowering.storage import Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
@@ -99,9 +99,9 @@ class Coder:
 
     def _skeleton_leaf(self, tree: Tree, level: Level) -> _Opaque | None:
         if isinstance(tree, Barrier):
-            return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.commits, tree.pending))
+            return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.instructions))
         if isinstance(tree, Leaf) or not has_barrier(tree):
-            shuffle = tree.shuffle if isinstance(tree, Leaf) else None
+            shuffle = tree.instruction if isinstance(tree, Leaf) else None
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
                                                                       shuffle))
         return None
@@ -339,9 +339,7 @@ class Coder:
             # an operation of the user's is an expression like any other
             value, combine = self.kernel.operations[combine].apply(target, value), None
         instance = tuple((x, values.get(x, p.Variable(x))) for x in s.inames)
-        node: Node = Assign(target, value, combine, s.id, instance, is_atomic(s, self.storages),
-                            is_asynchronous(s, self.storages), is_published(s, self.storages),
-                            awaited_in(target, value, self.storages) if self.launch.in_turn else ())
+        node: Node = Assign(target, value, combine, s.id, instance, instructions_of(s, target, value, self.storages))
         for predicate in reversed(s.predicates):
             node = If(placed(predicate), Block((node,)))
         return node

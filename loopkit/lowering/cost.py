@@ -11,6 +11,7 @@ from loopkit.analysis.dependences import unchanged_from
 from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import GPU
 from loopkit.lowering.pipeline import placed_as_typed, placed_once, scheduled_as_typed
 from loopkit.lowering.schedule import HostLoop, HostNode
 from loopkit.lowering.storage import Storage, each_storage
@@ -39,7 +40,7 @@ def _cost_of(knl: LoopKernel) -> Cost:
         typed = _attempt(lambda: _with_types(knl))
         if isinstance(typed, str):
             return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
-        placed = _attempt(lambda: placed_once(knl) if typed.inferred else placed_as_typed(typed.kernel))
+        placed = _attempt(lambda: placed_once(knl, GPU) if typed.inferred else placed_as_typed(typed.kernel, GPU))
         if isinstance(placed, str):
             return _one_by_one(knl, typed, placed)
     _, schedule, storages, _ = placed
@@ -57,7 +58,7 @@ class _Typed:
 
 def _one_by_one(knl: LoopKernel, typed: _Typed, reason: str) -> Cost:
     """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
-    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed.kernel))))
+    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed.kernel, GPU))))
     if isinstance(storages, str):
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
     cells: dict[str, Cells] = {}

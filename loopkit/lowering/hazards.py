@@ -12,10 +12,9 @@ from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_
 from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
-from loopkit.ast.nodes import Scope
+from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Path, meeting
@@ -40,10 +39,10 @@ class Hazard:
     They touch one element, one of them writing, or dep= asks for it.
 
     :ivar pairs: source to sink, in time order.
-    :ivar scope: which threads the two always are of; one thread only where the source is an asynchronous copy.
+    :ivar scope: which threads the two always are of; one thread only where the source is asynchronous.
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; *reason* says it to a reader of the code.
     :ivar of_value: a flow that brings a value; other pairs of a write and a read only share a cell.
-    :ivar of_copy: the source copies asynchronously.
+    :ivar completion: the event at which the source is performed.
     """
 
     array: str
@@ -53,7 +52,7 @@ class Hazard:
     kind: str
     scope: Scope
     of_value: bool = True
-    of_copy: bool = False
+    completion: Completion = Completion.IMMEDIATE
 
     @property
     def reason(self) -> str:
@@ -186,13 +185,14 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
 
 def _apart(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
     """Do all *pairs*, of two threads, run in one warp? It holds threads with neighbouring numbers, ``l.0`` fastest."""
-    if launch.threads <= WARP:
+    warp = launch.machine.warp
+    if launch.threads <= warp:
         return Scope.WARP
     a, b = launch.statements[source], launch.statements[sink]
     first, second = _thread_number(knl, launch, a), _thread_number(knl, launch, b)
     if first is None or second is None:
         return Scope.BLOCK
-    warps = [floor_div(first, WARP)], [floor_div(second, WARP)]
+    warps = [floor_div(first, warp)], [floor_div(second, warp)]
     same = equal_coordinates(a.statement.inames, warps[0], b.statement.inames, warps[1])
     return Scope.WARP if pairs.is_subset(same) else Scope.BLOCK
 

@@ -15,12 +15,11 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import axis_inames, iname_range
 from loopkit.analysis.matrix_products import product_inames
-from loopkit.ast.matrix_products import element_at, nest_of
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, MatrixProduct, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.instructions.mma import Mma, element_at, nest_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import LocalTag, MmaTag
@@ -126,11 +125,11 @@ class _Finder:
             self.reasons.setdefault(assign.statement, refusal.reason)
             return loop
         self.found.add(assign.statement)
-        return replace(loop, product=product)
+        return replace(loop, instruction=product)
 
     # {{{ one nest
 
-    def _product(self, loops: tuple[For, ...], assign: Assign, names: Names) -> MatrixProduct:
+    def _product(self, loops: tuple[For, ...], assign: Assign, names: Names) -> Mma:
         """:raises _Refusal: the nest is no product of matrices."""
         s = self.kernel.statement_by_id[assign.statement]
         one, other = self._factors(assign)
@@ -162,7 +161,7 @@ class _Finder:
             case _:
                 raise _Refusal(f"it adds up {assign.value}, which is no product of two elements")
         for e in (one, other):
-            if not variables(e).isdisjoint(assign.awaits):
+            if any(i.claims(e, assign.target) for i in assign.instructions):
                 raise _Refusal(f"{e} is waited for, element by element")
             dtype, shared = self._place(e)
             if dtype != np.dtype(np.float64):
@@ -188,7 +187,7 @@ class _Finder:
         inames = axis_inames(self.kernel, s.inames, LocalTag).get(0, ())
         extents = tuple(iname_range(self.kernel, x)[1] for x in inames[-2:])
         length = self.launch.extents.get("l.0", 1)
-        if extents != LANES or not isinstance(length, int) or length % WARP:
+        if extents != LANES or not isinstance(length, int) or length % self.launch.machine.warp:
             raise _Refusal("the lanes of its warps are not eight rows of four pairs of columns: along l.0 it has "
                            + (", ".join(f"{x} of {iname_range(self.kernel, x)[1]}" for x in inames) or "no inames"))
         return inames[-2], inames[-1]
@@ -205,7 +204,7 @@ class _Finder:
         raise _Refusal(f"{target} is not a sum in float64 of one row and column in the registers of a thread")
 
     def _fragments(self, factors: tuple[p.Subscript, p.Subscript], lanes: tuple[str, str],
-                   loops: tuple[For | None, For, For], names: Names) -> MatrixProduct:
+                   loops: tuple[For | None, For, For], names: Names) -> Mma:
         """What a lane loads of both matrices."""
         i, j = (subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in lanes)
         row, column, depth = loops
@@ -225,7 +224,7 @@ class _Finder:
             right.append(element_at(other, at))
             for r in range(1 if row is None else 2):
                 left.append(element_at(one, at if row is None else {**at, row.iname: add(row.start, r)}))
-        return MatrixProduct(None if row is None else row.iname, column.iname, depth.iname, tuple(left), tuple(right))
+        return Mma(None if row is None else row.iname, column.iname, depth.iname, tuple(left), tuple(right))
 
     # }}}
 

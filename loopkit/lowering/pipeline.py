@@ -5,14 +5,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from loopkit.analysis.copies import require_copies
 from loopkit.analysis.hosts import require_barriers_in_place
+from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import Shape, array_shapes
 from loopkit.ast.nodes import Program
 from loopkit.ast.printing import program_text
 from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import GPU, Machine, Target, resolve_target
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import Launch, bind
 from loopkit.lowering.crossing import Pair, crossing_pairs, pairs_through_memory
@@ -74,13 +75,15 @@ Placed = tuple[LoopKernel, Schedule, dict[str, Storage], tuple[Launch, ...]]
 
 
 @checked
-def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
-    """Lower *knl*, as far as the stage *stop*; every stage's result prints.
+def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None = None
+          ) -> LoopKernel | Schedule | Stored | Bound | Lowered:
+    """Lower *knl* for *target*, as far as the stage *stop*; every stage's result prints.
 
     The stages: ``types`` and ``reductions`` (kernels), ``schedule`` (the trees of the launches), ``storage``
     (the cells of the temporaries), ``binding`` and ``barriers`` (launches), ``ast`` (the loop program).
 
-    :raises PreconditionError: there is no stage *stop*.
+    :arg target: as for :func:`loopkit.generate_code`; ``None`` stands for ``"cuda"``.
+    :raises PreconditionError: there is no such target, or no stage *stop*.
     :raises TypeInferenceError, StorageError, IllegalTransformError, LimitError: what a stage refuses.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -93,27 +96,34 @@ def lower(knl: LoopKernel, stop: str | None = None) -> LoopKernel | Schedule | S
     if stop is not None and stop not in STAGES:
         raise PreconditionError(f"'{stop}' is no stage of lowering.", subject=stop,
                                 hint=f"the stages are {', '.join(STAGES)}")
+    return _lower(knl, resolve_target(target).machine, stop)
+
+
+def _lower(knl: LoopKernel, machine: Machine, stop: str | None = None
+           ) -> LoopKernel | Schedule | Stored | Bound | Lowered:
     try:
         with bounded(f"lowering kernel '{knl.name}'"):
-            return _lowered(knl, stop)
+            return _through_stages(knl, machine, stop)
     except IllegalTransformError as refusal:
         refusal.before = refusal.after = knl            # no step: threads of the kernel itself meet
         raise
     except StorageError as refusal:
-        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject, lower))
+        refusal.try_hint(partial(ENTRY_POINTS["storage_hint"], knl, refusal.subject,
+                                 partial(_lower, machine=machine)))
         raise
 
 
-def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Stored | Bound | Lowered:
+def _through_stages(knl: LoopKernel, machine: Machine, stop: str | None
+                    ) -> LoopKernel | Schedule | Stored | Bound | Lowered:
     require_barriers_in_place(knl)
     shapes = array_shapes(knl)              # of the kernel as it was given: what is dropped below had its part
     typed = infer_types(knl)
-    require_copies(typed)
+    require_operands(typed)
     if stop == "types":
         return typed
     if stop == "reductions":
-        return _without_reductions(typed)
-    knl, ordered, storages, launches = placed_once(knl)
+        return _without_reductions(typed, machine)
+    knl, ordered, storages, launches = placed_once(knl, machine)
     if stop == "schedule":
         return ordered
     if stop == "storage":
@@ -127,33 +137,33 @@ def _lowered(knl: LoopKernel, stop: str | None) -> LoopKernel | Schedule | Store
     return Lowered(knl, storages, launches, program, shapes)
 
 
-def placed_once(knl: LoopKernel) -> Placed:
+def placed_once(knl: LoopKernel, machine: Machine = GPU) -> Placed:
     """*knl* with its types, and without what lowering writes out; its schedule, its storage and its binding."""
-    return kept(knl.memo, "placed", lambda: placed_as_typed(infer_types(knl)))
+    return kept(knl.memo, ("placed", machine), lambda: placed_as_typed(infer_types(knl), machine))
 
 
-def placed_as_typed(typed: LoopKernel) -> Placed:
+def placed_as_typed(typed: LoopKernel, machine: Machine) -> Placed:
     """:func:`placed_once` of a kernel of known dtypes, whichever they are."""
-    return _placed(_without_reductions(typed))
+    return _placed(_without_reductions(typed, machine), machine)
 
 
-def scheduled_as_typed(typed: LoopKernel) -> Schedule:
+def scheduled_as_typed(typed: LoopKernel, machine: Machine) -> Schedule:
     """The schedule of a kernel of known dtypes without its storage, which may add launches."""
-    ready = _without_reductions(typed)
+    ready = _without_reductions(typed, machine)
     return _scheduled(ready, asked_apart(ready))[0]
 
 
-def _without_reductions(typed: LoopKernel) -> LoopKernel:
-    return write_out_reductions(without_idle_auto(without_dead_statements(typed)))
+def _without_reductions(typed: LoopKernel, machine: Machine) -> LoopKernel:
+    return write_out_reductions(without_idle_auto(without_dead_statements(typed)), machine.warp)
 
 
-def _placed(knl: LoopKernel) -> Placed:
+def _placed(knl: LoopKernel, machine: Machine) -> Placed:
     """The launches, the storage, and the binding; the last may show that a launch must end earlier."""
     apart = asked_apart(knl)
     while True:
         ordered, apart = _scheduled(knl, apart)
         ordered, storages = settle_storage(ordered)
-        launches = bind(ordered, storages)
+        launches = bind(ordered, storages, machine)
         crossing = crossing_pairs(launches, storages)
         if not crossing:
             return ordered.kernel, ordered, storages, launches
@@ -172,13 +182,13 @@ def _scheduled(knl: LoopKernel, apart: frozenset[Pair]) -> tuple[Schedule, froze
         apart |= scattered
 
 
-def lowered_once(knl: LoopKernel) -> Lowered:
+def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
     """*knl* through all stages; its checks, and its texts for several targets and layouts, have this in common."""
-    return kept(knl.memo, "lowered", lambda: lower_fully(knl))
+    return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
 
 
-def lower_fully(knl: LoopKernel) -> Lowered:
-    """:func:`lower` through all stages."""
-    result = lower(knl)
+def lower_fully(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
+    """:func:`lower` through all stages, for *machine*."""
+    result = _lower(knl, machine)
     assert isinstance(result, Lowered)
     return result

@@ -43,7 +43,7 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     body = with_matrix_products(body, knl, launch, storages)
     body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages, cut)))
     arrays = tuple(_arrays(knl, launch, storages))
-    function = Function(launch.name, launch.extents, launch.coordinates, arrays, body, launch.in_turn)
+    function = Function(launch.name, launch.extents, launch.coordinates, arrays, body, launch.ticketed)
     kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}
     own = {a.name for a in arrays if not a.shared}
     require_well_formed(function, kept.union(knl.argument_by_name), own.union(launch.ranges, BLOCK))

@@ -30,8 +30,8 @@ from loopkit.poly.relations import same_element
 from loopkit.poly.sets import InstanceSet
 
 
-def write_out_reductions(knl: LoopKernel) -> LoopKernel:
-    """*knl* with every reduction over ``l`` inames by shuffles or as a shared-memory tree."""
+def write_out_reductions(knl: LoopKernel, warp: int) -> LoopKernel:
+    """*knl* with every reduction over ``l`` inames by shuffles, in warps of *warp*, or as a shared-memory tree."""
     for node in tuple(knl.reductions.values()):
         lanes = tuple(x for x in node.inames if isinstance(knl.tags.get(x), LocalTag))
         if any(isinstance(knl.tags.get(x), AutoLocalTag) for x in node.inames):
@@ -40,14 +40,14 @@ def write_out_reductions(knl: LoopKernel) -> LoopKernel:
         if lanes:
             _require_one_cell(knl, node, lanes[0])
         if node.sweep is not None:
-            knl = write_out_scan(knl, node)
+            knl = write_out_scan(knl, node, warp)
             continue
         if lanes and node.others:
             raise PreconditionError(f"The reduction of '{node.final}' was peeled, so that threads cannot share it: "
                                     f"'{lanes[0]}' has the tag '{knl.tags[lanes[0]]}'.", subject=lanes[0],
                                     hint="split the iname instead of peeling it")
         if lanes:
-            knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes))
+            knl = _over_threads(knl, node.name, in_order_of_threads(knl, lanes), warp)
     return knl
 
 
@@ -62,7 +62,7 @@ def _require_one_cell(knl: LoopKernel, node: ReductionNode, lane: str) -> None:
             hint=f"contract(knl, '{node.accumulator}', {inames}): each thread has an accumulator of its own anyway")
 
 
-def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKernel:
+def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...], warp: int) -> LoopKernel:
     node = knl.reductions[name]
     init, final = knl.statement_by_id[node.init], knl.statement_by_id[node.final]
     _require_shared_loops(knl, node, lanes)
@@ -72,7 +72,7 @@ def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...]) -> LoopKer
         length *= extent
     rows = tuple(x for x in init.inames if isinstance(knl.tags.get(x), LocalTag))
     threads = OverThreads(knl, node, lanes, packed_coordinate(knl, lanes), length, rows, init.domain,
-                          _with_lanes(init.domain, box))
+                          _with_lanes(init.domain, box), warp)
     why = no_shuffles(knl, threads)
     written = _tree(knl, threads, why) if why else by_shuffles(knl, threads)
     value = {node.accumulator: written.result}

@@ -24,11 +24,10 @@ from loopkit.analysis.dependences import (
 from loopkit.analysis.legality import packed_coordinate
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.scans import Scan, operands, scan_along
-from loopkit.ast.nodes import Shuffle
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.mappers import substitute
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import TemporaryVariable
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
@@ -41,9 +40,10 @@ from loopkit.transform.reindex import substituted
 from loopkit.transform.scan import in_order
 
 
-def write_out_scan(knl: LoopKernel, node: ReductionNode) -> LoopKernel:
+def write_out_scan(knl: LoopKernel, node: ReductionNode, warp: int) -> LoopKernel:
     """*knl* with *node*, which is a scan, over the threads of its sweep; in its order, if that has no threads any more.
 
+    :arg warp: threads of a warp.
     :raises PreconditionError: steps behind ``realize_scan`` made something else of it.
     """
     assert node.sweep is not None
@@ -53,10 +53,10 @@ def write_out_scan(knl: LoopKernel, node: ReductionNode) -> LoopKernel:
     scan = scan_along(knl, node, node.sweep)
     if not isinstance(knl.tags.get(node.sweep), LocalTag):
         return in_order(knl, scan)
-    return _over_threads(knl, scan)
+    return _over_threads(knl, scan, warp)
 
 
-def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
+def _over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     node = scan.node
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
     # an operand stays in the thread of its own number, as far as one more shuffle brings it on from there
@@ -75,7 +75,7 @@ def _over_threads(knl: LoopKernel, scan: Scan) -> LoopKernel:
     base = knl.copy(statements=tuple(taking_part.get(s.id, s) for s in knl.statements),
                     tree=_without_loop(knl.tree, scan), carried=_of_operands(knl, node, moved))
     threads = OverThreads(base, node, (scan.sweep,), packed_coordinate(base, (scan.sweep,)), high - low + 1,
-                          tuple(x for x in scan.rows if isinstance(knl.tags.get(x), LocalTag)), rows, everywhere)
+                          tuple(x for x in scan.rows if isinstance(knl.tags.get(x), LocalTag)), rows, everywhere, warp)
     written = _Writer(base, threads, scan.shift == -1, init.expression, no_shuffles(base, threads)).written()
     new = {update.id: [combined, *written.statements],
            final.id: [_with_result(final, node.accumulator, written.result)]}
@@ -154,13 +154,13 @@ class _Writer:
     @property
     def together(self) -> int:
         """How many threads a step may reach over."""
-        return self.threads.length if self.why else min(self.threads.length, WARP)
+        return self.threads.length if self.why else min(self.threads.length, self.threads.warp)
 
     @property
     def inside(self) -> Expression:
         """The number of a thread among those."""
         lane = self.threads.lane
-        return lane if self.together == self.threads.length else remainder(lane, WARP)
+        return lane if self.together == self.threads.length else remainder(lane, self.threads.warp)
 
     def written(self) -> Written:
         threads, node, lane = self.threads, self.threads.node, self.threads.lane
@@ -191,7 +191,7 @@ class _Writer:
         yield from (self.kernel.fresh_name(f"{own}_{k + 1}") for k in range(count))
 
     def _array(self, name: str, first: bool) -> TemporaryVariable:
-        among = "" if self.threads.length <= WARP else f" of {WARP}"
+        among = "" if self.threads.length <= self.threads.warp else f" of {self.threads.warp}"
         note = (f"scanned in shared memory: {self.why}" if self.why else f"scanned by shuffles in warps{among}") \
             if first and self.threads.length > 1 else ""
         return self.threads.array(name, self.threads.length, lanes=not self.why, note=note)
@@ -225,20 +225,21 @@ class _Writer:
         """
         knl, threads = self.kernel, self.threads
         node, lane, name = threads.node, threads.lane, threads.node.name
-        warps, warp = -(-threads.length // WARP), knl.fresh_name("warp")
+        size = threads.warp
+        warps, warp = -(-threads.length // size), knl.fresh_name("warp")
         before, result = (knl.fresh_name(f"{node.accumulator}_{what}") for what in ("before", "all"))
         shared = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps - 1)
         dtype = shared.dtype
-        last = threads.everywhere.where(("==", add(remainder(lane, WARP), 1 - WARP)),
-                                        ("<", add(lane, -(warps - 1)*WARP)))
-        put = Statement(f"{name}.put", threads.element(shared.name, floor_div(lane, WARP)), whole, last)
+        last = threads.everywhere.where(("==", add(remainder(lane, size), 1 - size)),
+                                        ("<", add(lane, -(warps - 1)*size)))
+        put = Statement(f"{name}.put", threads.element(shared.name, floor_div(lane, size)), whole, last)
         first = Statement(f"{name}.first", p.Variable(before), self.neutral, threads.everywhere)
         other: Expression = 0
         others = threads.everywhere
         if warps > 2:
             other = p.Variable(warp)
             others = others.onto((*others.inames, warp)).where((">=", other), ("<", add(other, 1 - warps)))
-        others = others.where((">=", subtract(add(lane, -WARP), multiply(WARP, other))))
+        others = others.where((">=", subtract(add(lane, -size), multiply(size, other))))
         rest = Statement(f"{name}.rest", p.Variable(before), threads.element(shared.name, other), others,
                          combine=node.operation)
         both = Statement(f"{name}.result", p.Variable(result),

@@ -265,6 +265,6 @@ def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
         case Seq(children):
             return [line for c in children for line in tree_lines(c, depth)]
         case Leaf(statement):
-            return [f"{pad}{statement}{'' if tree.shuffle is None else '  # by a shuffle'}"]
+            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
         case _:
             return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]

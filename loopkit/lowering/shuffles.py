@@ -16,10 +16,9 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import axis_inames, iname_range
-from loopkit.ast.nodes import Shuffle
 from loopkit.expr.kinds import is_half
+from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
@@ -56,6 +55,7 @@ class OverThreads:
     :ivar lane: the number of a thread among those that hold parts of one result, below *length*.
     :ivar rows: inames of the statement's own threads, each place of which has a result of its own.
     :ivar domain: the instances of its statement; *everywhere*: these on each of the lanes.
+    :ivar warp: threads of a warp.
     """
 
     kernel: LoopKernel
@@ -66,6 +66,7 @@ class OverThreads:
     rows: tuple[str, ...]
     domain: InstanceSet
     everywhere: InstanceSet
+    warp: int
 
     def element(self, array: str, *own: Expression) -> p.Subscript:
         """*own* among the elements that belong to the row of a thread."""
@@ -74,7 +75,7 @@ class OverThreads:
 
     def whole(self, offset: int) -> bool:
         """Has each of the first *offset* lanes of each warp another one so many places further on?"""
-        return all(i + offset < self.length for i in range(self.length) if i % WARP < offset)
+        return all(i + offset < self.length for i in range(self.length) if i % self.warp < offset)
 
     def array(self, name: str, length: int, *, lanes: bool = False, note: str = "") -> TemporaryVariable:
         """Shared elements, *length* of them for each row."""
@@ -106,7 +107,7 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
         size *= extent
     if any(own[x] != numbers[x] for x in threads.lanes):
         return "of threads that are no neighbours"
-    if threads.length % WARP and WARP % threads.length and threads.length != size:
+    if threads.length % threads.warp and threads.warp % threads.length and threads.length != size:
         return f"rows of {threads.length} threads are neither whole warps nor a part that divides one"
     return ""
 
@@ -124,7 +125,7 @@ def _of_whole_warps(knl: LoopKernel, threads: OverThreads, extents: Mapping[int,
     last = max(axis_inames(knl, threads.lanes, LocalTag))
     before = 1
     for axis in sorted(block):
-        if block[axis] > extents.get(axis, 1) and (axis not in extents or axis <= last or before % WARP):
+        if block[axis] > extents.get(axis, 1) and (axis not in extents or axis <= last or before % threads.warp):
             return False
         before *= block[axis]
     return True
@@ -164,25 +165,25 @@ def _numbers(knl: LoopKernel, inames: Sequence[str]) -> dict[str, int]:
 
 def by_shuffles(knl: LoopKernel, threads: OverThreads) -> Written:
     """The reduction by shuffles in each warp, and from there to all threads."""
-    node, length = threads.node, threads.length
-    together = min(length, WARP)
+    node, length, size = threads.node, threads.length, threads.warp
+    together = min(length, size)
     own, result = (knl.fresh_name(f"{node.accumulator}_{what}") for what in ("warp", "all"))
     held = threads.element(own, threads.lane)
     store = Statement(f"{node.name}.store", held, p.Variable(node.accumulator), threads.everywhere)
     steps = list(_steps(threads, own, together))
     trees = [nest(threads.lanes, leaf) for leaf in (Leaf(store.id), *(Leaf(s.id, how) for s, how in steps))]
-    among = f"warps of {WARP}" if length > WARP else "the warp" if not threads.rows else f"rows of {length}"
+    among = f"warps of {size}" if length > size else "the warp" if not threads.rows else f"rows of {length}"
     temporaries = [threads.array(own, length, lanes=True, note=f"combined by shuffles in {among}"),
                    TemporaryVariable(result, knl.temporaries[node.accumulator].dtype, ())]
     statements = [store, *(s for s, _ in steps)]
     tags: dict[str, InameTag] = {}
-    if length <= WARP:
+    if length <= size:
         handed = Statement(f"{node.name}.result", p.Variable(result), threads.element(own, 0), threads.domain)
-        width = WARP if WARP % length else length
+        width = size if size % length else length
         statements.append(handed)
         trees.append(Leaf(handed.id, Shuffle(None, width)))
     else:
-        warps, warp = -(-length // WARP), knl.fresh_name("warp")
+        warps, warp = -(-length // size), knl.fresh_name("warp")
         partial = threads.array(knl.fresh_name(f"{node.accumulator}_shared"), warps)
         temporaries.append(partial)
         if warps > 2:
@@ -202,7 +203,7 @@ def _steps(threads: OverThreads, array: str, together: int) -> Iterator[tuple[St
     they combine too, what they find there is never read.
     """
     harmless = _harmless(threads.kernel, threads.node)
-    inside = threads.lane if threads.length <= WARP else remainder(threads.lane, WARP)
+    inside = threads.lane if threads.length <= threads.warp else remainder(threads.lane, threads.warp)
     offset = 1
     while 2 * offset < together:
         offset *= 2
@@ -229,8 +230,8 @@ def _of_warps(threads: OverThreads, held: p.Subscript, shared: str, result: str,
               ) -> tuple[Statement, Statement, Statement]:
     """The first lane of each warp stores what the warp holds; every thread combines that of all warps."""
     name = threads.node.name
-    first_lanes = threads.everywhere.where(("==", remainder(threads.lane, WARP)))
-    put = Statement(f"{name}.put", threads.element(shared, floor_div(threads.lane, WARP)), held, first_lanes)
+    first_lanes = threads.everywhere.where(("==", remainder(threads.lane, threads.warp)))
+    put = Statement(f"{name}.put", threads.element(shared, floor_div(threads.lane, threads.warp)), held, first_lanes)
     first = Statement(f"{name}.first", p.Variable(result), threads.element(shared, 0), threads.domain)
     other: Expression = 1
     others = threads.domain

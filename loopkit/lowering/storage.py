@@ -24,7 +24,8 @@ from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
-from loopkit.ast.nodes import Swizzle
+from loopkit.ast.nodes import Completion, Instruction, Swizzle
+from loopkit.ast.nodes import completion_of as of_instructions
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -49,7 +50,7 @@ class Storage:
     :ivar note: what a reader of the code may want to know.
     :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
     :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
-    :ivar awaited: readers wait for the block that writes.
+    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
     """
 
     name: str
@@ -62,15 +63,25 @@ class Storage:
     note: str = ""
     order: tuple[int, ...] = ()
     swizzle: Swizzle | None = None
-    awaited: bool = False
+    instruction: Instruction | None = None
 
     def __str__(self) -> str:
         extents = "".join(f"[{e}]" for e in self.in_memory)
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
         axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.awaited else ''}"
+        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.between_blocks else ''}"
         return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
+
+    @property
+    def memory(self) -> str:
+        """The memory that it lies in: its address space, or ``"lanes"``."""
+        return "lanes" if self.lanes else self.space.value
+
+    @property
+    def between_blocks(self) -> bool:
+        """Do blocks of one launch wait for its values?"""
+        return self.instruction is not None and self.instruction.completion is Completion.FLAG
 
     @property
     def in_memory(self) -> tuple[Expression, ...]:
@@ -106,29 +117,27 @@ def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
             return map_children(expr, lambda e: in_storage(e, storages))
 
 
-def is_atomic(s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Is *s* an update of cells that several threads see, all at once for them?"""
+def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Does *instruction* work on the memory in which the assignee of *s* lies?"""
     storage = storages.get(s.written)
-    return s.atomic and (storage is None or storage.space is not AddressSpace.PRIVATE)
+    return (AddressSpace.GLOBAL.value if storage is None else storage.memory) in instruction.memories
 
 
-def is_asynchronous(s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *s* copy to shared memory by itself? What a thread has in its registers it copies at once."""
-    storage = storages.get(s.written)
-    return s.asynchronous and storage is not None and storage.space is AddressSpace.LOCAL and not storage.lanes
+def completion_of(s: Statement, storages: Mapping[str, Storage]) -> Completion:
+    """The event at which the accesses of *s* are performed."""
+    return of_instructions(i for i in s.instructions if serves(i, s, storages))
 
 
-def is_published(s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *s* write what other blocks wait for?"""
-    return s.written in storages and storages[s.written].awaited
-
-
-def awaited_in(target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
-               ) -> tuple[str, ...]:
-    """What *value*, or a subscript of *target*, reads as soon as another block has written it."""
+def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
+                    ) -> tuple[Instruction, ...]:
+    """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
     subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
-    return tuple(sorted(x for x in set().union(*map(variables, (value, *subscripts)))
-                        if x in storages and storages[x].awaited))
+    read = frozenset[str]().union(*map(variables, (value, *subscripts)))
+    own = tuple(i for i in s.instructions if serves(i, s, storages))
+    found = dict.fromkeys(storages[x].instruction for x in sorted({s.written, *read}) if x in storages)
+    return (*own, *(i.accessing(stores=s.written in storages and storages[s.written].instruction == i,
+                                loads=tuple(x for x in sorted(read) if x in storages and storages[x].instruction == i))
+                    for i in found if i is not None))
 
 
 def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
@@ -168,7 +177,7 @@ def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[S
 
 def _needless_axes(t: TemporaryVariable, accesses: Sequence[Access]) -> frozenset[int]:
     """The axes that every access subscripts by the same iname, or the same form of inames, and nobody asked for."""
-    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.awaited \
+    if t.shape is not None or t.order or t.swizzle is not None or t.lanes or t.instruction is not None \
             or t.address_space not in (None, AddressSpace.PRIVATE) or not all(a.affine for a in accesses):
         return frozenset()
     first = accesses[0].subscripts
@@ -227,7 +236,7 @@ def _settled(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], 
         _require_axes(t, own, space)
         swizzle = None if t.swizzle is None else replace(t.swizzle, axis=len(lead) + _position(t, t.swizzle.axis))
         return Storage(t.name, t.dtype, space, lead, tuple(iname_range(knl, x)[0] for x in lead), (*extents, *own),
-                       t.lanes, t.note, t.order, swizzle, t.awaited)
+                       t.lanes, t.note, t.order, swizzle, t.instruction)
     for space, lead in wrong:               # with a witness, which takes longer
         require_right_cells(knl, t, accesses, flows, places, space, lead)
     raise refused or StorageError(
@@ -245,7 +254,7 @@ def _candidates(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependenc
 
     :arg subscripting: inames that an axis of its own tells apart already.
     """
-    if t.fixed or t.awaited:
+    if t.fixed or t.between_blocks:
         yield space, ()
         return
     common = common_inames(knl, flows)
@@ -326,7 +335,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
 def _address_space(knl: LoopKernel, t: TemporaryVariable, flows: Sequence[Dependence],
                    places: Mapping[str, SchedulePoint]) -> AddressSpace:
     """The smallest space in which every reader finds the value; the declared one if it is large enough."""
-    needed, witness = AddressSpace.GLOBAL if t.awaited else AddressSpace.PRIVATE, None
+    needed, witness = AddressSpace.GLOBAL if t.between_blocks else AddressSpace.PRIVATE, None
     for d in flows:
         space = space_of_flow(knl, d, places)
         if _SIZES[space] > _SIZES[needed]:

@@ -39,7 +39,7 @@ from loopkit.poly.sets import Map
 def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Access], flows: Sequence[Dependence],
            places: Mapping[str, SchedulePoint], space: AddressSpace, lead: tuple[str, ...]) -> None:
     """:raises StorageError: in the order that runs, some read would find another value."""
-    if t.awaited:
+    if t.between_blocks:
         own = [places[a.statement] for a in accesses]
         require_one_launch(knl, t.name, [(place.launch, place.hosts) for place in own])
         require_handed_on(knl, t.name)
@@ -137,7 +137,7 @@ def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Ac
 
     Most candidates that do not serve are of this kind, which is found without all values being followed.
     """
-    if knl.obligations or t.awaited:
+    if knl.obligations or t.between_blocks:
         return False
     axes = _axes(knl, accesses, space)
     for a in accesses:

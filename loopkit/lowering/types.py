@@ -295,7 +295,7 @@ def _require_fits(kernel: LoopKernel, s: Statement, expression: Expression, type
     value = type_of(expression, types.get)
     if target is None or value is None:
         return
-    if s.atomic and resolve(join(target, value)) != resolve(target):
+    if s.commutes and resolve(join(target, value)) != resolve(target):
         raise TypeInferenceError(
             f"'{s.id}' combines values of dtype {resolve(value)} with '{s.written}', which has the dtype "
             f"{resolve(target)}: an atomic update cannot be computed in another one.", subject=s.written,

@@ -11,9 +11,9 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.legality import iname_range
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For, Vector
-from loopkit.ast.vectors import WIDEST, certain_elements
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, DivisibleSize, For
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.instructions.vector_access import WIDEST, Vector, certain_elements
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import is_unrolled

@@ -15,9 +15,22 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expanded_expression
 from loopkit.analysis.shapes import array_shapes
-from loopkit.ast.nodes import Assign, Block, Call, Define, DivisibleSize, For, If, Node, Region, Sync, Vector
-from loopkit.ast.vectors import certain_elements
+from loopkit.ast.nodes import (
+    Assign,
+    Block,
+    Call,
+    Completion,
+    Define,
+    DivisibleSize,
+    For,
+    If,
+    Node,
+    Region,
+    Sync,
+    completion_of,
+)
 from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.instructions.vector_access import Vector, certain_elements, with_vector_access
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
@@ -57,7 +70,7 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
     finder = _finder(knl, launch, storages, {})
     for x, s in loops_of_one(launch.tree, inames):
         bound = launch.statements[s]
-        if bound.auto or bound.statement.predicates or bound.statement.atomic or bound.statement.asynchronous \
+        if bound.auto or bound.statement.predicates or bound.statement.instructions \
                 or data_params(knl, bound.statement.domain):        # a guard may stand before what it asks for is known
             continue
         lanes = lanes_of(knl, bound.domain, x)
@@ -94,7 +107,7 @@ def _finder(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], cu
               for name, a in knl.array_args.items() if name in shapes}
     places |= {name: ArrayMemory(s.dtype, s.in_memory, s.space,
                                  most=LENGTHS[0] if s.swizzle is None else s.swizzle.chunk)
-               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.awaited}
+               for name, s in storages.items() if s.space is not AddressSpace.PRIVATE and not s.between_blocks}
     written = frozenset(bound.statement.written for bound in launch.statements.values())
     return _Finder(knl, places, knl.value_params - set(launch.hosts), written, (), vector_inames(knl), cut)
 
@@ -122,8 +135,8 @@ class _Finder(Elements):
 
     def _node(self, node: Node, names: Names, taken: set[str]) -> Node:
         match node:
-            case For() if node.product is not None:
-                return node                     # its elements go to registers one by one, each lane's
+            case For() if node.instruction is not None:
+                return node                     # it loads its own elements
             case For() if node.iname in self.inames:
                 return self._lanes(node, names, taken)
             case For():
@@ -154,7 +167,8 @@ class _Finder(Elements):
             case (If(otherwise=None, then=Block(children=(Assign() as assign,))),) if assign.statement in self.cut:
                 cut = self.cut[assign.statement]
                 found = tuple(self.vectors(loop, assign, names, taken, cut))
-                return replace(loop, vectors=found, every=self.may_compute_all(loop, assign, found, names, cut))
+                every = self.may_compute_all(loop, assign, found, names, cut)
+                return with_vector_access(loop, found, computes_all=every)
             case (*constants, Assign() as assign) if all(isinstance(c, Define) for c in constants):
                 own: dict[str, Expression] = {}
                 for c in constants:
@@ -162,9 +176,11 @@ class _Finder(Elements):
                     own[c.name] = substitute(c.value, own)
                 assign = _with_names(assign, own)
                 found = tuple(self.vectors(loop, assign, names, taken))
-                if assign.asynchronous and len({v.length for v in found}) + 1 != len(found):
-                    return replace(loop, body=Block((assign,)))     # element by element: no registers are between
-                return replace(loop, body=Block((assign,)), vectors=found) if found else loop
+                own_loop = replace(loop, body=Block((assign,)))
+                late = completion_of(assign.instructions) is Completion.GROUP
+                if late and len({v.length for v in found}) + 1 != len(found):
+                    return own_loop                     # element by element: no registers are between
+                return with_vector_access(own_loop, found) if found else loop
             case _:
                 return loop
 
@@ -194,7 +210,7 @@ class _Finder(Elements):
                 loop = replace(loop, body=Block((replace(lane, condition=both),)))
                 found = tuple(self.vectors(loop, assign, names, {*taken}, cut))
                 if self.may_compute_all(loop, assign, found, names, cut):
-                    return replace(loop, vectors=found, every=True)
+                    return with_vector_access(loop, found, computes_all=True)
         return None
 
     def vectors(self, loop: For, assign: Assign, names: Names, taken: set[str],
@@ -203,14 +219,13 @@ class _Finder(Elements):
         reads = dict.fromkeys(certain_elements(assign.value))
         if isinstance(assign.target, p.Subscript):
             reads |= dict.fromkeys(e for i in assign.target.index_tuple for e in certain_elements(i))
-        # only the assignment waits, not what is moved around the loop
-        reads = {e: None for e in reads if variables(e).isdisjoint(assign.awaits)}
+        # an instruction of the assignment makes these accesses, and nothing moves them around the loop
+        claimed = {e for e in (*reads, assign.target) for i in assign.instructions if i.claims(e, assign.target)}
+        reads = {e: None for e in reads if e not in claimed}
         elements: list[Expression] = [*reads, *([assign.target] if assign.target not in reads else [])]
         found: list[Vector] = []
         for element in elements:
-            if not variables(element).isdisjoint(assign.awaits):
-                continue
-            if not isinstance(element, p.Subscript) or (assign.atomic and element == assign.target):
+            if element in claimed or not isinstance(element, p.Subscript):
                 continue
             stored = element == assign.target
             loaded = element in reads or (stored and assign.combine is not None)

@@ -6,7 +6,7 @@ from html import escape
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.printing import kernel_text
 from loopkit.target.code import GeneratedCode
-from loopkit.verify.report import Report
+from loopkit.verification.report import Report
 
 _PRE = '<pre style="line-height: 1.3; overflow-x: auto; white-space: pre">{0}</pre>'
 

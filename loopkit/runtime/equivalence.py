@@ -16,9 +16,9 @@ from loopkit.expr.kinds import epsilon, is_half, kind_of
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled, stages
-from loopkit.runtime.typed import Target
 from loopkit.runtime.views import Array
 
 Reference = LoopKernel | Callable[..., Any]

@@ -13,12 +13,14 @@ import numpy as np
 
 from loopkit.ast.nodes import Block
 from loopkit.ast.order import calls
+from loopkit.errors import DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.execution import Execution
 from loopkit.runtime.kinds import NUMPY, general_kind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
@@ -109,11 +111,15 @@ class HostRunner:
     """Runs one kernel on the host."""
 
     def __init__(self, knl: LoopKernel, target: CTarget) -> None:
-        self.kernels = TypedKernels(knl)
+        self.kernels = TypedKernels(knl, target.machine)
         self.target = target
         self._names = frozenset(a.name for a in knl.arguments if isinstance(a, GlobalArg))
         self._backend = HostBackend(target)
         self._programs: dict[Text, HostProgram] = {}
+
+    @property
+    def text_target(self) -> CTarget:
+        return self.target
 
     def call(self, given: Mapping[str, Any]) -> Outputs:
         call = self._prepare(given)
@@ -167,6 +173,16 @@ class HostRunner:
                 assert isinstance(array, np.ndarray)
                 return kind.adopt(array)
         return array
+
+
+def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
+    if device is not None:
+        raise DeviceError(f"The host target knows no device {device!r}.", hint="compile(knl, target='cuda')")
+    return HostRunner(knl, target)
+
+
+#: Kernels for C are compiled and called here.
+ON_THE_HOST = Execution(_runner, HostRunner.time)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from loopkit.expr.nodes import REDUCTIONS
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.pipeline import Lowered
-from loopkit.lowering.storage import is_atomic
 
 _INTEGERS = ("int32", "uint32", "int64", "uint64")
 #: CUDA's functions and their dtypes, by what combines.
@@ -65,11 +64,11 @@ def host_updates(lowered: Lowered, launch: Launch) -> Updates:
 
 def blocks_in_order(lowered: Lowered, launch: Launch) -> bool:
     """Can the blocks not run at once on the host? Some wait for others, or update what OpenMP cannot."""
-    if launch.in_turn:
+    if launch.ticketed:
         return True
     for bound in launch.statements.values():
         s = bound.statement
-        if is_atomic(s, lowered.storages) and _is_global(lowered, s.written):
+        if s.commutes and _is_global(lowered, s.written):
             assert s.combine is not None
             dtype = _dtype(lowered, s.written)
             if REDUCTIONS[s.combine].combine not in ("+", "*") or dtype.kind == "c" or is_half(dtype):

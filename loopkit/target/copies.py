@@ -5,11 +5,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from loopkit.ast.nodes import Assign, For, Scope, Sync, Vector
+from loopkit.ast.nodes import Assign, For, Scope, Sync
 from loopkit.errors import PreconditionError
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy, is_asynchronous_copy
+from loopkit.instructions.groups import commits, pending
+from loopkit.instructions.vector_access import Vector, vectors_of
+from loopkit.kernel.devices import DeviceLimits
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
-from loopkit.lowering.storage import is_asynchronous
+from loopkit.lowering.storage import serves
 
 #: The first architecture that has them.
 FIRST = 80
@@ -45,12 +49,12 @@ template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
 
 def sync_lines(sync: Sync, used: set[str]) -> Iterator[str]:
     """What a thread does with its groups, and the barrier; *used*: functions that are."""
-    if sync.commits:
+    if commits(sync.instructions):
         used.add("end_copy_group")
         yield "end_copy_group();"
-    if sync.pending is not None:
+    if (left := pending(sync.instructions)) is not None:
         used.add("wait_for_copies")
-        yield f"wait_for_copies<{sync.pending}>();"
+        yield f"wait_for_copies<{left}>();"
     if sync.scope is not Scope.THREAD:
         yield "__syncwarp();" if sync.scope is Scope.WARP else "__syncthreads();"
 
@@ -63,9 +67,9 @@ def one_copy(target: str, source: str, size: int) -> str:
 def moved_vectors(loop: For) -> tuple[Vector, Vector] | None:
     """What *loop* copies from and to, if its copies are asynchronous and whole vectors."""
     match loop.body.children:
-        case (Assign(asynchronous=True),):
-            loaded = [v for v in loop.vectors if v.loaded]
-            stored = [v for v in loop.vectors if v.stored]
+        case (Assign() as assign,) if is_asynchronous_copy(assign):
+            loaded = [v for v in vectors_of(loop) if v.loaded]
+            stored = [v for v in vectors_of(loop) if v.stored]
             if len(loaded) == len(stored) == 1 and loaded[0].length == stored[0].length:
                 return loaded[0], stored[0]
         case _:
@@ -91,19 +95,17 @@ def vector_copies(loop: For, vectors: tuple[Vector, Vector], first: tuple[str, s
     yield f"    {one_copy(each[1], each[0], length * dtype.itemsize)}"
 
 
-def require_hardware(lowered: Lowered, launch: Launch, arch: str) -> None:
-    """:raises PreconditionError: *arch* has no asynchronous copies, or a copy of *launch* does not go to shared memory.
-    """
+def require_hardware(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
+    """:raises PreconditionError: the architecture has no asynchronous copies, or one does not go to shared memory."""
     for bound in launch.statements.values():
         s = bound.statement
-        if not s.asynchronous:
+        if not any(isinstance(i, AsynchronousCopy) for i in s.instructions):
             continue
-        if not is_asynchronous(s, lowered.storages):
+        if not serves(AsynchronousCopy(), s, lowered.storages):
             raise PreconditionError(
                 f"'{s.id}' is asynchronous, but '{s.written}' is {lowered.storages[s.written].space} and not in shared "
                 "memory.", subject=s.id, hint="let other threads read it too, or copy it as other values")
-        number = int("".join(c for c in arch if c.isdigit()))
-        if number < FIRST:
+        if limits.capability < FIRST:
             raise PreconditionError(
-                f"'{s.id}' is asynchronous, and {arch} has no asynchronous copies.", subject=s.id,
+                f"'{s.id}' is asynchronous, and {limits.arch} has no asynchronous copies.", subject=s.id,
                 hint=f"target sm_{FIRST} or later, or pipeline(..., asynchronous=False)")

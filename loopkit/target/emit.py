@@ -10,32 +10,23 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.matrix_products import nest_of, sums_of
-from loopkit.ast.nodes import (
-    Assign,
-    Block,
-    Call,
-    Define,
-    For,
-    Function,
-    If,
-    MatrixProduct,
-    Node,
-    Region,
-    Sync,
-    Vector,
-)
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
 from loopkit.ast.signs import Signs
-from loopkit.ast.vectors import assignment_of, for_all
-from loopkit.expr.c import CText, Dialect
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.instructions.asynchronous_copy import is_asynchronous_copy
+from loopkit.instructions.block_flag import flag_of
+from loopkit.instructions.mma import Mma, nest_of, sums_of
+from loopkit.instructions.vector_access import Vector, assignment_of, for_all, vectors_of
 from loopkit.kernel.data import CachePolicy
+from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Addresses, Nested
 from loopkit.target.atomics import Update, Updates
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.c.expressions import CText
 from loopkit.target.copies import moved_vectors, one_copy, vector_copies
 from loopkit.target.matrix_products import product_calls
 from loopkit.target.vectors import in_registers, lane_by_lane, loaded_by_lanes, moves, registers
@@ -86,10 +77,11 @@ class Emitter:
         match node:
             case Assign():
                 yield from self._assign(node, signs, last)
-            case For(product=MatrixProduct() as product) if self.dialect.matrix_products:
+            case For(instruction=Mma() as product) if self.dialect.matrix_products:
                 yield from self._by_warps(node, product, signs)
             case For():
-                yield from self._in_vectors(node, signs) if node.vectors and self.vectors else self.loop(node, signs)
+                moved = self.vectors and vectors_of(node)
+                yield from self._in_vectors(node, signs) if moved else self.loop(node, signs)
             case If():
                 yield from self._if(node, signs)
             case Define():
@@ -107,7 +99,7 @@ class Emitter:
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
-        if node.shuffle is not None and self.shuffle is not None:
+        if node.instruction is not None and self.shuffle is not None:
             before, node, spelled = self.shuffle(node)
             yield from before
             emitter = replace(self, addresses=self.addresses.spelling(spelled))
@@ -138,8 +130,8 @@ class Emitter:
         if self.dialect.copies and (copied := moved_vectors(node)) is not None:
             yield from self._copied(node, copied, signs, inside)
             return
-        dtypes = {v.name: self.dtype_of(v.element) for v in node.vectors}
-        for v in node.vectors:
+        dtypes = {v.name: self.dtype_of(v.element) for v in vectors_of(node)}
+        for v in vectors_of(node):
             yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
 
         def moved(v: Vector, *, load: bool) -> Iterator[str]:
@@ -148,7 +140,7 @@ class Emitter:
                          streaming=self._streaming(v.element), loader=self._evict_last(v.array))
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         emitter = replace(self, addresses=own, types={**self.types, **dtypes})
-        for v in node.vectors:
+        for v in vectors_of(node):
             if v.loaded and v.inside is None:
                 yield from moved(v, load=True)
             elif v.loaded and v.inside is not None:
@@ -157,7 +149,7 @@ class Emitter:
                 yield from or_else(list(emitter.loop(loaded_by_lanes(node, v), signs)))
         yield from emitter.loop(in_registers(node), signs)
         _, condition = assignment_of(node)
-        for v in node.vectors:
+        for v in vectors_of(node):
             if v.stored and condition is None:
                 yield from moved(v, load=False)
             elif v.stored and condition is not None:
@@ -168,7 +160,7 @@ class Emitter:
                     yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
                 yield from emitter.loop(lane_by_lane(node, v), signs)
 
-    def _by_warps(self, node: For, product: MatrixProduct, signs: Signs) -> Iterator[str]:
+    def _by_warps(self, node: For, product: Mma, signs: Signs) -> Iterator[str]:
         """A product of matrices that the lanes of each warp compute together."""
         _, assign = nest_of(node)
         assert assign is not None
@@ -195,18 +187,19 @@ class Emitter:
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        waiting = replace(self, awaits=frozenset(node.awaits)) if node.awaits else self
+        flag = flag_of(node)
+        waiting = replace(self, awaits=frozenset(flag.loads)) if flag.loads else self
         yield from waiting.assignment(node, signs)
 
     def assignment(self, node: Assign, signs: Signs) -> Iterator[str]:
         """The lines of *node*, whose loads from the arrays *awaits* wait."""
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, signs, dtype)
-        if node.asynchronous and self.dialect.copies:
+        if is_asynchronous_copy(node) and self.dialect.copies:
             self.used.add("copy_async")
             yield one_copy(target, self.value(node.value, signs, dtype), dtype.itemsize)
             return
-        if node.published and self.dialect.handing:
+        if flag_of(node).stores and self.dialect.handing:
             self.used.add("publish")
             place = self._printer(signs, places=True).text(node.target, dtype)
             yield f"publish(&{place}, {self.value(node.value, signs, dtype)});"
@@ -223,7 +216,7 @@ class Emitter:
             plain = f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
         else:
             plain = f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
-        if node.atomic and self.atomic is not None:
+        if any(i.commutes for i in node.instructions) and self.atomic is not None:
             yield from self.atomic(node, Update(target, self.value(node.value, signs, dtype), plain, dtype))
         else:
             yield plain
@@ -317,6 +310,11 @@ class Emitter:
 def _is_number(dtype: np.dtype) -> bool:
     """Has CUDA functions that load and store one of *dtype*?"""
     return dtype.kind in "iuf" and not is_half(dtype)
+
+
+def outer_signs(launch: Launch) -> Signs:
+    """Hardware axes count from 0, the host's loops from where they are known to."""
+    return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:

@@ -9,13 +9,13 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Array, Assign, Block, Function, Region
-from loopkit.ast.shuffles import read_of_other_lane, with_assignment
 from loopkit.ast.walk import nodes_in
-from loopkit.expr.dialect import Dialect
 from loopkit.expr.mappers import map_children
+from loopkit.instructions.shuffle import Shuffle, read_of_other_lane, with_assignment
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.target.addresses import Register
-from loopkit.target.shared import note_of
+from loopkit.target.c.declarations import note_of
+from loopkit.target.c.dialect import Dialect
 
 #: All lanes of a warp take part.
 _EVERY_LANE = "0xffffffff"
@@ -56,8 +56,8 @@ class Lanes:
         """The lines that read what *region* takes from another lane, if they are lines of their own; the region with a
         name for it; and how the name is spelled.
         """
-        shuffle, (node, read) = region.shuffle, read_of_other_lane(region, self.arrays)
-        assert shuffle is not None
+        shuffle, (node, read) = region.instruction, read_of_other_lane(region, self.arrays)
+        assert isinstance(shuffle, Shuffle)
         assert isinstance(read.aggregate, p.Variable)
         name = read.aggregate.name
         array, other = self.arrays[name], self.others[name]
@@ -92,7 +92,8 @@ def lanes_of(knl: LoopKernel, function: Function, dialect: Dialect) -> Lanes:
 
 def _apart(region: Region) -> bool:
     """Must lanes read that must not write? Then a guard stands between the two."""
-    return not (region.shuffle is None or region.shuffle.spare or isinstance(region.body.children[0], Assign))
+    return isinstance(region.instruction, Shuffle) and not (
+        region.instruction.spare or isinstance(region.body.children[0], Assign))
 
 
 def _put(expr: Expression, read: p.Subscript, value: Expression) -> Expression:

@@ -9,10 +9,17 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, If, Vector
-from loopkit.ast.vectors import assignment_of, certain_elements, for_all
+from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, If
 from loopkit.expr.mappers import map_children
 from loopkit.expr.text import to_text
+from loopkit.instructions.vector_access import (
+    Vector,
+    VectorAccess,
+    assignment_of,
+    certain_elements,
+    for_all,
+    vectors_of,
+)
 from loopkit.poly.affine import add, affine_difference, subtract
 
 #: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
@@ -54,10 +61,10 @@ def in_registers(loop: For) -> For:
     assign, condition = assignment_of(loop)
     assert assign is not None
     written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
-    loaded = [v for v in loop.vectors if v.element.aggregate != written]
+    loaded = [v for v in vectors_of(loop) if v.element.aggregate != written]
     certain = _certain_reads(assign)
     index = subtract(p.Variable(loop.iname), loop.start)
-    places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in loop.vectors}
+    places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in vectors_of(loop)}
 
     def moved(expr: Expression) -> Expression:
         if not isinstance(expr, p.Subscript):
@@ -71,9 +78,9 @@ def in_registers(loop: For) -> For:
     target = moved(assign.target)
     assert isinstance(target, p.Variable | p.Subscript)
     body = Block((replace(assign, target=target, value=moved(assign.value)),))
-    if condition is not None and not loop.every:
+    if condition is not None and not (isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all):
         body = Block((If(condition, body),))
-    return replace(loop, body=body, vectors=())
+    return replace(loop, body=body, instruction=None)
 
 
 def lane_by_lane(loop: For, vector: Vector) -> For:
@@ -89,7 +96,7 @@ def lane_by_lane(loop: For, vector: Vector) -> For:
     store = replace(assign, target=vector.element, value=held, combine=None)
     own = condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
     alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *own))
-    return replace(loop, body=Block((If(alone, Block((store,))),)), vectors=())
+    return replace(loop, body=Block((If(alone, Block((store,))),)), instruction=None)
 
 
 def loaded_by_lanes(loop: For, vector: Vector) -> For:
@@ -99,7 +106,7 @@ def loaded_by_lanes(loop: For, vector: Vector) -> For:
     """
     assign, condition = assignment_of(loop)
     assert assign is not None
-    others = {v.element for v in loop.vectors if v is not vector}
+    others = {v.element for v in vectors_of(loop) if v is not vector}
     index = subtract(p.Variable(loop.iname), loop.start)
     loads: list[Assign | If] = []
     for element in _certain_reads(assign):
@@ -111,7 +118,7 @@ def loaded_by_lanes(loop: For, vector: Vector) -> For:
         given += [_held(loop, by)] if by else []
         load = replace(assign, target=held, value=element, combine=None)
         loads.append(If(given[0] if len(given) == 1 else p.LogicalAnd(tuple(given)), Block((load,))) if given else load)
-    return replace(loop, body=Block(tuple(loads)), vectors=())
+    return replace(loop, body=Block(tuple(loads)), instruction=None)
 
 
 def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:

@@ -18,6 +18,7 @@ from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.text import to_text
 from loopkit.expr.updates import update_of
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.relations import same_element
@@ -62,11 +63,11 @@ def _chosen(kernel: LoopKernel, within: str | Collection[str] | None) -> list[St
     # the init and the updates of a reduction belong to its statement, whose operand they make
     named = [s for s in kernel.statements if (chosen is None or s.id in chosen) and s.reduction is None]
     for s in named if chosen is not None else ():
-        if not (s.atomic or _is_update(s)):
+        if not (s.commutes or _is_update(s)):
             target = to_text(s.assignee)
             raise PreconditionError(f"'{s.id}' is no update of '{target}'.", subject=s.id,
                                     hint=f"an update is written {target} = {target} + e, or with *, min, max, and, or")
-    found = [s for s in named if not s.atomic and _is_update(s)]
+    found = [s for s in named if not s.commutes and _is_update(s)]
     if not found:
         raise PreconditionError(f"There is no update in '{kernel.name}' that is not atomic.", subject=kernel.name,
                                 hint="an update is written a[f] = a[f] + e, or with *, min, max, and, or")
@@ -80,7 +81,7 @@ def _is_update(s: Statement) -> bool:
 def _made_atomic(s: Statement) -> Statement:
     found = update_of(s.assignee, s.expression)
     assert found is not None
-    return replace(s, combine=found[0], expression=found[1], atomic=True)
+    return replace(s, combine=found[0], expression=found[1], instructions=(AtomicUpdate(),))
 
 
 def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:

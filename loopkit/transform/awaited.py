@@ -7,6 +7,7 @@ from dataclasses import replace
 from loopkit.analysis.awaited import require_handed_on
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.analysis.legality import require_legal
+from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.language.names import name_list
 from loopkit.transform.step import transform
@@ -47,6 +48,6 @@ def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> Lo
         if name not in kernel.temporaries:
             raise unknown("temporary", name, kernel.temporaries)
         require_handed_on(kernel, name)
-    result = kernel.copy(temporaries={t.name: replace(t, awaited=True) if t.name in names else t
+    result = kernel.copy(temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t
                                       for t in kernel.temporaries.values()}, carried=unchanged_from(kernel))
     return require_legal(result, f"await_values({', '.join(map(repr, names))})")

@@ -19,6 +19,7 @@ from loopkit.analysis.dependences import Dependence, in_order, values_in, with_w
 from loopkit.analysis.stand_ins import End, Moved, moved_dependences, touched
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
+from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.poly.affine import NotAffineError, to_aff
@@ -133,7 +134,7 @@ class Buffer:
         assert isinstance(element, p.Variable | p.Subscript)
         value = cell if self.store is None else substitute(self.store, {"base": element, "buffer": cell})
         return replace(copy, assignee=element, expression=value, combine=self.operation,
-                       atomic=self.operation is not None)
+                       instructions=() if self.operation is None else (AtomicUpdate(),))
 
     # {{{ dependences
 

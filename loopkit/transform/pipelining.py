@@ -8,13 +8,14 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.copies import require_copies
 from loopkit.analysis.dependences import Dependence, identity_pairs, unchanged_from, with_waived
+from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.expr.mappers import map_children, variables
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
@@ -119,9 +120,9 @@ def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
 
     :raises PreconditionError: one of them computes, or converts, as far as types are known.
     """
-    result = kernel.copy(statements=tuple(replace(s, asynchronous=True) if s.id in copies else s
-                                          for s in kernel.statements), carried=unchanged_from(kernel))
-    require_copies(result)
+    new = {s: replace(kernel.statement_by_id[s], instructions=(AsynchronousCopy(),)) for s in copies}
+    result = kernel.copy(statements=tuple(new.get(s.id, s) for s in kernel.statements), carried=unchanged_from(kernel))
+    require_operands(result)
     return result
 
 

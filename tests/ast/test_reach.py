@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, MatrixProduct, Program
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
 from loopkit.ast.reach import reaches
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
+from loopkit.instructions.mma import Mma
 
 N, M = p.Variable("n"), p.Variable("m")
 
@@ -87,5 +88,5 @@ def test_loops_of_the_host_reach_into_launches() -> None:
 
 def test_what_a_lane_loads_for_a_matrix_product_counts() -> None:
     element = p.Subscript(p.Variable("a"), (p.Product((70_000, N)),))
-    product = MatrixProduct(None, "j", "k", (element,), (p.Subscript(p.Variable("b"), (0,)),))
-    assert largest(program(For("j", 0, 8, 1, Block(()), product=product)), {"n": 40_000, "m": 0}) >= 70_000*40_000
+    product = Mma(None, "j", "k", (element,), (p.Subscript(p.Variable("b"), (0,)),))
+    assert largest(program(For("j", 0, 8, 1, Block(()), instruction=product)), {"n": 40_000, "m": 0}) >= 70_000*40_000

@@ -9,8 +9,9 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.ast import nodes
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, MatrixProduct, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import as_block, child_nodes, expressions_of, map_child_nodes, nodes_in, rewritten
+from loopkit.instructions.mma import Mma
 
 X = p.Variable("x")
 F, G, H = (Block((Call(name),)) for name in "fgh")
@@ -77,8 +78,8 @@ def test_the_expressions_of_a_node_are_all_that_its_fields_hold(node: Node) -> N
 
 def test_what_lanes_load_for_a_product_is_of_its_loop() -> None:
     left, right = (p.Subscript(p.Variable(name), X) for name in "ab")
-    product = MatrixProduct(None, "j", "k", (left,), (right,))
-    assert expressions_of(For("j", 0, 2, 1, F, product=product)) == (0, 2, left, right)
+    product = Mma(None, "j", "k", (left,), (right,))
+    assert expressions_of(For("j", 0, 2, 1, F, instruction=product)) == (0, 2, left, right)
 
 
 def test_what_is_no_node_is_refused() -> None:

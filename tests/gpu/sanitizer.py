@@ -31,10 +31,11 @@ import pymbolic.primitives as p
 import loopkit as lk
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
+from loopkit.kernel.target import Machine
 from loopkit.lowering import pipeline
 from loopkit.lowering.pipeline import Lowered
 from tests.cases import CASES, Case
-from tests.verify.faults import Fault, faults
+from tests.verification.faults import Fault, faults
 
 #: The faults that a tool is made for; of the others it knows nothing.
 KINDS = {"racecheck": ("barrier deleted",), "memcheck": ("index shifted", "bound weakened", "guard weakened"),
@@ -135,8 +136,8 @@ def lowered_wrongly(change: Callable[[Lowered], Program]) -> Iterator[None]:
     """Texts that are made meanwhile have a *change* of their loop programs."""
     honest = pipeline.lower_fully
 
-    def lower_fully(typed: lk.LoopKernel) -> Lowered:
-        lowered = honest(typed)
+    def lower_fully(typed: lk.LoopKernel, machine: Machine) -> Lowered:
+        lowered = honest(typed, machine)
         return replace(lowered, program=change(lowered))
     pipeline.lower_fully = lower_fully
     try:

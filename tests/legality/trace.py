@@ -130,7 +130,7 @@ def touches_of(knl: lk.LoopKernel, instance: Instance, params: Values) -> Iterat
                 for child in children(e):
                     yield from reads(child)
     yield from reads(s.expression)
-    update = s.combine if s.atomic else None
+    update = s.combine if s.commutes else None
     if s.combine is not None:
         yield from touch(s.assignee, False, update)
     yield from touch(s.assignee, True, update)

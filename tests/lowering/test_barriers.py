@@ -12,7 +12,7 @@ from tests.language.outline import text
 from tests.lowering.kernels import F32, across_blocks, chain, exchange, make, own_element, rows, time_loop
 from tests.lowering.shown import lowered, nodes, placed, reasons
 from tests.transform.same import assert_same
-from tests.verify.changed import report, without_one_barrier
+from tests.verification.changed import report, without_one_barrier
 
 
 def test_an_exchange_between_threads_takes_one() -> None:

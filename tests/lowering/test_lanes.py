@@ -11,16 +11,16 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import For
-from loopkit.ast.vectors import vectors_in
+from loopkit.instructions.vector_access import VectorAccess, vectors_in
 from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.alignment import serves
 from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout
-from loopkit.verify.validation import findings
+from loopkit.verification.validation import findings
 from tests.property.machine import execute
 from tests.transform.kernels import F32
 from tests.vector_kernels import anywhere, neighbours_anywhere
-from tests.verify.changed import changed
+from tests.verification.changed import changed
 
 LOADED = "const float4 *>(&a["
 
@@ -191,7 +191,8 @@ def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> N
     assert "# all are computed" not in others
     low = lk.lower(neighbours_anywhere(12, 2))
     assert isinstance(low, Lowered)
-    wrong = changed(low, lambda node: replace(node, every=True) if isinstance(node, For) and node.vectors else node)
+    wrong = changed(low, lambda node: replace(node, instruction=replace(node.instruction, computes_all=True))
+                    if isinstance(node, For) and isinstance(node.instruction, VectorAccess) else node)
     found = {f.text for f in findings(wrong)}
     assert any("need not read" in text for text in found), found
 

@@ -9,7 +9,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Assign, For, If
 from loopkit.ast.walk import nodes_in
 from loopkit.lowering.pipeline import STAGES, Bound
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.cases import CASES, Case
 from tests.lowering.kernels import F32, make, outside_axes
 from tests.lowering.shown import lowered, nodes, placed

@@ -12,7 +12,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.nvrtc import compile_cuda
 
 F64 = np.float64

@@ -17,15 +17,17 @@ import loopkit as lk
 from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.target import Machine
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make, rows
 from tests.lowering.shown import storages
 from tests.nvrtc import compile_cuda, nvrtc
 from tests.property.machine import execute
+from tests.targets import WarpsOf
 from tests.transform.same import assert_same
 
 Combine = Callable[[Any, Any], Any]
@@ -262,14 +264,12 @@ def test_any_block_on_a_machine_of_lanes(warp: int, lanes: int, rows_: int, swap
     axes = ("l.0", "l.1") if swapped else ("l.1", "l.0")
     knl = lk.split_iname(plain, "i", rows_, outer_tag="g.0", inner_tag=axes[0])
     knl = lk.split_iname(knl, "k", lanes, inner_tag=axes[1])
-    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.lowering.shuffles.WARP", warp), \
-            mock.patch("loopkit.verify.threads.WARP", warp):
-        low = lowered(knl)
-        assert lk.verify(knl).ok
-    assert validate(low, warp=warp) == ()
+    low = lower_fully(knl, Machine(warp))
+    assert lk.verify(knl, WarpsOf(warp)).ok
+    assert validate(low) == ()
     n = 1 + seed % 9
     a = np.random.default_rng(seed).integers(-9, 9, (n, m)).astype(dtype)
-    got = execute(low, {"a": a, "y": np.zeros(n, dtype)}, {"n": n, "m": m}, random.Random(seed), warp=warp)["y"]
+    got = execute(low, {"a": a, "y": np.zeros(n, dtype)}, {"n": n, "m": m}, random.Random(seed))["y"]
     expected = lk.compile(plain, target="c")(a=a).y
     np.testing.assert_array_equal(got, expected)
 

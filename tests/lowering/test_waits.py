@@ -11,14 +11,15 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import Scope
+from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same
-from tests.verify.changed import built, report, with_one_changed
+from tests.verification.changed import built, report, with_one_changed
 
 #: What threads do with each other behind a wait.
 TEXT = {"thread": None, "warp": "__syncwarp();", "block": "__syncthreads();"}
@@ -147,9 +148,10 @@ def test_where_groups_cannot_be_counted() -> None:
 
 def weaker(wait: Barrier) -> Iterator[Barrier]:
     """A wait after which fewer threads wait for each other, or that is no wait."""
-    if wait.pending is not None:
-        yield replace(wait, pending=None)
-        yield replace(wait, pending=wait.pending + 1)
+    ends, left = commits(wait.instructions), pending(wait.instructions)
+    if left is not None:
+        yield replace(wait, instructions=group_instructions(commit=ends, leaving=None))
+        yield replace(wait, instructions=group_instructions(commit=ends, leaving=left + 1))
         yield from (replace(wait, scope=Scope(scope)) for scope in range(wait.scope))
 
 
@@ -163,7 +165,7 @@ def test_a_weaker_wait_is_found(name: str) -> None:
         assert found["races"].verdict is lk.Verdict.REFUTED, lowered
         assert found["order"].verdict is lk.Verdict.PROVEN
         program = built(lowered)
-        assert {f.kind for f in validate(program)} <= {"copy", "barrier"} != set()
+        assert {f.kind for f in validate(program)} <= {"group", "barrier"} != set()
         assert any(breaks(way, program, n) for n in range(8))
 
 

@@ -12,7 +12,7 @@ from loopkit.analysis.dependences import unchanged_from
 from loopkit.kernel.tags import LocalTag
 from loopkit.kernel.tree import has_barrier
 from loopkit.lowering.pipeline import Bound, Lowered
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 
 F32 = np.float32

@@ -10,10 +10,11 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.shapes import array_shapes, filled_outputs
+from loopkit.kernel.target import GPU
 from loopkit.lowering.cost import cost_of
 from loopkit.lowering.pipeline import lowered_once, placed_once
 from loopkit.poly import limits
-from loopkit.verify.checks import report_of, subject_of
+from loopkit.verification.checks import report_of, subject_of
 
 #: isl needs about 11_000 operations to take them out of a box.
 HOLES = " and ".join(f"not ({c} <= i <= {c + 2} and {c} <= j <= {c + 1})" for c in range(0, 30, 5))
@@ -57,7 +58,7 @@ ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
     "outputs that are filled": filled_outputs,
     "storage": lambda knl: placed_once(knl)[2],
     "loops": lambda knl: str(lowered_once(knl).program),
-    "checks": lambda knl: str(report_of(subject_of(knl))),
+    "checks": lambda knl: str(report_of(subject_of(knl, GPU))),
     "text": lambda knl: str(lk.generate_code(knl, target="cuda")),
 }
 

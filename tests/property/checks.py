@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
-from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -26,11 +25,12 @@ from loopkit.lowering.types import infer_types
 from loopkit.poly.piecewise import is_piecewise
 from loopkit.runtime.compiler import HostCompiler, available_compilers, find_compiler
 from loopkit.runtime.flags import SAFE, accepted
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.property.kernels import Draw, Program
 from tests.property.machine import MachineError, execute, thread_count
 from tests.property.pipelines import Drawer, NothingToDoError, Step
 from tests.property.witness import require_real
+from tests.targets import WarpsOf
 from tests.transform.same import assert_bounded
 
 #: What a program may be refused for, by what the refusal says.
@@ -180,12 +180,8 @@ class Trial:
     def lowered(self) -> Lowered | None:
         """The kernel lowered; ``None`` if it is refused, which a kernel without steps must not be."""
         try:
-            with mock.patch("loopkit.lowering.hazards.WARP", self.warp), \
-                    mock.patch("loopkit.lowering.shuffles.WARP", self.warp), \
-                    mock.patch("loopkit.verify.threads.WARP", self.warp):
-                fresh = self.knl.copy()               # no schedule, which steps found with warps of their own length
-                result = lk.lower(fresh)
-                report = lk.verify(fresh)
+            result = lk.lower(self.knl, WarpsOf(self.warp))
+            report = lk.verify(self.knl, WarpsOf(self.warp))
             for target in ("c", "cuda"):
                 str(lk.generate_code(self.knl, target=target, verify=False))
         except lk.LoopkitError as error:
@@ -220,7 +216,7 @@ class Trial:
     def validate(self, lowered: Lowered) -> None:
         """Prove the loop program, which must cause no alarm."""
         try:
-            findings = validate(lowered, warp=self.warp)
+            findings = validate(lowered)
         except lk.UndecidedError as error:
             COUNTS["validation: isl gave up"] += 1
             if "isl gave up" not in str(error) or 20*COUNTS["validation: isl gave up"] > 40 + COUNTS["program: used"]:
@@ -248,7 +244,7 @@ class Trial:
             boxes = self.boxes(values) if self.program.seed % 2 else {}
             COUNTS["run: arrays cut to their shapes"] += bool(boxes)
             try:
-                left = execute(lowered, cut(inputs, boxes), values, random.Random(self.program.seed), warp=self.warp)
+                left = execute(lowered, cut(inputs, boxes), values, random.Random(self.program.seed))
             except MachineError as error:
                 raise self.fail(f"with {values}: {error}") from None
             except Exception as error:                    # noqa: BLE001 (anything else is a fault)

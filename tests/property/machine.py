@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 import pymbolic.primitives as p
 
-from loopkit.ast.matrix_products import nest_of, sums_of
 from loopkit.ast.nodes import (
     AlignedArray,
     Array,
@@ -30,19 +29,21 @@ from loopkit.ast.nodes import (
     For,
     Function,
     If,
-    MatrixProduct,
     Node,
     Region,
     Scope,
-    Shuffle,
     Sync,
 )
 from loopkit.ast.order import calls
-from loopkit.ast.vectors import assignment_of, for_all
 from loopkit.expr.evaluate import evaluate, truncated_quotient, truncated_remainder
 from loopkit.expr.nodes import REDUCTIONS, TypeCast
+from loopkit.instructions.asynchronous_copy import is_asynchronous_copy
+from loopkit.instructions.block_flag import flag_of
+from loopkit.instructions.groups import commits, pending
+from loopkit.instructions.mma import Mma, nest_of, sums_of
+from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.vector_access import VectorAccess, assignment_of, for_all, vectors_of
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.devices import WARP
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
 from loopkit.target.vectors import in_registers, loaded_by_lanes
@@ -392,10 +393,10 @@ class _Text:
         match node:
             case Assign():
                 lines = [f"{pad}__place.statement = {node.statement!r}", f"{pad}{self._assign(node)}"]
-                return self._tried(lines, pad) if node.awaits else lines
-            case For(product=MatrixProduct() as product):
+                return self._tried(lines, pad) if flag_of(node).loads else lines
+            case For(instruction=Mma() as product):
                 return self._by_lanes(node, product, pad)
-            case For() if node.vectors and not _copies(node):
+            case For() if vectors_of(node) and not _copies(node):
                 return self._in_vectors(node, depth)
             case For():
                 head = f"{pad}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}, {node.step}):"
@@ -409,8 +410,9 @@ class _Text:
                 return [f"{pad}{node.name} = {self.text(node.value)}"]
             case Sync():
                 lines = [f"{pad}__place.statement = 'a copy'"]
-                lines += [f"{pad}__copies.commit()"] if node.commits else []
-                lines += [f"{pad}__copies.wait({node.pending})"] if node.pending is not None else []
+                lines += [f"{pad}__copies.commit()"] if commits(node.instructions) else []
+                left = pending(node.instructions)
+                lines += [f"{pad}__copies.wait({left})"] if left is not None else []
                 if node.scope is Scope.THREAD:
                     return lines
                 self.syncs.append(node)
@@ -420,9 +422,10 @@ class _Text:
                          if not (a.shared or a.lanes or a.across_regions)]
                 lines = [*fresh, *self._block(node.body, depth)]
                 # the lanes of a warp are there before and behind a shuffle; nothing else may read what others hold
-                if node.shuffle is None:
+                if node.instruction is None:
                     return lines
-                shuffle = f"__shuffle({node.shuffle.offset}, {node.shuffle.width})"
+                assert isinstance(node.instruction, Shuffle)
+                shuffle = f"__shuffle({node.instruction.offset}, {node.instruction.width})"
                 return [*self._together(pad), f"{pad}__place.shuffle = {shuffle}", *lines,
                         f"{pad}__place.shuffle = None", *self._together(pad), *self._spoilt(node, pad)]
             case Block():
@@ -439,12 +442,12 @@ class _Text:
         assign, condition = assignment_of(node)
         assert assign is not None
         lines = [f"{inner}__place.statement = {assign.statement!r}"]
-        for v in node.vectors:
+        for v in vectors_of(node):
             first = self._index(v.at(node.iname, node.start))
             lines += [f"{inner}{v.array}.require_aligned({first}, {v.length})",
                       f"{inner}{v.name} = __Vector()"]
         lanes = f"{inner}for {node.iname} in range({self.text(node.start)}, {self.text(node.stop)}):"
-        for v in node.vectors:
+        for v in vectors_of(node):
             if v.loaded:
                 element = self._index(v.element)
                 if any(isinstance(a, AlignedArray) and a.strides for a in v.assumed):
@@ -454,10 +457,11 @@ class _Text:
                           f"    {lanes}", f"{inner}        {held} = {v.array}[{element}]"]
                 if v.inside is not None:
                     lines += [f"{inner}else:", *self._node(loaded_by_lanes(node, v), depth + 2)]
-        self.anywhere = frozenset(v.array for v in node.vectors if node.every)
+        self.anywhere = frozenset(v.array for v in vectors_of(node)
+                                  if isinstance(node.instruction, VectorAccess) and node.instruction.computes_all)
         lines += self._node(in_registers(node), depth + 1)
         self.anywhere = frozenset()
-        for v in node.vectors:
+        for v in vectors_of(node):
             if v.stored:
                 held = f"{v.name}[({node.iname} - {node.start}, )]"
                 guard = "" if condition is None else f"if {self.text(condition)}: "
@@ -466,10 +470,10 @@ class _Text:
                     every = self.text(for_all(condition, node))
                     lines.append(f"{inner}if ({every}) and len({v.name}) != {node.stop} - {node.start}: "
                                  f"raise __MachineError('not all lanes of {v.name} are computed')")
-        holds = " and ".join(dict.fromkeys(self._holds(a) for v in node.vectors for a in v.assumed)) or "True"
-        return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, vectors=()), depth + 1)]
+        holds = " and ".join(dict.fromkeys(self._holds(a) for v in vectors_of(node) for a in v.assumed)) or "True"
+        return [f"{pad}if {holds}:", *lines, f"{pad}else:", *self._node(replace(node, instruction=None), depth + 1)]
 
-    def _by_lanes(self, node: For, product: MatrixProduct, pad: str) -> list[str]:
+    def _by_lanes(self, node: For, product: Mma, pad: str) -> list[str]:
         """A product as the instruction makes it: each lane loads, all lanes meet, each takes what it needs of others.
 
         They only meet: what one wrote before need not be there for another.
@@ -505,7 +509,8 @@ class _Text:
     def _spoilt(self, node: Region, pad: str) -> list[str]:
         """What lanes hold that have no part in a shuffle, and need not."""
         match node.body.children:
-            case (If(then=Block(children=(Assign() as inner,))) as guard,) if node.shuffle.spare:
+            case (If(then=Block(children=(Assign() as inner,))) as guard,) \
+                    if isinstance(node.instruction, Shuffle) and node.instruction.spare:
                 return [f"{pad}if not {self.text(guard.condition)}:", f"{pad}    {self.text(inner.target)} = __spare"]
             case _:
                 return []
@@ -515,19 +520,19 @@ class _Text:
         return [f"{pad}yield -{len(self.syncs)}"]
 
     def _assign(self, node: Assign) -> str:
-        self.awaited = frozenset(node.awaits)
+        self.awaited = frozenset(flag_of(node).loads)
         text = self._assignment(node)
         self.awaited = frozenset()
         return text
 
     def _assignment(self, node: Assign) -> str:
         value, target = self.text(node.value), self.text(node.target)
-        if node.published:
+        if flag_of(node).stores:
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())
             at = "".join(f"{self.text(i)}, " for i in index)
             return f"{name.name}.publish(({at}), {value})"
-        if node.asynchronous:
+        if is_asynchronous_copy(node):
             ends = []
             for e in (node.target, node.value):
                 assert isinstance(e, p.Subscript)
@@ -535,7 +540,7 @@ class _Text:
             return f"__copies.begin({', '.join(ends)})"
         if node.combine is None:
             return f"{target} = {value}"
-        if node.atomic:
+        if any(i.commutes for i in node.instructions):
             name, index = (node.target.aggregate, node.target.index_tuple) if isinstance(node.target, p.Subscript) \
                 else (node.target, ())
             at = "".join(f"{self.text(i)}, " for i in index)
@@ -601,8 +606,8 @@ class _Text:
 def _copies(loop: For) -> bool:
     """Is a loop one of asynchronous copies? Its vectors are these copies, more at a time."""
     match loop.body.children:
-        case (Assign(asynchronous=True),):
-            return True
+        case (Assign() as assign,):
+            return is_asynchronous_copy(assign)
         case _:
             return False
 
@@ -624,10 +629,11 @@ def _axis(name: str) -> str:
 # {{{ running it
 
 def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[str, int],
-            order: random.Random, *, warp: int = WARP, memory: type[Memory] | None = None) -> dict[str, np.ndarray]:
+            order: random.Random, *, warp: int | None = None, memory: type[Memory] | None = None
+            ) -> dict[str, np.ndarray]:
     """The arrays after all launches ran; in each stretch between barriers the threads go in a random order.
 
-    :arg warp: threads of a warp, which the kernel was lowered for.
+    :arg warp: threads of a warp; ``None``: as many as the kernel was lowered for.
     :arg memory: what arrays and temporaries that threads share are, if not a :class:`Memory`.
     :raises MachineError: the program does what a right one never does.
     """
@@ -638,10 +644,12 @@ def execute(lowered: Lowered, arrays: Mapping[str, np.ndarray], sizes: Mapping[s
     for name, storage in lowered.storages.items():
         if storage.space is AddressSpace.GLOBAL:
             shape = tuple(max(0, evaluate(e, sizes)) for e in storage.in_memory)
-            memories[name] = (Handed if storage.awaited else new)(name, shape, storage.dtype.kind in "iub", place)
+            own = Handed if storage.between_blocks else new
+            memories[name] = own(name, shape, storage.dtype.kind in "iub", place)
     functions = {function.name: function for function in lowered.program.functions}
+    warps = {launch.name: warp or launch.machine.warp for launch in lowered.launches}
     for place.launch, (name, values) in enumerate(calls(lowered.program.order, sizes)):
-        _launch(functions[name], memories, values, place, order, warp, new)
+        _launch(functions[name], memories, values, place, order, warps[name], new)
     return {k: np.array([memories[k].values[i] for i in np.ndindex(a.shape)], a.dtype).reshape(a.shape)
             for k, a in arrays.items()}
 
@@ -666,7 +674,7 @@ def _launch(function: Function, memories: Mapping[str, Memory], sizes: Mapping[s
         shared = {a.name: new(a.name, a.shape, a.dtype.kind in "iub", place, lanes=a.lanes > 0)
                   for a in function.arrays if a.shared or a.lanes}
         return _block(names["run"], function, {**memories, **shared}, place, block, warps, order)
-    if function.in_turn:
+    if function.ticketed:
         _at_once(map(started, blocks), order.randint(1, 4), order)
     else:
         order.shuffle(blocks)

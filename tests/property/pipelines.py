@@ -308,8 +308,9 @@ class Drawer:
 
     def collect(self) -> Step:
         """A buffer of some atomic updates of one array by one operation."""
-        one = self.one([s for s in self.knl.statements if s.atomic])
-        alike = [s.id for s in self.knl.statements if s.atomic and (s.written, s.combine) == (one.written, one.combine)]
+        one = self.one([s for s in self.knl.statements if s.commutes])
+        alike = [s.id for s in self.knl.statements
+                 if s.commutes and (s.written, s.combine) == (one.written, one.combine)]
         within = alike if self.chance(40) else [one.id]
         kwargs = [("within", within), ("default_tag", self.one((None, None, "l.0", "l.auto")))]
         return Step("buffer_array", (one.written, self.some(one.inames, 2) if one.inames else []), tuple(kwargs))

@@ -10,11 +10,12 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync, Vector
+from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync
+from loopkit.instructions.vector_access import Vector, vectors_of, with_vector_access
 from loopkit.lowering.pipeline import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
-from tests.verify.changed import changed
+from tests.verification.changed import changed
 
 SIZES = {"n": 5, "m": 4, "l": 5}
 
@@ -87,7 +88,7 @@ def with_vectors(change: Callable[[Vector], Vector]) -> Lowered:
     """``y = 3*x + y`` in vectors of four, which *change* may spoil."""
     result = lk.lower(axpy_vec())
     assert isinstance(result, Lowered)
-    return changed(result, lambda node: replace(node, vectors=tuple(map(change, node.vectors)))
+    return changed(result, lambda node: with_vector_access(node, tuple(map(change, vectors_of(node))))
                    if isinstance(node, For) else node)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import random
 from typing import Any
-from unittest import mock
 
 import hypothesis.strategies as st
 import numpy as np
@@ -11,9 +10,10 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 import loopkit as lk
 from loopkit.lowering.pipeline import Lowered
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.machine import execute
+from tests.targets import WarpsOf
 
 BOUNDS = ("0<=j<m", "i<=j<m", "0<=j<=i", "2*i - 3<=j<m")
 SIZES = ({"n": 7, "m": 6}, {"n": 2, "m": 1}, {"n": 5, "m": 0}, {"n": 0, "m": 3}, {"n": 4, "m": 11})
@@ -60,17 +60,16 @@ def drawn(draw: Any) -> tuple[lk.LoopKernel, lk.LoopKernel]:
 @given(st.data(), st.integers(0, 10**6), st.sampled_from((2, 32)))
 def test_pipelined_copies_serve_their_readers(data: st.DataObject, seed: int, warp: int) -> None:
     plain, knl = drawn(data.draw)
-    with mock.patch("loopkit.lowering.hazards.WARP", warp), mock.patch("loopkit.verify.threads.WARP", warp):
-        lowered, report = lk.lower(knl.copy()), lk.verify(knl.copy())
-    wanted = lk.lower(plain)
+    lowered, report = lk.lower(knl, WarpsOf(warp)), lk.verify(knl, WarpsOf(warp))
+    wanted = lk.lower(plain, WarpsOf(warp))
     assert isinstance(lowered, Lowered)
     assert isinstance(wanted, Lowered)
     assert report.verdict is lk.Verdict.PROVEN, report
-    assert not validate(lowered, warp=warp)
+    assert not validate(lowered)
     rng = np.random.default_rng(seed)
     for sizes in SIZES:
         length = 2*sizes["n"] + sizes["m"] + 20
         arrays = {"x": rng.integers(-9, 9, length), "w": rng.integers(-9, 9, length),
                   "y": rng.integers(-9, 9, sizes["n"])}
-        ours, theirs = (execute(one, arrays, sizes, random.Random(seed), warp=warp)["y"] for one in (lowered, wanted))
+        ours, theirs = (execute(one, arrays, sizes, random.Random(seed))["y"] for one in (lowered, wanted))
         np.testing.assert_array_equal(ours, theirs)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 import loopkit as lk
 from loopkit.errors import InternalError
 from loopkit.lowering.pipeline import lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.pipelines import Drawer, NothingToDoError, Step
 from tests.property.scans import scans

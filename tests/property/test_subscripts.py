@@ -18,7 +18,7 @@ from loopkit.lowering.types import index_types
 from loopkit.runtime.replay.values import Values
 from loopkit.runtime.typed import TypedKernel
 from loopkit.target.code import Layout
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.test_programs import EXAMPLES, examples
 

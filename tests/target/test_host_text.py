@@ -17,7 +17,7 @@ from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate
 from loopkit.poly.points import holds
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
-from loopkit.target.dialects import CUDA
+from loopkit.target.cuda.dialect import CUDA
 from tests.cases import CASES
 from tests.compilers import cpp_compiler
 from tests.lowering.host_loops import HOSTED

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
 from tests.transform.test_pipelining import BODY
-from tests.verify.changed import built, report, with_one_changed
+from tests.verification.changed import built, report, with_one_changed
 
 
 def reversed_rows(body: str = BODY, dtype: type = np.float32) -> lk.LoopKernel:
@@ -70,7 +72,7 @@ end"""
 
 def test_the_language_has_a_word_for_it() -> None:
     knl = reversed_rows(BODY.replace("{id=copy}", "{id=copy, async}"))
-    assert knl.statement("copy").asynchronous
+    assert knl.statement("copy").instructions == (AsynchronousCopy(),)
     assert places(knl) == ["copies begun are a group, all groups are done, warp barrier", "warp barrier"]
 
 
@@ -146,11 +148,12 @@ def breaks(lowered: Lowered, n: int) -> bool:
 
 def wrong(wait: Barrier) -> Iterator[Barrier]:
     """A wait dropped or one group weaker, or a group not ended."""
-    if wait.pending is not None:
-        yield replace(wait, pending=None)
-        yield replace(wait, pending=wait.pending + 1)
-    if wait.commits:
-        yield replace(wait, commits=False)
+    ends, left = commits(wait.instructions), pending(wait.instructions)
+    if left is not None:
+        yield replace(wait, instructions=group_instructions(commit=ends, leaving=None))
+        yield replace(wait, instructions=group_instructions(commit=ends, leaving=left + 1))
+    if ends:
+        yield replace(wait, instructions=group_instructions(commit=False, leaving=left))
 
 
 @pytest.mark.parametrize("sizes", [{}, {"n": 9}], ids=["any size", "known size"])
@@ -163,7 +166,7 @@ def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:
         races = report(knl, lowered)["races"]
         assert races.verdict is lk.Verdict.REFUTED, lowered
         assert "before the asynchronous copy" in str(races)
-        assert {f.kind for f in validate(lowered)} == {"copy"}
+        assert {f.kind for f in validate(lowered)} == {"group"}
         count += 1
         assert any(breaks(lowered, n) for n in sizes.values() or range(8))
     assert count >= 6

@@ -8,7 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
-from loopkit.verify.report import Verdict
+from loopkit.verification.report import Verdict
 from tests.transform.same import assert_same, step
 
 Step = Callable[[lk.LoopKernel], lk.LoopKernel]

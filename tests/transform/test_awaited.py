@@ -13,15 +13,16 @@ from hypothesis import given, settings
 import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
+from loopkit.instructions.vector_access import VectorAccess, vectors_of
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
-from tests.verify.changed import changed
-from tests.verify.faults import faults
+from tests.verification.changed import changed
+from tests.verification.faults import faults
 
 
 def sums(reader: str = "sum(q, part[q])", writer: str = "part[b] = sum(i, x[b, i])", given: str = ""
@@ -287,10 +288,10 @@ def test_vectors_moved_without_waiting_are_found() -> None:
         end
         """, x=F32, z=np.int32), "b:g.0, j:vec")
     low, other = lower_fully(lk.await_values(plain, "part")), lower_fully(plain)
-    (own,), (vectors,) = ([node.vectors for node in nodes_in(k.program.functions[0].body)
-                           if isinstance(node, For) and node.vectors] for k in (low, other))
+    (own,), (vectors,) = ([vectors_of(node) for node in nodes_in(k.program.functions[0].body)
+                           if isinstance(node, For) and vectors_of(node)] for k in (low, other))
     assert [v.array for v in vectors] == ["x", "y"]
     assert [v.array for v in own] == ["y"]
-    wrong = changed(low, lambda node: replace(node, vectors=vectors)
-                    if isinstance(node, For) and node.vectors else node)
-    assert any("x[part, j] is moved without waiting for part" in str(f) for f in validate(wrong))
+    wrong = changed(low, lambda node: replace(node, instruction=VectorAccess(vectors))
+                    if isinstance(node, For) and vectors_of(node) else node)
+    assert any("x[part, j] is moved without an inter-block flag" in str(f) for f in validate(wrong))

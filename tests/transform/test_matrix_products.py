@@ -10,15 +10,17 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.ast.matrix_products import products_in
+from loopkit.ast.nodes import For
+from loopkit.ast.walk import nodes_in
+from loopkit.instructions.mma import Mma
 from loopkit.lowering.pipeline import Lowered, lower_fully
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.cases import matmul_by_warps
 from tests.nvrtc import compile_cuda
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
-from tests.verify.changed import built, without_barriers
-from tests.verify.faults import faults
+from tests.verification.changed import built, without_barriers
+from tests.verification.faults import faults
 
 BOX = "{[i, j, k]: 0<=i<16 and 0<=j<8 and 0<=k<8}"
 
@@ -50,7 +52,8 @@ def test_boxes_of_all_shapes_compute_what_loops_do(rows: int, depth: int) -> Non
     rng = random.Random(rows + depth)
     knl = matmul_by_warps((rows, depth), steps=rng.choice((16, 32)), stages=rng.choice((0, 1, 2)))
     low = lower_fully(knl)
-    assert [p for _, p in products_in(low.program.functions[0].body) if 4*len(p.right) == depth and 8*p.rows == rows]
+    products = [node.instruction for node in nodes_in(low.program.functions[0].body) if isinstance(node, For)]
+    assert [p for p in products if isinstance(p, Mma) and 4*len(p.right) == depth and 8*p.rows == rows]
     assert validate(low) == ()
     for size in ((1, 1, 1), tuple(rng.randrange(1, 40) for _ in range(3))):
         assert_same(PLAIN, knl, **dict(zip("nml", size, strict=True)))

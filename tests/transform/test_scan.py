@@ -2,7 +2,6 @@
 from __future__ import annotations
 
 import random
-import sys
 from typing import Any
 
 import hypothesis.strategies as st
@@ -11,14 +10,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
 import loopkit as lk
-import loopkit.lowering.hazards as lowering_hazards
-import loopkit.lowering.scans as lowering_scans
-import loopkit.lowering.shuffles as lowering_shuffles
-from loopkit.verify.validation import validate
+from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import make
 from tests.property.machine import execute
 from tests.property.scans import scans
+from tests.targets import WarpsOf
 from tests.transform.same import assert_same, step
 
 F32 = np.float32
@@ -152,16 +149,13 @@ def test_over_threads(data: Any) -> None:
         end
         """, assumptions="n>=1", reductions=[LARGEST]), {"x": np.int64})
     mapped = lk.realize_scan(lk.tag_inames(plain, f"b:g.0, r:{row}, i:{along}"), "j", "i")
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (lowering_hazards, lowering_shuffles, lowering_scans, sys.modules["loopkit.verify.threads"]):
-            patch.setattr(module, "WARP", warp)
-        lowered = lk.lower(mapped)
-        assert not validate(lowered, warp=warp)
-        assert lk.verify(mapped).ok
+    lowered = lk.lower(mapped, WarpsOf(warp))
+    assert not validate(lowered)
+    assert lk.verify(mapped, WarpsOf(warp)).ok
     for n in {1, length}:
         x = np.random.default_rng(n).integers(-4, 5, (2, rows, n))
         want, = lk.compile(plain, "c")(x=x, n=n)
-        got = execute(lowered, {"x": x, "y": np.zeros_like(x)}, {"n": n}, random.Random(n), warp=warp)
+        got = execute(lowered, {"x": x, "y": np.zeros_like(x)}, {"n": n}, random.Random(n))
         np.testing.assert_array_equal(got["y"], want)
     assert_same(plain, mapped, n=length)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.errors import CompilerError
-from loopkit.kernel.devices import WARP, DeviceLimits
+from loopkit.kernel.devices import DeviceLimits
 from loopkit.runtime.cuda.binary import Binary
 from loopkit.target.code import GeneratedKernel
 from loopkit.target.cuda import CudaTarget
@@ -106,7 +106,7 @@ def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -
     if shared > limits.shared_bytes:
         by_shared = 0
     # the first of equals is named: what a user can change stands last
-    found = {"threads": limits.resident_threads // WARP // warps if threads <= limits.threads else 0,
+    found = {"threads": limits.resident_threads // limits.warp // warps if threads <= limits.threads else 0,
              "blocks": limits.resident_blocks, "registers": by_registers, "shared memory": by_shared}
     limited_by = min(found, key=lambda what: found[what])
     return Residency(found[limited_by], limited_by)
@@ -116,7 +116,7 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
     if registers > limits.thread_registers:
         return 0
     unit = limits.register_unit
-    per_warp = -(-max(registers, 1) * WARP // unit) * unit
+    per_warp = -(-max(registers, 1) * limits.warp // unit) * unit
     # a launch is checked as if the block had as many warps in each partition
     if -(-warps // limits.partitions) * limits.partitions * per_warp > limits.registers:
         return 0
@@ -129,7 +129,7 @@ def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) ->
         raise CompilerError(f"The compiler did not say what kernel '{launch.name}' takes.", log=binary.log)
     threads = prod(launch.block)
     fit = residency(limits, threads, usage.registers, usage.static_shared + launch.dynamic_shared_bytes)
-    occupancy = fit.blocks * limits.warps(threads) * WARP / limits.resident_threads
+    occupancy = fit.blocks * limits.warps(threads) * limits.warp / limits.resident_threads
     return KernelResources(
         launch.name, limits.arch, threads, usage.registers, usage.spill_stores, usage.spill_loads, usage.stack,
         usage.static_shared, launch.dynamic_shared_bytes, fit.blocks, occupancy, fit.limited_by)

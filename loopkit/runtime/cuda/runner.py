@@ -19,7 +19,7 @@ from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.cuda.bound import BoundCudaCall
 from loopkit.runtime.cuda.compiler import Binary, load_binary
-from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
+from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.hosted import HostedLaunches, host_inames
 from loopkit.runtime.cuda.kinds import InterfaceKind, Opener, OwnKind, cannot_tell
@@ -82,7 +82,7 @@ class CudaRunner:
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
                  stream: int | None = None) -> None:
-        self.kernels = TypedKernels(knl)
+        self.kernels = TypedKernels(knl, target.machine)
         self._target = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
@@ -104,6 +104,13 @@ class CudaRunner:
                 self._others.clear()
             self._others[stream] = found
         return found
+
+    @property
+    def text_target(self) -> CudaTarget:
+        """The target, for the GPU at hand where it leaves the architecture open."""
+        if self._target.arch is not None or (self._gpu is None and why_not() is not None):
+            return self._target
+        return self._target.on((self._gpu or find_gpu(None)).known_arch)
 
     # {{{ calls
 

@@ -178,7 +178,7 @@ class Machine:
     def _go_on(self, writer: str) -> bool:
         """Does what runs now go on from what *writer* left, both being updates of it in any order?"""
         a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
-        return a.atomic and b.atomic and (a.written, a.combine) == (b.written, b.combine)
+        return a.commutes and b.commutes and (a.written, a.combine) == (b.written, b.combine)
 
     def _part(self, accumulator: str, x: Instance) -> tuple[str, tuple[int | None, ...]]:
         values = x.inames(self.knl)

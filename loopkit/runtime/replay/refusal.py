@@ -228,7 +228,7 @@ def _differences(first: Machine, second: Machine) -> list[CellDifference]:
 
 def _any_order(knl: LoopKernel) -> bool:
     """Are there sums whose terms come in an order of their own?"""
-    return bool(knl.reductions) or any(s.atomic for s in knl.statements)
+    return bool(knl.reductions) or any(s.commutes for s in knl.statements)
 
 
 def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:

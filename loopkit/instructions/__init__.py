@@ -1,0 +1,1 @@
+"""Hardware instructions: one file each."""

@@ -1,0 +1,48 @@
+"""Commit groups and waits for them: how a thread completes the asynchronous accesses that it started."""
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import ClassVar
+
+from loopkit.ast.nodes import Completion, Instruction
+
+
+@dataclass(frozen=True)
+class CommitGroup(Instruction):
+    """The asynchronous accesses that a thread started since its last commit become a group."""
+
+    noun: ClassVar[str] = "a commit"
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return ("copies begun are a group",)
+
+
+@dataclass(frozen=True)
+class WaitGroup(Instruction):
+    """A thread waits until all of its groups but the *pending* newest are performed."""
+
+    pending: int
+
+    noun: ClassVar[str] = "a wait for a group"
+    completes: ClassVar[Completion | None] = Completion.GROUP
+
+    @property
+    def titles(self) -> tuple[str, ...]:
+        return (f"all groups but {self.pending} are done" if self.pending else "all groups are done",)
+
+
+def commits(instructions: Iterable[Instruction]) -> bool:
+    """Does a thread commit a group by one of *instructions*?"""
+    return any(isinstance(i, CommitGroup) for i in instructions)
+
+
+def pending(instructions: Iterable[Instruction]) -> int | None:
+    """How many groups may be under way behind *instructions*; ``None``: there is no wait among them."""
+    return next((i.pending for i in instructions if isinstance(i, WaitGroup)), None)
+
+
+def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instruction, ...]:
+    """A commit if *commit*, then a wait that leaves *leaving* groups under way, if that is a number."""
+    return (*((CommitGroup(),) if commit else ()), *(() if leaving is None else (WaitGroup(leaving),)))

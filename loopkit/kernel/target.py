@@ -1,0 +1,77 @@
+"""What a kernel is compiled for: the part of a target that lowering and the checks need."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.devices import WARP, DeviceLimits
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a loop program depends on: lowering gets this and nothing else of a target, and its results are kept by it.
+
+    Targets of one machine share their loop programs: the host's C runs what a GPU would.
+
+    :ivar warp: threads of a warp.
+    """
+
+    warp: int = WARP
+
+
+#: A CUDA GPU of any architecture.
+GPU = Machine()
+
+
+class Target:
+    """A language and what runs it; its subclasses are frozen dataclasses, whose fields say how it is compiled.
+
+    :cvar name: what ``target="..."`` calls it.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def machine(self) -> Machine:
+        """What its loop programs depend on."""
+        return GPU
+
+    @property
+    def limits(self) -> DeviceLimits | None:
+        """The limits of a launch; ``None``: it has none."""
+        return None
+
+    @property
+    def capability(self) -> int | None:
+        """The number of the architecture, 80 for sm_80; ``None``: it has no architectures."""
+        return None if self.limits is None else self.limits.capability
+
+
+#: The targets by name.
+TARGETS: dict[str, type[Target]] = {}
+
+#: The target of a kernel for which none is named.
+DEFAULT_TARGET = "cuda"
+
+T = TypeVar("T", bound=type[Target])
+
+
+def registered(cls: T) -> T:
+    """*cls*, which from here on has its name."""
+    TARGETS[cls.name] = cls
+    return cls
+
+
+def resolve_target(target: object) -> Target:
+    """The target object that a name stands for, or ``None`` for the default; :raises PreconditionError: there is none.
+    """
+    if isinstance(target, Target):
+        return target
+    name = DEFAULT_TARGET if target is None else target
+    if isinstance(name, str) and name in TARGETS:
+        return TARGETS[name]()
+    raise PreconditionError(
+        f"{target!r} is no target.", subject=str(target),
+        hint=f"the targets are {', '.join(f'{known!r}' for known in TARGETS)}, and objects with options, such as "
+             f"{', '.join(f'lk.{cls.__name__}(...)' for cls in TARGETS.values())}")

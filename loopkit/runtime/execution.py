@@ -1,0 +1,65 @@
+"""How kernels are executed, by the class of their target."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.runtime.typed import TypedKernels
+from loopkit.target.text_target import TextTarget
+
+
+class BoundCall(Protocol):
+    """A call with all arguments fixed, as :meth:`CompiledKernel.bind` makes them."""
+
+    def __call__(self) -> Outputs:
+        """Run it."""
+
+
+class Runner(Protocol):
+    """Runs one kernel.
+
+    :ivar kernels: the kernel with the dtypes of its calls.
+    """
+
+    kernels: TypedKernels
+
+    @property
+    def text_target(self) -> TextTarget:
+        """The target of the text that is shown without a call."""
+
+    def call(self, given: Mapping[str, Any]) -> Outputs:
+        """Check what is *given* and run."""
+
+    def bind(self, given: Mapping[str, Any]) -> BoundCall:
+        """The call with what is *given*, checked once."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How the kernels of a target are executed.
+
+    :ivar runner: makes what runs a kernel, from the target, the device that a user names, and whether to wait for each
+        launch.
+    :ivar time: measures a call of a runner.
+    """
+
+    runner: Callable[[LoopKernel, Any, object, bool], Runner]
+    time: Callable[[Any, Mapping[str, Any], TimingRequest], Timing]
+
+
+#: By the class of a target; ``loopkit/__init__.py`` fills it.
+EXECUTIONS: dict[type[TextTarget], Execution] = {}
+
+
+def execution_for(target: TextTarget) -> Execution:
+    """:raises PreconditionError: kernels for *target* have a text, and nothing runs it."""
+    found = EXECUTIONS.get(type(target))
+    if found is None:
+        raise PreconditionError(f"Nothing runs kernels for the target '{target.name}'.", subject=target.name,
+                                hint=f"generate_code(knl, target={target.name!r}) gives their text")
+    return found

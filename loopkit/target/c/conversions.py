@@ -1,0 +1,347 @@
+"""What stands between dtypes and C text: the types of expressions, conversions, literals and the names of functions."""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.dtypes import (
+    BOOL,
+    FLOAT16,
+    FLOAT32,
+    FLOAT64,
+    INT32,
+    INT64,
+    Lookup,
+    Type,
+    Weak,
+    as_size,
+    literal_type,
+    rank_of,
+    real_dtype,
+    resolve,
+    type_of_node,
+    weak,
+)
+from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
+from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
+from loopkit.expr.nodes import TypeCast
+from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
+
+#: Functions of halves whose result is a half again.
+_EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})
+
+#: Name and subscripts of an element (``()``: a scalar) to its text.
+Subscripts = Callable[[str, tuple[Expression, ...]], str]
+
+
+def plain_subscripts(name: str, indices: tuple[Expression, ...]) -> str:
+    """The text of a scalar; :raises TypeError: *name* is subscripted."""
+    if indices:
+        raise TypeError(f"no text is known for the elements of '{name}'")
+    return name
+
+
+def constants_only(expr: Expression) -> bool:
+    """Is *expr* a literal that is not negative?"""
+    return isinstance(expr, int | np.integer) and bool(expr >= 0)
+
+
+@dataclass(frozen=True)
+class CBase:
+    """What every printed expression needs.
+
+    :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
+    :ivar subscripts: gives the text of scalars and elements.
+    :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
+    :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
+    :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
+    :ivar sizes: value arguments and *bounds* are sizes, whatever their dtypes (:func:`dtypes.as_size`), as they are in
+        subscripts and bounds.
+    :ivar bounds: the temporaries that bound loops.
+    """
+
+    dialect: Dialect
+    lookup: Lookup
+    subscripts: Subscripts = plain_subscripts
+    nonnegative: Callable[[Expression], bool] = constants_only
+    used: set[str] = field(default_factory=set)
+    axes: Mapping[str, str] = field(default_factory=dict)
+    sizes: bool = False
+    bounds: AbstractSet[str] = frozenset()
+    _types: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
+
+    # {{{ types
+
+    def _type(self, expr: Expression) -> Type:
+        known = self._types.get(id(expr))
+        if known is not None:
+            return known[1]
+        if isinstance(expr, p.Variable) and expr.name in self.axes:
+            found: Type | None = Weak(1, INT32)
+        else:
+            found = type_of_node(expr, self._named, self._type)
+        if found is None:
+            name = expr.name if isinstance(expr, p.Variable) else str(expr)
+            raise TypeInferenceError(f"The dtype of '{name}' is not known.", subject=name,
+                                     hint="declare it with add_dtypes")
+        self._types[id(expr)] = (expr, found)          # keeps the id alive
+        return found
+
+    def _named(self, name: str) -> Type | None:
+        """The type of a name."""
+        found = self.lookup(name)
+        if not self.sizes or found is None:
+            return found
+        return as_size(weak(found) if name in self.bounds and isinstance(found, np.dtype) else found)
+
+    def never_negative(self, expr: Expression) -> bool:
+        """Is the integer *expr* certainly not negative, be it by the dtypes of what it reads?"""
+        if self.nonnegative(expr):
+            return True
+        found = interval(expr, self._leaf)
+        return found.low >= 0 and found.inside(resolve(self._type(expr)))
+
+    def _leaf(self, expr: Expression) -> Interval:
+        given = self._type(expr)
+        own = of_dtype(resolve(given) if rank_of(given) == 1 else INT64)
+        if isinstance(expr, TypeCast) and rank_of(self._type(expr.child)) == 1:
+            inner = interval(expr.child, self._leaf)
+            child = self._type(expr.child)
+            if inner.inside(resolve(given)) and (isinstance(child, Weak) or inner.inside(child)):
+                return inner
+            expr = expr.child if isinstance(child, Weak) else expr
+        return replace(own, low=0) if self.nonnegative(expr) else own
+
+    def of_sizes(self, expr: Expression) -> bool:
+        """Is *expr* an integer that nothing but sizes, inames and literals make up?"""
+        found = self._type(expr)
+        return isinstance(found, Weak) and found.rank == 1
+
+    def _whole(self, expr: Expression) -> np.dtype:
+        """The dtype that holds *expr*, an integer of sizes, as it is.
+
+        Linear forms are as long as a size: those for which one is too long get a text of 64 bits.
+        """
+        size = resolve(as_size(self._type(expr)))
+        if self.sizes or is_linear(expr) or interval(expr, self._leaf).inside(size):
+            return size
+        return INT64
+
+    def _long_enough(self, expr: Expression, own: np.dtype, want: np.dtype) -> np.dtype:
+        """The dtype in which *expr*, an integer of sizes, is computed where *want* is: *own* if its last bits do."""
+        return own if want.kind in "iu" and want.itemsize <= own.itemsize else promote(own, self._whole(expr))
+
+    def _own(self, given: Type, want: np.dtype) -> np.dtype:
+        """The dtype in which a value of type *given* is computed where *want* is wanted."""
+        if not isinstance(given, Weak):
+            return given
+        rank = rank_of(want)
+        if given.rank == 1:
+            own = resolve(given)
+            return promote(own, want) if want.kind == "i" else own
+        if given.rank == 2 and rank >= 2:
+            return real_dtype(want)
+        return want if rank == 3 else resolve(given)
+
+    def _steps(self, operands: Sequence[Any], own: np.dtype, f: Callable[[Type, Type], Type],
+               made: type[p.Sum | p.Product] | None = None) -> list[np.dtype]:
+        """The dtypes in which an operation of many operands is computed, from the left.
+
+        :arg made: the operation of some of them, where it may be larger than they are.
+        """
+        found = self._type(operands[0])
+        result = [self._own(found, own)]
+        for number, operand in enumerate(operands[1:], 2):
+            found = f(found, self._type(operand))
+            dtype = self._own(found, own) if found != BOOL else BOOL
+            if made is not None and isinstance(found, Weak) and found.rank == 1:
+                dtype = self._long_enough(made(tuple(operands[:number])), dtype, own)
+            result.append(dtype)
+        return result
+
+    # }}}
+
+    # {{{ conversions
+
+    def _convert(self, piece: Piece, want: np.dtype | None) -> Piece:
+        """*piece* with the dtype *want*; a cast where it has another."""
+        if want is None or piece.dtype == want:
+            return piece
+        if piece.literal is not None and kind_of(want) in "iuf":
+            return self._literal(piece.literal, want)
+        if is_half(piece.dtype):
+            piece = self._from_half(piece, want)
+            return piece if piece.dtype == want else self._convert(piece, want)
+        piece = self._exact(piece)
+        if want.kind == "c":
+            self._need(want)
+        if piece.dtype.kind == "c":
+            self._need(piece.dtype)
+            if want.kind != "c":
+                real = self._call(self._function_name("real", piece.dtype), [piece], real_dtype(piece.dtype))
+                return self._convert(real, want)
+        return self._to_half(piece, want) if is_half(want) else self._cast(piece, want)
+
+    def _cast(self, piece: Piece, want: np.dtype) -> Piece:
+        if want.kind == "c" and self.dialect.complex_calls:
+            part = real_dtype(want)
+            if piece.dtype.kind != "c" and piece.dtype != part:
+                piece = self._cast(piece, part)
+            return Piece(f"{self.dialect.type_name(want)}({piece.text})", PRIMARY, want, want)
+        return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
+
+    def _exact(self, piece: Piece) -> Piece:
+        """*piece* as a C value of its own dtype."""
+        if piece.exact:
+            return piece
+        if piece.literal is not None:
+            return self._literal(piece.literal, piece.dtype, typed=True)
+        if is_half(piece.dtype):
+            return self._stored(piece)
+        return self._cast(replace(piece, dtype=piece.c_dtype), piece.dtype)
+
+    # }}}
+
+    # {{{ literals
+
+    def _literal_dtype(self, value: object, want: np.dtype) -> np.dtype:
+        given = literal_type(value)
+        if isinstance(given, Weak) and given.rank == 1 and kind_of(want) in "iufc":
+            return real_dtype(want)
+        return self._own(given, want)
+
+    def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
+        """The number *value* as one of *dtype*.
+
+        :arg typed: an integer's type is *dtype* in C too, not just one that C converts.
+        """
+        if isinstance(value, np.generic):
+            value = value.item()
+        if dtype == BOOL:
+            return Piece(self.dialect.truth[bool(value)], PRIMARY, BOOL, BOOL)
+        if dtype.kind == "c":
+            whole = complex(value)                                      # type: ignore[call-overload]
+            part = real_dtype(dtype)
+            self._need(dtype)
+            parts = [self._literal(whole.real, part), self._literal(whole.imag, part)]
+            return self._call(self.dialect.complex_maker.format(dtype.name), parts, dtype)
+        if kind_of(dtype) == "f":
+            number = float(value)                                       # type: ignore[arg-type]
+            piece = self._half_literal(number, dtype) if is_half(dtype) else real_literal(number, dtype)
+            self.used.update({"INFINITY", "NAN"} & {piece.text.removeprefix("-")})
+            return piece
+        return integer_literal(int(value), dtype, typed=typed)          # type: ignore[call-overload]
+
+    # }}}
+
+    # {{{ halves: literals and computed values are held in a float until they are needed as what they are
+
+    def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
+        self._need(dtype)
+        with np.errstate(over="ignore"):
+            number = float(dtype.type(value))
+        return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
+
+    def _stored(self, piece: Piece) -> Piece:
+        """A half as memory holds it."""
+        if piece.exact:
+            return piece
+        self._need(piece.dtype)
+        if piece.number is not None and self.dialect.half_operators:
+            literal = real_literal(piece.number, piece.dtype)
+            text, precedence = f"{self.dialect.type_name(piece.dtype)}({literal.text})", PRIMARY
+        elif self.dialect.half_operators:
+            text, precedence = f"({self.dialect.type_name(piece.dtype)}){inside(piece, UNARY)}", UNARY
+        else:
+            text, precedence = f"{self._half_helper('to', piece.dtype)}({piece.text})", PRIMARY
+        return Piece(text, precedence, piece.dtype, piece.dtype)
+
+    def _in_float(self, piece: Piece) -> Piece:
+        """The exact value of a half as a float32."""
+        dtype = piece.dtype
+        if not (piece.exact or piece.unrounded):
+            return replace(piece, dtype=FLOAT32, number=None)
+        if self.dialect.half_operators:
+            return self._cast(self._stored(piece), FLOAT32)
+        if piece.exact:
+            return Piece(f"{self._half_helper('from', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+        return Piece(f"{self._half_helper('round', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
+
+    def _half_operand(self, piece: Piece) -> Piece:
+        """A half as the language's operators take it."""
+        if self.dialect.half_operators:
+            return self._stored(piece)
+        return replace(self._in_float(piece), dtype=piece.dtype)
+
+    def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
+        """A half on its way to *want*: other dtypes than numbers of one part come by way of float32."""
+        if self.dialect.half_operators and kind_of(want) in "iufb" and not is_half(want):
+            return self._cast(self._stored(piece), want)
+        return self._in_float(piece)
+
+    def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
+        """A real number rounded to *want*; to bfloat16 by way of float32, as ml_dtypes rounds."""
+        self._need(want)
+        small = piece.dtype.itemsize == 1
+        if self.dialect.half_operators:
+            if is_bfloat16(want) and piece.dtype != FLOAT32 and piece.dtype.itemsize > 2:
+                piece = self._cast(piece, FLOAT32)
+            return self._cast(piece, want)
+        if piece.dtype == FLOAT64 and want == FLOAT16:
+            self.used.add("odd_f32")
+            piece = self._call("odd_f32", [piece], FLOAT32)
+        elif piece.dtype != FLOAT32:
+            piece = self._cast(piece, FLOAT32)
+        return replace(piece, dtype=want, c_dtype=FLOAT32, unrounded=not small)
+
+    def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
+        """The function *name* of halves: the language's own, else that of float32, rounded.
+
+        :arg text: the name of the function of float32, where it is a helper.
+        """
+        native = self.dialect.half_functions.get(name)
+        if native is not None:
+            return self._call(native, [self._stored(x) for x in arguments], own)
+        call = self._call(text or self._function_name(name, FLOAT32), [self._in_float(x) for x in arguments], own)
+        return replace(call, c_dtype=FLOAT32, unrounded=name not in _EXACT)
+
+    def _half_helper(self, what: str, dtype: np.dtype) -> str:
+        name = f"{what}_{suffix(dtype)}"
+        self.used.add(name)
+        if what == "round":
+            self.used.update((f"from_{suffix(dtype)}", f"to_{suffix(dtype)}"))
+        self._need(dtype)
+        return name
+
+    # }}}
+
+    # {{{ functions
+
+    def _call(self, name: str, arguments: Sequence[Piece], dtype: np.dtype) -> Piece:
+        return Piece(f"{name}({', '.join(a.text for a in arguments)})", PRIMARY, dtype, dtype)
+
+    def _function_name(self, name: str, dtype: np.dtype) -> str:
+        text, is_helper = self.dialect.function(name, dtype)
+        if is_helper:
+            self.used.add(text)
+        return text
+
+    def _helper(self, name: str, dtype: np.dtype) -> str:
+        if dtype.kind == "c":
+            self._need(dtype)
+        full = f"{name}_{suffix(dtype)}"
+        self.used.add(full)
+        return full
+
+    def _need(self, dtype: np.dtype) -> None:
+        self.used.add(str(dtype))
+
+    # }}}

@@ -1,0 +1,143 @@
+"""What differs between the C-family languages that expressions are printed in: one table each."""
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from loopkit.expr.kinds import is_bfloat16
+from loopkit.target.c.helpers import POWER, template
+
+_SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
+
+#: Names in C of what the language calls otherwise, for reals.
+_REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
+_PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+
+
+#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
+INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+             "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+             "uint64": "unsigned long long"}
+REALS = {"float32": "float", "float64": "double"}
+
+COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
+    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
+
+
+def suffix(dtype: np.dtype) -> str:
+    """``f32`` for float32, ``i64`` for int64, ``bf16`` for bfloat16: what helper functions are called by."""
+    return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A C-family language.
+
+    :ivar types: the name of each dtype's type, by numpy's name of it.
+    :ivar qualifier: what stands before a helper function.
+    :ivar helped: real functions that the language has not and that a helper gives.
+    :ivar normal_functions: by the suffix of a dtype, the functions that a helper computes faster where no argument can
+        be a subnormal number.
+    :ivar integer_functions: names of functions of integers that the language has, by ``"min_i32"``.
+    :ivar complex_names: names of complex functions; *complex_marked*: with ``f`` behind them for complex64.
+    :ivar complex_calls: a conversion to complex is a call of the type.
+    :ivar truth: false and true.
+    :ivar int_predicates: ``isnan`` and its like give an int.
+    :ivar constants: text of the macros ``INFINITY`` and ``NAN`` where the language has none.
+    :ivar complex_text: what complex numbers need, by dtype; ``None`` as the key: what all of them need.
+    :ivar half_text: what halves need, by dtype: lines that stand before the helpers.
+    :ivar half_operators: the language has operators of halves; without them halves are computed in float32 and
+        rounded.
+    :ivar half_functions: names of functions of halves that the language has.
+    :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
+    :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
+    :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
+    :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
+    :ivar includes: the first lines of every text.
+    :ivar restrict: how a pointer says that nothing else points where it does.
+    :ivar constant_by_restrict: the compiler takes what a const pointer with *restrict* points to for constant.
+    :ivar no_parameters: what stands for the parameters of a function that has none.
+    :ivar unroll: lines before a loop that is to be unrolled.
+    :ivar streaming_store: the function that stores what caches evict first.
+    :ivar evict_last_load: the function that loads what caches evict last; *evict_last_text*: its text;
+        *evict_last_start*: the first line of a function that uses it.
+    """
+
+    types: Mapping[str, str]
+    qualifier: str
+    helped: frozenset[str] = frozenset()
+    normal_functions: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    integer_functions: Mapping[str, str] = field(default_factory=dict)
+    complex_names: Mapping[str, str] = field(default_factory=dict)
+    complex_marked: bool = False
+    complex_calls: bool = False
+    complex_maker: str = "{0}"
+    truth: tuple[str, str] = ("0", "1")
+    int_predicates: bool = True
+    constants: Mapping[str, str] = field(default_factory=dict)
+    complex_text: Mapping[str | None, str] = field(default_factory=dict)
+    half_text: Mapping[str, str] = field(default_factory=dict)
+    half_operators: bool = False
+    half_functions: Mapping[str, str] = field(default_factory=dict)
+    half_helpers: Mapping[str, str] = field(default_factory=dict)
+    copies: Mapping[str, str] = field(default_factory=dict)
+    matrix_products: Mapping[str, str] = field(default_factory=dict)
+    handing: Mapping[str, str] = field(default_factory=dict)
+    includes: tuple[str, ...] = ()
+    restrict: str = "restrict"
+    constant_by_restrict: bool = False
+    no_parameters: str = ""
+    unroll: tuple[str, ...] = ()
+    streaming_store: str = ""
+    evict_last_load: str = ""
+    evict_last_text: str = ""
+    evict_last_start: str = ""
+
+    def type_name(self, dtype: np.dtype) -> str:
+        """The type of an element of *dtype*."""
+        return self.types[dtype.name]
+
+    def function(self, name: str, dtype: np.dtype) -> tuple[str, bool]:
+        """What the language calls the function *name* of operands of *dtype*, and whether it is a helper."""
+        if dtype.kind == "f":
+            if name in _PREDICATES:
+                return name, False
+            if name not in self.helped:
+                return _REAL_NAMES.get(name, name) + ("f" if dtype.itemsize == 4 else ""), False
+        elif dtype.kind == "c":
+            mark = "f" if self.complex_marked and dtype.itemsize == 8 else ""
+            return self.complex_names[name] + mark, False
+        full = f"{name}_{suffix(dtype)}"
+        own = self.integer_functions.get(full)
+        return (full, True) if own is None else (own, False)
+
+    def preamble(self, used: AbstractSet[str]) -> str:
+        """The text that must stand before expressions that used the helpers *used*; ``""`` or whole lines."""
+        parts = ["\n".join(self.includes)] if self.includes else []
+        parts += [text for name, text in self.half_text.items() if name in used]
+        parts += [text for name, text in self.constants.items() if name in used]
+        texts = (self.copies, self.handing, self.matrix_products)
+        parts += [text for functions in texts for name, text in functions.items() if name in used]
+        complexes = [name for name in ("complex64", "complex128") if name in used]
+        if complexes:
+            parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
+        parts += [text for name, text in self.half_helpers.items() if name in used]
+        parts += [self.evict_last_text] if self.evict_last_load in used else []
+        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - self.matrix_products.keys())
+                  if _SUFFIX.match(name)]
+        return "".join(part.strip("\n") + "\n" for part in parts)
+
+    def _helper(self, name: str) -> str:
+        found = _SUFFIX.match(name)
+        assert found is not None, name
+        kind, bits = found["suffix"][0], int(found["suffix"][1:])
+        dtype = np.dtype({"i": "int", "u": "uint", "f": "float", "c": "complex"}[kind] + str(bits))
+        power = POWER.match(found["name"])
+        product = "*".join(["x"] * int(power["exponent"])) if power else ""
+        return (template(found["name"], kind).replace("QUALIFIER", self.qualifier)
+                .replace("TYPE", self.type_name(dtype)).replace("NAME", name).replace("PRODUCT", product)
+                .replace("MARK", "f" if found["suffix"] == "f32" else ""))

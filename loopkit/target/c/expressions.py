@@ -1,0 +1,450 @@
+"""Expressions as C and CUDA text, directed by dtypes.
+
+The text computes what the dtype rules of :mod:`loopkit.expr.dtypes` say: where C's own conversions do the same there
+is no cast, else there is one. Literals are spelled in the dtype that their surroundings give them, so that a float32
+kernel has no double arithmetic. ``min`` and ``max`` of reals are C's ``fmin`` and ``fmax``: a NaN loses against a
+number (numpy's ``minimum`` keeps it).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import TypeInferenceError
+from loopkit.expr.dtypes import (
+    BOOL,
+    COMPLEX64,
+    FLOAT32,
+    INT32,
+    INT64,
+    UINT32,
+    Lookup,
+    Type,
+    arithmetic,
+    as_float,
+    comparison,
+    division,
+    join,
+    rank_of,
+    real_dtype,
+    resolve,
+)
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.intervals import is_linear
+from loopkit.expr.kinds import is_half, kind_of, promote
+from loopkit.expr.mappers import children
+from loopkit.expr.nodes import TypeCast
+from loopkit.expr.ranges import Bounds
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+from loopkit.target.c.conversions import CBase, Subscripts, constants_only, plain_subscripts
+from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.values import (
+    AND,
+    EQUALITY,
+    OR,
+    PRIMARY,
+    PRODUCT,
+    RELATION,
+    SUM,
+    TERNARY,
+    UNARY,
+    Piece,
+    inside,
+    promoted,
+    usual_conversion,
+)
+
+__all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
+
+@dataclass(frozen=True)
+class CText(CBase):
+    """Prints expressions; see :class:`CBase` for what it needs."""
+
+    def text(self, expr: Expression, want: np.dtype | None = None) -> str:
+        """*expr* as text, converted to *want* (by itself: as the rules say).
+
+        :raises TypeInferenceError: an operation that its operands do not have, or a name without a type.
+        """
+        piece = self._operand(expr, resolve(self._type(expr)) if want is None else want)
+        piece = self._convert(piece, want)
+        return (self._stored(piece) if is_half(piece.dtype) else piece).text
+
+    def condition(self, expr: Expression) -> str:
+        """*expr* as the condition of an ``if``."""
+        return self._condition(expr).text
+
+    # {{{ nodes
+
+    def _operand(self, expr: Expression, want: np.dtype) -> Piece:
+        """*expr* where *want* is wanted: weak ones adapt to it, others come as they are."""
+        if not isinstance(expr, p.ExpressionNode):
+            return self._literal(expr, self._literal_dtype(expr, want))
+        own = self._own(self._type(expr), want)
+        return self._emit(expr, self._long_enough(expr, own, want) if self.of_sizes(expr) else own)
+
+    def _converted(self, expr: Expression, want: np.dtype) -> Piece:
+        """*expr* as a C value of exactly the type *want*."""
+        return self._exact(self._convert(self._operand(expr, want), want))
+
+    def _emit(self, expr: Expression, own: np.dtype) -> Piece:
+        """*expr* computed in *own*: its dtype, or for a weak one what its surroundings give it."""
+        if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call) and self.of_sizes(expr):
+            # these need more of their operands than their last bits
+            own = reduce(promote, map(self._whole, children(expr)), own)
+        match expr:
+            case p.Variable(name=name):
+                return self._name(name, ())
+            case p.Subscript(aggregate=p.Variable(name=name)):
+                return self._name(name, expr.index_tuple)
+            case p.Sum():
+                return self._sum(expr.children, own)
+            case p.Product():
+                return self._product(expr.children, own)
+            case p.Quotient():
+                return self._quotient(expr, own)
+            case p.FloorDiv() | p.Remainder():
+                return self._division(expr, own)
+            case p.Power():
+                return self._power(expr.base, expr.exponent, own)
+            case p.Min() | p.Max():
+                return self._extremum("min" if isinstance(expr, p.Min) else "max", expr.children, own)
+            case p.Comparison():
+                return self.compared(expr)
+            case p.LogicalAnd():
+                return self._logical(" && ", AND, expr.children)
+            case p.LogicalOr():
+                return self._logical(" || ", OR, expr.children)
+            case p.LogicalNot():
+                return Piece(f"!{inside(self._condition(expr.child), UNARY)}", UNARY, BOOL, BOOL)
+            case p.If():
+                return self._if(expr, own)
+            case TypeCast():
+                return self._type_cast(expr)
+            case p.Call(function=p.Variable(name=name)) if name in FUNCTIONS:
+                return self._function(name, expr.parameters, own)
+            case _:
+                raise TypeError(f"{type(expr).__name__} cannot be printed as C: {expr}")
+
+    def _name(self, name: str, indices: tuple[Expression, ...]) -> Piece:
+        if name in self.axes:
+            return Piece(self.axes[name], PRIMARY, UINT32, UINT32)
+        given = self.lookup(name)
+        assert given is not None                        # its type was asked for before
+        dtype = resolve(given)
+        if dtype.kind == "c" or is_half(dtype):
+            self._need(dtype)
+        text = self.subscripts(name, indices)
+        piece = Piece(text, UNARY if text.startswith("*") else PRIMARY, dtype, dtype)
+        wanted = self._named(name)
+        assert wanted is not None
+        return self._convert(piece, resolve(wanted))
+
+    def _sum(self, terms: Sequence[Expression], own: np.dtype) -> Piece:
+        steps = self._steps(terms, own, arithmetic, p.Sum)
+        first = steps[1] if len(steps) > 1 else own
+        piece = self._operand(terms[0], first)
+        for term, dtype in zip(terms[1:], steps[1:], strict=True):
+            positive = _without_sign(term)
+            operator = "+" if positive is None else "-"
+            right = self._operand(term if positive is None else positive, dtype)
+            if operator == "+" and dtype.kind in "iu" and piece.c_dtype == right.c_dtype == right.dtype == dtype:
+                # i + (j + k) of one integer type is i + j + k
+                right = replace(right, precedence=PRODUCT if right.precedence == SUM else right.precedence)
+            piece = self._binary(f" {operator} ", SUM, piece, right, dtype)
+        return piece
+
+    def _product(self, factors: Sequence[Expression], own: np.dtype) -> Piece:
+        if len(factors) > 1 and isinstance(factors[0], int) and factors[0] == -1 and factors[0] is not True:
+            inner = self._operand(factors[1], own) if len(factors) == 2 else self._product(factors[1:], own)
+            if inner.dtype == BOOL:
+                inner = replace(inner, dtype=INT32, c_dtype=INT32)
+            elif inner.dtype.kind == "u" and own.kind == "i":
+                inner = self._convert(inner, own)
+            return self._negated(inner)
+        steps = self._steps(factors, own, arithmetic, p.Product)
+        piece = self._operand(factors[0], steps[1] if len(steps) > 1 else own)
+        for factor, dtype in zip(factors[1:], steps[1:], strict=True):
+            piece = self._binary("*", PRODUCT, piece, self._operand(factor, dtype), dtype)
+        return piece
+
+    def _negated(self, piece: Piece) -> Piece:
+        if is_half(piece.dtype) and not piece.unrounded:
+            piece = self._half_operand(piece)
+        text = inside(piece, PRODUCT)
+        text = f"-({text})" if text.startswith("-") else f"-{text}"
+        return Piece(text, PRODUCT if piece.precedence == PRODUCT else UNARY, piece.dtype,
+                     promoted(piece.c_dtype), unrounded=piece.unrounded)
+
+    def _binary(self, operator: str, precedence: int, left: Piece, right: Piece, dtype: np.dtype, *,
+                modular: bool = True) -> Piece:
+        """``left operator right`` computed in *dtype*.
+
+        :arg modular: operands that are congruent to the value, modulo 2^bits of *dtype*, will do.
+        """
+        halves = is_half(dtype)
+        left, right = (self._half_operand(self._convert(x, dtype)) if halves else
+                       self._prepared(x, dtype, modular=modular) for x in (left, right))
+        if not halves and not self._common_is(left, right, dtype, modular=modular):
+            if left.literal is not None and right.literal is None and right.dtype != dtype:
+                right = self._exact(self._convert(right, dtype))
+            else:
+                left = self._exact(self._convert(left, dtype))
+            if not self._common_is(left, right, dtype, modular=modular):
+                right = self._exact(self._convert(right, dtype))
+        if operator == "*" and left.precedence == PRODUCT and left.divides:
+            left = replace(left, precedence=SUM)       # (a / b)*c: right as it is, but read wrongly
+        text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"
+        if right.text.startswith("-") and operator in ("-", "+", "*") and right.precedence >= precedence + 1:
+            text = f"{inside(left, precedence)}{operator}({right.text})"
+        c_dtype = dtype if dtype.kind == "c" else usual_conversion(left.c_dtype, right.c_dtype)
+        return Piece(text, precedence, dtype, c_dtype, divides=operator in (" / ", " % "),
+                     unrounded=halves and c_dtype != dtype)
+
+    def _prepared(self, piece: Piece, dtype: np.dtype, *, modular: bool) -> Piece:
+        """*piece* as an operand: a value computed wider than its dtype is cut where that matters."""
+        if piece.literal is not None or (modular and piece.dtype == dtype and dtype.kind in "iu"):
+            return piece
+        return self._convert(piece, dtype) if is_half(piece.dtype) else self._exact(piece)
+
+    def _common_is(self, left: Piece, right: Piece, dtype: np.dtype, *, modular: bool) -> bool:
+        """Does C compute an operation of these two in *dtype* without further ado?"""
+        if dtype.kind == "c":
+            part = real_dtype(dtype)
+            kinds = {left.c_dtype, right.c_dtype}
+            return dtype in kinds and kinds <= {dtype, part}
+        common = usual_conversion(left.c_dtype, right.c_dtype)
+        if dtype.kind in "iub":
+            wide_enough = common.kind in "iu" and common.itemsize >= dtype.itemsize
+            return wide_enough and (modular or common == promoted(dtype))
+        return common == dtype
+
+    def _quotient(self, expr: p.Quotient, own: np.dtype) -> Piece:
+        dtype = self._steps((expr.numerator, expr.denominator), own, division)[1]
+        left, right = self._operand(expr.numerator, dtype), self._operand(expr.denominator, dtype)
+        return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
+
+    def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
+        """Python's ``//`` and ``%``, which round down, and those that are C's."""
+        a, b = expr.numerator, expr.denominator
+        is_quotient = isinstance(expr, p.FloorDiv)
+        dtype = own
+        left, right = self._operand(a, dtype), self._operand(b, dtype)
+        as_in_c = isinstance(expr, TruncatedQuotient | TruncatedRemainder)
+        if dtype.kind in "iu" and (as_in_c or dtype.kind == "u" or (self.never_negative(a) and self.never_negative(b))):
+            return self._binary(" / " if is_quotient else " % ", PRODUCT, left, right, dtype, modular=False)
+        name = "floor_div" if is_quotient else "floor_mod"
+        if is_half(dtype):
+            return self._half_function(name, [self._convert(x, dtype) for x in (left, right)], dtype,
+                                       self._helper(name, FLOAT32))
+        computed = promoted(dtype)
+        name = self._helper(name, computed)
+        args = [self._exact(self._convert(x, computed)) for x in (left, right)]
+        return replace(self._call(name, args, dtype), c_dtype=computed)
+
+    def _power(self, base: Expression, exponent: Expression, own: np.dtype) -> Piece:
+        if isinstance(exponent, float) and exponent.is_integer() and kind_of(own) in "fc":
+            exponent = int(exponent)
+        if isinstance(exponent, int) and not isinstance(exponent, bool) and abs(exponent) <= 16:
+            return self._small_power(base, exponent, own)
+        if own.kind in "iu":
+            computed = promoted(own)
+            args = [self._converted(base, computed), self._converted(exponent, INT32)]
+            return replace(self._call(self._helper("int_power", computed), args, own), c_dtype=computed)
+        if exponent == 0.5 and kind_of(own) == "f":
+            return self._of_floats("sqrt", (base,), own)
+        return self._of_floats("pow", (base, exponent), own)
+
+    def _of_floats(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
+        """The function *name*, whose arguments and result have the dtype *own*."""
+        if is_half(own):
+            return self._half_function(name, [self._convert(self._operand(e, own), own) for e in arguments], own)
+        normal = name in self.dialect.normal_functions.get(suffix(own), ()) and all(
+            map(Bounds(own, self._type, self.nonnegative).is_normal, arguments))
+        text = self._helper(f"{name}_normal", own) if normal else self._function_name(name, own)
+        return self._call(text, [self._converted(e, own) for e in arguments], own)
+
+    def _small_power(self, base: Expression, exponent: int, own: np.dtype) -> Piece:
+        """Powers with a literal exponent, by multiplication; those of halves in float32, rounded once."""
+        piece = self._convert(self._operand(base, own), own)
+        if is_half(own) and exponent == 2 and isinstance(base, p.Variable | p.Subscript):
+            return self._binary("*", PRODUCT, piece, piece, own)
+        if is_half(own) and exponent not in (0, 1):
+            return replace(self._multiplied(base, self._in_float(piece), exponent, FLOAT32), dtype=own, c_dtype=FLOAT32,
+                           unrounded=True)
+        return self._multiplied(base, piece if is_half(own) else self._exact(piece), exponent, own)
+
+    def _multiplied(self, base: Expression, piece: Piece, exponent: int, own: np.dtype) -> Piece:
+        """``piece**exponent``, where *piece* is *base* in *own*."""
+        if exponent < 0:
+            return self._binary(" / ", PRODUCT, self._literal(1, own), self._multiplied(base, piece, -exponent, own),
+                                own)
+        if exponent == 0:
+            return self._literal(1, own)
+        if exponent == 1:
+            return piece
+        if exponent <= 3 and isinstance(base, p.Variable | p.Subscript) and piece.precedence == PRIMARY:
+            return Piece("*".join([piece.text] * exponent), PRODUCT, own, promoted(own))
+        computed = promoted(own)
+        return replace(self._call(self._helper(f"power{exponent}", computed), [piece], own), c_dtype=computed)
+
+    def _extremum(self, which: str, operands: Sequence[Expression], own: np.dtype) -> Piece:
+        """``min`` and ``max``, from the left."""
+        steps = self._steps(operands, own, join)
+        first = steps[1] if len(steps) > 1 else own
+        piece = self._convert(self._operand(operands[0], first), first)
+        for operand, dtype in zip(operands[1:], steps[1:], strict=True):
+            if is_half(dtype):
+                piece = self._half_function(which, [self._convert(x, dtype) for x in (
+                    piece, self._operand(operand, dtype))], dtype)
+                continue
+            piece = self._exact(self._convert(piece, dtype))
+            right = self._converted(operand, dtype)
+            if dtype == BOOL:
+                piece = self._binary(" && " if which == "min" else " || ", AND if which == "min" else OR,
+                                     piece, right, dtype)
+                piece = replace(piece, c_dtype=BOOL)
+                continue
+            computed = promoted(dtype)
+            args = [self._exact(self._convert(x, computed)) for x in (piece, right)]
+            piece = replace(self._call(self._function_name(which, computed), args, dtype),
+                            c_dtype=computed)
+        return piece
+
+    def compared(self, expr: p.Comparison) -> Piece:
+        """A comparison; one of sizes and inames is that of integers, which analyses take it for."""
+        as_sizes = self if self.sizes else replace(self, sizes=True)
+        if as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right):
+            if not self.sizes:
+                return as_sizes.compared(expr)
+        elif self.sizes:
+            return replace(self, sizes=False).compared(expr)
+        given = comparison(self._type(expr.left), self._type(expr.right),
+                           [e for e in (expr.left, expr.right) if isinstance(e, int)])
+        dtype = INT64 if self.sizes and not is_linear(expr) else resolve(given)
+        if dtype.kind in "iu":
+            dtype = reduce(promote, [self._whole(e) for e in (expr.left, expr.right) if self.of_sizes(e)], dtype)
+        operator = str(expr.operator)
+        if dtype.kind == "c" and operator not in ("==", "!="):
+            raise TypeInferenceError("Complex numbers have no order.", subject=str(expr),
+                                     hint="compare their abs, real or imag")
+        precedence = EQUALITY if operator in ("==", "!=") else RELATION
+        left, right = self._operand(expr.left, dtype), self._operand(expr.right, dtype)
+        piece = self._binary(f" {operator} ", precedence, left, right, dtype, modular=False)
+        return replace(piece, dtype=BOOL, c_dtype=BOOL, unrounded=False)
+
+    def _logical(self, operator: str, precedence: int, operands: Sequence[Expression]) -> Piece:
+        # gcc asks for parentheses around && inside of ||, and so do readers
+        texts = [inside(self._condition(e), precedence + (1 if precedence == AND else 2)) for e in operands]
+        return Piece(operator.join(texts), precedence, BOOL, BOOL)
+
+    def _condition(self, expr: Expression) -> Piece:
+        """*expr* as something that C takes for a truth value."""
+        given = self._type(expr)
+        if rank_of(given) == 3:
+            raise TypeInferenceError("A complex number is no condition.", subject=str(expr), hint="compare it")
+        piece = self._operand(expr, BOOL if self.of_sizes(expr) else resolve(given))
+        if is_half(piece.dtype):
+            return self._in_float(piece)
+        return piece if piece.dtype == BOOL else self._exact(piece)
+
+    def _if(self, expr: p.If, own: np.dtype) -> Piece:
+        condition = self._condition(expr.condition)
+        then, otherwise = (self._convert(self._operand(e, own), own) for e in (expr.then, expr.else_))
+        if is_half(own) and not (then.exact and otherwise.exact):
+            then, otherwise = (x if x.unrounded and not self.dialect.half_operators else self._half_operand(x)
+                               for x in (then, otherwise))
+        else:
+            then, otherwise = self._exact(then), self._exact(otherwise)
+        c_dtype = then.c_dtype if then.c_dtype == otherwise.c_dtype else promoted(own)
+        text = f"{inside(condition, OR)} ? {inside(then, OR)} : {inside(otherwise, TERNARY)}"
+        return Piece(text, TERNARY, own, c_dtype, unrounded=then.unrounded or otherwise.unrounded)
+
+    def _type_cast(self, expr: TypeCast) -> Piece:
+        dtype = expr.dtype
+        if not isinstance(expr.child, p.ExpressionNode):
+            value = expr.child
+            if isinstance(value, int) and dtype.kind in "iu":
+                bits = 8 * dtype.itemsize
+                value = (value + 2**(bits - 1)) % 2**bits - 2**(bits - 1) if dtype.kind == "i" else value % 2**bits
+                return self._exact(self._literal(value, dtype)) if dtype.itemsize >= 4 else \
+                    self._cast(self._literal(value, INT32), dtype)
+            if not (isinstance(value, float | complex) and dtype.kind in "iub"):
+                return self._literal(value, dtype)
+        piece = self._convert(self._operand(expr.child, dtype), dtype)
+        return piece if is_half(dtype) else self._exact(piece)
+
+    # }}}
+
+    # {{{ functions
+
+    def _function(self, name: str, arguments: Sequence[Expression], own: np.dtype) -> Piece:
+        kind = FUNCTIONS[name].kind
+        if kind == "predicate":
+            dtype = resolve(as_float(self._joined(arguments)))
+            call = replace(self._of_floats(name, arguments, dtype), dtype=BOOL, c_dtype=BOOL, unrounded=False)
+            return replace(call, c_dtype=INT32) if self.dialect.int_predicates else call
+        if kind in ("magnitude", "part", "complex", "preserve"):
+            return self._part(name, arguments[0], own)
+        return self._of_floats(name, arguments, own)
+
+    def _part(self, name: str, argument: Expression, own: np.dtype) -> Piece:
+        """``abs``, ``real``, ``imag``, ``conj`` and the roundings."""
+        given = self._type(argument)
+        if rank_of(given) < 3:
+            if name in ("real", "conj") or (own.kind in "iub" and name not in ("abs", "imag")) or (
+                    own.kind == "u" and name == "abs"):
+                return self._convert(self._operand(argument, own), own)
+            if name == "imag":
+                return self._literal(0, own)
+            if is_half(own):
+                return self._of_floats(name, (argument,), own)
+            computed = promoted(own)
+            args = [self._converted(argument, computed)]
+            return replace(self._call(self._function_name(name, computed), args, own), c_dtype=computed)
+        operand = self._own(given, promote(own, COMPLEX64))
+        args = [self._converted(argument, operand)]
+        return self._convert(self._call(self._function_name(name, operand), args,
+                                        operand if name == "conj" else real_dtype(operand)), own)
+
+    def _joined(self, arguments: Sequence[Expression]) -> Type:
+        found = self._type(arguments[0])
+        for e in arguments[1:]:
+            found = join(found, self._type(e))
+        return found
+
+    # }}}
+
+
+def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype | None = None,
+         subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
+         used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
+    """*expr* as the text of *dialect*; see :class:`CText` for the arguments.
+
+    >>> from loopkit.target.host.dialect import C
+    >>> from loopkit.expr.dtypes import FLOAT32, weak
+    >>> names = {"x": FLOAT32, "i": weak(INT32)}
+    >>> to_c(p.Sum((p.Product((2, p.Variable("x"))), p.Variable("i"))), C, names.get)
+    '2.0f*x + i'
+
+    :raises TypeInferenceError: an operation that its operands do not have, or a name without a type.
+    """
+    printer = CText(dialect, lookup, subscripts, nonnegative, set() if used is None else used, axes or {})
+    return printer.text(expr, want)
+
+
+def _without_sign(term: Expression) -> Expression | None:
+    """``x`` for a *term* ``-x`` whose sign is a literal's, else ``None``."""
+    if isinstance(term, int | float) and not isinstance(term, bool):
+        return -term if term < 0 and term != -2**31 else None
+    if isinstance(term, p.Product) and len(term.children) > 1:
+        first, *rest = term.children
+        if isinstance(first, int | float) and not isinstance(first, bool) and first < 0 and first != -2**31:
+            if first == -1 and isinstance(first, int):
+                return rest[0] if len(rest) == 1 else p.Product(tuple(rest))
+            return p.Product((-first, *rest))
+    return None

@@ -1,0 +1,226 @@
+"""The CUDA target: one ``__global__`` function a launch."""
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from loopkit.ast.nodes import Function, Sync
+from loopkit.errors import LimitError, PreconditionError
+from loopkit.instructions.vector_access import assumed_by, vectors_in
+from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
+from loopkit.kernel.target import registered
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.types import index_types
+from loopkit.target.addresses import Addresses, declared
+from loopkit.target.atomics import cuda_update
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout
+from loopkit.target.copies import require_hardware, sync_lines
+from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.cuda.host_text import host_text
+from loopkit.target.cuda.shared import SharedMemory, shared_memory
+from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
+from loopkit.target.handing import NUMBER_BYTES, coordinates
+from loopkit.target.shuffles import lanes_of
+from loopkit.target.signature import Signature, count_of, head_lines, signature
+from loopkit.target.text_target import TextTarget
+from loopkit.target.vectors import assumption_lines
+
+_AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
+         "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
+
+
+#: The dialects of C++ that generated text can be compiled as.
+STANDARDS = ("c++11", "c++14", "c++17", "c++20")
+
+#: Fewer than the least is what ptxas makes of any smaller number.
+_FEWEST_REGISTERS = 16
+
+
+DEFAULT_ARCHITECTURE = "sm_90"
+
+
+@registered
+@dataclass(frozen=True)
+class CudaTarget(TextTarget):
+    """CUDA C++ for one architecture, and how it is compiled.
+
+    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated. ``None``:
+        that of the GPU on which a kernel runs, and without one sm_90.
+    :ivar std: the dialect of C++: ``"c++11"``, ``"c++14"``, ``"c++17"`` or ``"c++20"``.
+    :ivar fast_math: trade accuracy for speed in divisions, square roots and functions, and flush subnormal numbers
+        to zero (``--use_fast_math``).
+    :ivar line_info: keep the lines of the text in the compiled code, for profilers (``-lineinfo``).
+    :ivar max_registers: at most so many registers a thread, from 16 to 255; the rest is spilled.
+    :ivar options: more options for the compiler, passed to it as they are: ``("-fmad=false",)``.
+
+    >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
+    166912
+    """
+
+    name: ClassVar[str] = "cuda"
+
+    arch: str | None = None
+    std: str = "c++17"
+    fast_math: bool = False
+    line_info: bool = False
+    max_registers: int | None = None
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """:raises PreconditionError: a value that the target cannot have."""
+        _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
+        _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
+        for name in ("fast_math", "line_info"):
+            if not isinstance(getattr(self, name), bool):
+                raise PreconditionError(f"'{name}' of a CudaTarget cannot be {getattr(self, name)!r}.", subject=name,
+                                        hint="give True or False")
+        most = self.limits.thread_registers
+        if self.max_registers is not None and not (
+                type(self.max_registers) is int and _FEWEST_REGISTERS <= self.max_registers <= most):
+            raise PreconditionError(f"'max_registers' of a CudaTarget cannot be {self.max_registers!r}.",
+                                    subject="max_registers",
+                                    hint=f"give a number from {_FEWEST_REGISTERS} to {most}, or None for no limit")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
+            raise PreconditionError(f"'options' of a CudaTarget cannot be {self.options!r}.", subject="options",
+                                    hint="give a tuple of strings, one an option: options=('-fmad=false',)")
+
+    @property
+    def architecture(self) -> str:
+        """*arch*, or the one that stands for it while no GPU is at hand."""
+        return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
+
+    def on(self, arch: str) -> CudaTarget:
+        """The same for the architecture *arch*."""
+        return replace(self, arch=arch)
+
+    @property
+    def limits(self) -> DeviceLimits:
+        """What the architecture has."""
+        return DEVICE_LIMITS[self.architecture]
+
+    @property
+    def dialect(self) -> Dialect:
+        return CUDA
+
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        return _code(lowered, self, layout, head)
+
+
+def _require_known(what: str, value: object, known: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in known:
+        raise PreconditionError(f"{value!r} is no known {what}.", subject=str(value),
+                                hint=f"known are {', '.join(known)}")
+
+
+def _code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+    """The translation unit, with *head* as comments at its top, and the launches."""
+    used: set[str] = set()
+    functions: list[str] = []
+    launches: list[GeneratedKernel] = []
+    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
+        own = signature(lowered, launch, function, layout, handing=True)
+        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
+        number = NUMBER_BYTES if function.ticketed else 0
+        shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
+        _require_within(lowered, launch, shared, target.limits)
+        require_hardware(lowered, launch, target.limits)
+        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
+                                                             target.limits)])))
+        launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block, shared.total,
+                                        shared.dynamic_bytes))
+    preamble = CUDA.preamble(used)
+    assumed = assumed_by(lowered.program.functions) if layout.vectors else ()
+    sizes = {name: np.dtype(a.dtype).itemsize for name, a in lowered.kernel.array_args.items()}
+    comments = "\n".join(f"// {line}" for line in (*head, *assumption_lines(assumed, sizes)))
+    parts = [*filter(None, (comments, preamble.rstrip())), *functions]
+    host = host_text(lowered, launches, layout)
+    return GeneratedCode(target.name, "\n\n".join(parts) + "\n", tuple(launches), host, layout,
+                         lowered.program.host_order, assumed)
+
+
+def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
+    where = f"'{launch.name}' on {limits.arch}"
+    if launch.threads > limits.threads:
+        raise LimitError("threads per block", limits.threads, launch.threads, where=where,
+                         hint="split the l.* inames by smaller lengths")
+    for axis, own, most in zip("xyz", launch.block, limits.block, strict=True):
+        if own > most:
+            raise LimitError(f"threads along {axis}", most, own, where=where, hint="use another l.* axis")
+    if shared.total > limits.shared_bytes:
+        raise LimitError("bytes of shared memory per block", limits.shared_bytes, shared.total, where=where,
+                         hint="use smaller tiles")
+    for axis, own_extent, most in zip("xyz", launch.grid, limits.grid, strict=True):
+        if isinstance(own_extent, int) and own_extent > most:
+            raise LimitError(f"blocks along {axis}", most, own_extent, where=where, hint="use g.0 for this iname")
+    _require_room(lowered.kernel.options.min_blocks, launch, shared, limits)
+
+
+def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
+    """So many blocks fit on a multiprocessor, as far as their registers let them."""
+    for what, most, wanted in (
+            ("blocks per multiprocessor", limits.resident_blocks, blocks),
+            ("threads per multiprocessor", limits.resident_threads,
+             blocks * limits.warps(launch.threads) * limits.warp),
+            ("bytes of shared memory per multiprocessor", limits.resident_shared_bytes,
+             blocks * limits.allocated_shared_bytes(shared.total))):
+        if wanted > most:
+            raise LimitError(what, most, wanted, where=f"'{launch.name}' on {limits.arch} with min_blocks={blocks}",
+                             hint="set_options(knl, min_blocks=...) with less, or use smaller blocks")
+
+
+def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> int:
+    """How many blocks fit on a multiprocessor, had they no registers."""
+    return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * limits.warp),
+               limits.resident_shared_bytes // max(limits.allocated_shared_bytes(shared.total), 1))
+
+
+def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
+                    shared: SharedMemory, used: set[str], limits: DeviceLimits) -> Iterator[str]:
+    lanes = lanes_of(launch.kernel, function, CUDA)
+    own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
+    places = Addresses({**own.places, **own_arrays, **lanes.places})
+    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+    number = launch.kernel.fresh_name("block")
+    axes = {**_AXES, **coordinates(number, launch)} if function.ticketed else _AXES
+    own_used: set[str] = set()
+    emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
+                      lambda sync: _sync_lines(lowered, sync, own_used),
+                      {**index_types(launch.kernel, index), **lanes.types}, own_used, layout.vectors, lanes.shuffle,
+                      cuda_update)
+    blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
+              lowered.kernel.options.min_blocks)
+    bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
+    yield f'extern "C" __global__ void __launch_bounds__({bounds})'
+    yield from head_lines(launch.name, own.parameters, CUDA)
+    yield "{"
+    signs = outer_signs(launch)
+    body: list[str] = []
+    if function.ticketed:
+        used.add("next_block")
+        body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
+    if any(x.handed for x in own.parameters):
+        used.add("handed")
+    for x, value in launch.coordinates.items():
+        body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
+        signs = signs.defining(x, value)
+    aligned = frozenset(v.array for v in vectors_in(function.body)) if layout.vectors else frozenset()
+    body += shared.declarations(function.arrays, CUDA, aligned)
+    body += lanes.declarations()
+    inner = list(emitter.lines(function.body, signs))
+    body += [CUDA.evict_last_start] if CUDA.evict_last_load in own_used else []
+    if body:
+        body.append("")
+    yield from indented([*body, *inner])
+    yield "}"
+    used |= own_used
+
+
+def _sync_lines(lowered: Lowered, sync: Sync, used: set[str]) -> list[str]:
+    comments = [f"// {reason}" for reason in sync.serves] if lowered.kernel.options.annotate else []
+    return [*comments, *sync_lines(sync, used)]
+

@@ -1,0 +1,192 @@
+"""The host C target: blocks are an OpenMP loop, each region a loop over the threads of a block.
+
+Private data that lives from one region to the next becomes an array over the threads; a barrier is the end of a
+region. So a kernel that is mapped to a GPU runs on any machine.
+"""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Function, Region, Sync
+from loopkit.errors import PreconditionError
+from loopkit.kernel.target import registered
+from loopkit.lowering.binding import BLOCK, GRID, Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.types import index_types
+from loopkit.target.addresses import Addresses, Flat, Nested, declared
+from loopkit.target.atomics import blocks_in_order, host_updates
+from loopkit.target.c.declarations import array_declaration, note_of
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
+from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
+from loopkit.target.host.dialect import C
+from loopkit.target.signature import Signature, head_lines, signature
+from loopkit.target.text_target import TextTarget
+
+_AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
+
+
+@registered
+@dataclass(frozen=True)
+class CTarget(TextTarget):
+    """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
+
+    :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: one is found.
+    :ivar fast: let the compiler make vectors of loops and reorder their iterations, where it passes the trial with the
+        flags that this takes. By default it leaves loops as they are written.
+    :ivar options: more options for the compiler, passed to it as they are: ``("-funroll-loops",)``. Those with which
+        it fails the trial are refused when a kernel is compiled.
+
+    >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
+    'c'
+    """
+
+    name: ClassVar[str] = "c"
+
+    compiler: str | None = None
+    fast: bool = False
+    options: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """:raises PreconditionError: a value that the target cannot have."""
+        if not (self.compiler is None or (isinstance(self.compiler, str) and self.compiler.strip())):
+            raise PreconditionError(f"'compiler' of a CTarget cannot be {self.compiler!r}.", subject="compiler",
+                                    hint="give a command, such as 'gcc-13', or None to have one found")
+        if not isinstance(self.fast, bool):
+            raise PreconditionError(f"'fast' of a CTarget cannot be {self.fast!r}.", subject="fast",
+                                    hint="give True or False")
+        if not isinstance(self.options, tuple) or not all(isinstance(option, str) for option in self.options):
+            raise PreconditionError(f"'options' of a CTarget cannot be {self.options!r}.", subject="options",
+                                    hint="give a tuple of strings, one an option: options=('-funroll-loops',)")
+
+    @property
+    def dialect(self) -> Dialect:
+        return C
+
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        return _code(lowered, layout)
+
+
+def _code(lowered: Lowered, layout: Layout) -> GeneratedCode:
+    """The translation unit: one function a launch."""
+    used: set[str] = set()
+    functions: list[str] = []
+    launches: list[GeneratedKernel] = []
+    for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
+        own = signature(lowered, launch, function, layout)
+        used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
+        functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
+        launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block))
+    preamble = C.preamble(used)
+    parts = [*([preamble.rstrip()] if preamble else []), *functions]
+    return GeneratedCode(CTarget.name, "\n\n".join(parts) + "\n", tuple(launches), "", layout,
+                         lowered.program.host_order)
+
+
+def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
+                    used: set[str]) -> Iterator[str]:
+    blocks = [axis for axis in reversed(GRID) if axis in launch.extents]
+    threads = [axis for axis in reversed(BLOCK) if axis in launch.extents]
+    lead = "".join(f"[{_AXES[axis]}]" for axis in threads)
+    places: dict[str, Flat | Nested] = dict(own.places)
+    for a in function.arrays:
+        if a.across_regions and not (a.shared or a.lanes):
+            places[a.name] = declared(a, lead)
+        elif a.shape:
+            places[a.name] = declared(a)
+    index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
+
+    def region(_node: Region, lines: list[str]) -> list[str]:
+        return list(_thread_loops(emitter, launch, function, threads, lines))
+    emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
+                      lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used,
+                      atomic=host_updates(lowered, launch))
+    yield from head_lines(f"void {launch.name}", own.parameters, C)
+    yield "{"
+    yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
+    yield "}"
+
+
+def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: list[str], threads: list[str]
+                 ) -> Iterator[str]:
+    """Loops over the blocks around what one block does."""
+    signs = outer_signs(launch)
+    body: list[str] = []
+    for x, value in launch.coordinates.items():
+        if x not in launch.ranges:
+            body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
+            signs = signs.defining(x, value)
+    lanes = "".join(f"[{launch.extents[axis]}]" for axis in threads)
+    for a in function.arrays:
+        if a.shared or a.lanes:
+            body.append(f"{array_declaration(a, C)};{note_of(a)}")
+        elif a.across_regions:
+            body.append(f"{array_declaration(a, C, lanes)};")
+    for x, value in launch.coordinates.items():
+        if x in launch.ranges:
+            signs = signs.defining(x, value)
+    if body:
+        body.append("")
+    body += list(emitter.lines(function.body, signs))
+    if not blocks:
+        yield from body
+        return
+    condition, extents = split_condition(launch.extents[axis] for axis in blocks)
+    if condition is not None:
+        yield f"if ({emitter.condition(_negated(condition), signs)})"
+        yield "    return;"
+    if not blocks_in_order(emitter.lowered, launch):
+        yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
+    lines = body
+    for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):
+        name, end = _AXES[axis], emitter.text(extent, signs)
+        if isinstance(extent, p.If):                    # a choice binds more loosely than a comparison
+            end = f"({end})"
+        lines = [f"for ({emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
+    yield from lines
+
+
+def _negated(condition: Expression) -> Expression:
+    match condition:
+        case p.LogicalAnd(children=children):
+            return p.LogicalOr(tuple(map(_negated, children)))
+        case p.Comparison(left=a, operator="<=", right=b):
+            return p.Comparison(b, "<", a)
+        case p.Comparison(left=a, operator="<", right=b):
+            return p.Comparison(b, "<=", a)
+        case _:
+            return p.LogicalNot(condition)
+
+
+def _thread_loops(emitter: Emitter, launch: Launch, function: Function, threads: list[str], lines: list[str]
+                  ) -> Iterator[str]:
+    """Loops over the threads of a block around a region."""
+    text = "\n".join(lines)
+    own = [f"{array_declaration(a, C)};" for a in function.arrays
+           if not (a.shared or a.lanes or a.across_regions) and _mentions(text, a.name)]
+    signs = outer_signs(launch)
+    heads = [f"const {emitter.index} {x} = {emitter.text(value, signs)};"
+             for x, value in launch.coordinates.items() if x in launch.ranges and _mentions(text, x)]
+    lines = [*heads, *own, *([""] if own else []), *lines]
+    for axis in reversed(threads):
+        name = _AXES[axis]
+        lines = [f"for ({emitter.index} {name} = 0; {name} < {launch.extents[axis]}; ++{name}) {{",
+                 *indented(lines), "}"]
+    yield from lines
+
+
+def _mentions(text: str, name: str) -> bool:
+    return re.search(rf"\b{re.escape(name)}\b", text) is not None
+
+
+def _sync_lines(lowered: Lowered, sync: Sync) -> list[str]:
+    if not lowered.kernel.options.annotate or not sync.serves:
+        return []
+    return ["// barrier: the threads' loops end here", *(f"// {reason}" for reason in sync.serves)]

@@ -1,0 +1,91 @@
+"""Barriers: what each one serves, which are missing, which nothing needs, which not all threads reach."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
+from loopkit.errors import VerificationError
+from loopkit.expr.mappers import variables
+from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.copies import early_accesses, is_for_copies
+from loopkit.verification.order import TOGETHER
+from loopkit.verification.races import missing_barriers
+from loopkit.verification.report import Check, Finding, refuted
+
+
+def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
+    """Is there a barrier wherever one is needed, and a wait for copies; does every thread of the block reach each, and
+    what are they for?"""
+    findings = [f for conflicts in launches for f in (*missing_barriers(conflicts), *early_accesses(conflicts))]
+    notes: list[str] = []
+    count = idle = 0
+    for conflicts in launches:
+        for i, barrier in enumerate(conflicts.ways.barriers):
+            if barrier.barrier is TOGETHER:
+                continue
+            lines = [f"  {c.what}" for c in conflicts.served_by(i)]
+            needed = bool(lines) or is_for_copies(conflicts, barrier)
+            count += 1
+            idle += not needed
+            why = "" if lines else ", for copies of other threads" if needed else ", which nothing needs"
+            notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
+    for conflicts, function in zip(launches, functions, strict=True):
+        findings += _divergent(conflicts.launch, function)
+    summary = _summary(count, idle)
+    return Check("barriers", summary, tuple(findings), tuple(notes), claim=f"barriers: {summary}" if count else "")
+
+
+def _summary(count: int, idle: int) -> str:
+    if not count:
+        return "none"
+    return f"{count}, each needed" if not idle else f"{count}, of which nothing needs {idle}"
+
+
+# {{{ divergence
+
+def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
+    """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
+    private = {a.name for a in function.arrays if not a.shared}
+    for node, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
+        what = "shuffle" if isinstance(node, Region) else "warp barrier" if node.scope is Scope.WARP else "barrier"
+        yield refuted(VerificationError(
+            f"In '{function.name}' a {what} stands {why}, which may differ between the threads of a block.",
+            check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
+
+
+def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync | Region, str]]:
+    """The barriers and shuffles in *node* that not all threads reach equally often, each with what it stands under.
+
+    :arg divergent: names that may differ between threads; names defined by them do so too.
+    :arg why: what *node* stands under that differs between threads; ``""``: nothing.
+    """
+    match node:
+        case Sync():
+            if why:
+                yield node, why
+        case If():
+            inside = why or (f"under the condition '{node.condition}'" if variables(node.condition) & divergent else "")
+            for branch in (node.then, node.otherwise):
+                if branch is not None:
+                    yield from divergent_barriers(branch, divergent, inside)
+        case For():
+            differs = (variables(node.start) | variables(node.stop)) & divergent
+            inside = why or (f"in the loop over '{node.iname}'" if differs else "")
+            names = divergent | {node.iname} if differs else divergent - {node.iname}
+            yield from divergent_barriers(node.body, names, inside)
+        case Region(body):
+            if node.instruction is not None and why:
+                yield node, why
+            yield from divergent_barriers(body, divergent, why or "in a part that each thread runs on its own")
+        case Block(children):
+            for child in children:
+                if isinstance(child, Define):
+                    differs = variables(child.value) & divergent
+                    divergent = divergent | {child.name} if differs else divergent - {child.name}
+                else:
+                    yield from divergent_barriers(child, divergent, why)
+        case Assign() | Define() | Call():
+            pass
+
+# }}}

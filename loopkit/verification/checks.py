@@ -1,0 +1,218 @@
+"""The checks that users call, and all of them in one report."""
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from loopkit.errors import UndecidedError, VerificationError
+from loopkit.kernel.annotations import checked
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine, Target, resolve_target
+from loopkit.lowering.pipeline import Lowered, lowered_once
+from loopkit.poly.limits import bounded, kept
+from loopkit.verification.barriers import barriers
+from loopkit.verification.bounds import bounds
+from loopkit.verification.conflicts import Conflicts
+from loopkit.verification.coverage import coverage
+from loopkit.verification.legal import launch_order, legal
+from loopkit.verification.races import races
+from loopkit.verification.report import Check, Finding, Report, gave_up, refuted, undecided
+from loopkit.verification.validation import validate
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: a kernel as it was given, and what it was lowered to.
+
+    :ivar made: the checks that were made already, by name.
+    """
+
+    kernel: LoopKernel
+    lowered: Lowered
+    made: dict[str, Check] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def launches(self) -> tuple[Conflicts, ...]:
+        """The launches with the conflicts of their instances, found once for all checks."""
+        return tuple(Conflicts(launch, self.lowered.storages) for launch in self.lowered.launches)
+
+
+# {{{ what is checked of a subject
+
+def _order(subject: Subject) -> Check:
+    check = legal(subject.kernel)
+    return replace(check, findings=(*check.findings, *launch_order(subject.lowered)))
+
+
+def _races(subject: Subject) -> Check:
+    return races(subject.launches)
+
+
+def _bounds(subject: Subject) -> Check:
+    return bounds(subject.lowered)
+
+
+def _coverage(subject: Subject) -> Check:
+    return coverage(subject.lowered)
+
+
+def _barriers(subject: Subject) -> Check:
+    return barriers(subject.launches, subject.lowered.program.functions)
+
+
+def _program(subject: Subject) -> Check:
+    """Translation validation."""
+    found: list[Finding] = []
+    for f in validate(subject.lowered):
+        if f.kind == "undecided":
+            found.append(undecided(str(f)))
+        else:
+            found.append(refuted(VerificationError(str(f), check="program")))
+    return Check("program", "the loop program does what the launches say", tuple(found), claim="program")
+
+
+Checker = Callable[[Subject], Check]
+
+#: What is checked before code is generated, in this order.
+DEFAULT: Sequence[tuple[str, Checker]] = (
+    ("order", _order), ("bounds", _bounds), ("coverage", _coverage), ("races", _races), ("barriers", _barriers))
+
+#: What ``verify="full"`` checks besides.
+ADDITIONAL: Sequence[tuple[str, Checker]] = (("program", _program),)
+
+# }}}
+
+
+def report_of(subject: Subject, *, full: bool = False) -> Report:
+    """All checks of *subject*; what isl cannot answer is undecided."""
+    return Report(subject.kernel.name, tuple(
+        _made(name, check, subject) for name, check in (*DEFAULT, *(ADDITIONAL if full else ()))))
+
+
+def _made(name: str, check: Checker, subject: Subject) -> Check:
+    def made() -> Check:
+        try:
+            with bounded(f"checking kernel '{subject.kernel.name}' ({name})"):
+                return check(subject)
+        except UndecidedError as err:
+            return Check(name, "", (gave_up(err),))
+    return kept(subject.made, name, made)
+
+
+def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
+    subject = subject_of(knl, resolve_target(target).machine)
+    return Report(knl.name, (_made(name, dict(DEFAULT)[name], subject),))
+
+
+def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
+    """*knl* as it is lowered for *machine*; whoever asks for a check, it is made once."""
+    return kept(knl.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
+
+
+# {{{ what users call
+
+@checked
+def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = False) -> Report:
+    """Check *knl* and what it is lowered to: order, bounds, coverage, races and barriers.
+
+    Nothing is raised for what is refuted; ask the report, or call its ``raise_if_refuted``.
+
+    :arg target: what *knl* is lowered for, as for :func:`loopkit.lower`.
+    :arg full: show besides that the loop program does what the launches say (translation validation).
+    :raises TypeInferenceError, StorageError, IllegalTransformError: the kernel cannot be lowered.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
+    >>> knl = lk.add_dtypes(knl, {"x": np.float32})
+    >>> print(lk.verify(lk.split_iname(knl, "i", 32, outer_tag="g.0", inner_tag="l.0")))
+    kernel 'twice': proven
+      order     proven     no dependences
+      bounds    proven     2 accesses
+      coverage  proven     no temporaries
+          y: every element is written once
+      races     proven     y: written and seen by several threads
+      barriers  proven     none
+    """
+    return report_of(subject_of(knl, resolve_target(target).machine), full=full)
+
+
+@checked
+def check_legal(knl: LoopKernel) -> Report:
+    """Does the order of *knl*, with its parallel inames, keep every dependence?
+
+    >>> knl = lk.make_kernel("{[i]: 1<=i<n}", "a[i] = a[i-1] + b[i]")
+    >>> print(lk.check_legal(knl))
+    kernel 'kernel': proven
+      order     proven     1 dependence
+    """
+    try:
+        with bounded(f"checking kernel '{knl.name}' (order)"):
+            return Report(knl.name, (legal(knl),))
+    except UndecidedError as err:
+        return Report(knl.name, (Check("order", "", (gave_up(err),)),))
+
+
+@checked
+def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
+    """Do two threads touch one element in no order, one of them writing?
+
+    Looked at is the lowered kernel with its barriers as they stand: threads of one block on shared and global memory,
+    and blocks of one launch on global memory.
+
+    >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
+    >>> print(lk.check_races(knl))
+    kernel 'reversed': proven
+      races     proven     t, y: written and seen by several threads
+    """
+    return _one(knl, target, "races")
+
+
+@checked
+def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
+    """Does every access stay inside its array, for all sizes that the assumptions allow?
+
+    Temporaries are looked at in the storage that they were given.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i-1]", name="shifted")
+    >>> print(lk.check_bounds(lk.add_dtypes(knl, {"x": np.float32})))
+    kernel 'shifted': refuted
+      bounds    refuted    2 accesses
+          refuted: 'insn' touches 'x' outside its shape.
+            with n = 1: insn[i=0] touches x[-1]
+    """
+    return _one(knl, target, "bounds")
+
+
+@checked
+def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Report:
+    """Which elements of the outputs are written, and is a temporary ever read before it is written?
+
+    An output may be written in part, and an element more than once; the report tells of it.
+
+    >>> knl = lk.make_kernel("{[i]: 1<=i<n-1}", "out[i] = a[i-1] + a[i+1]", name="ends")
+    >>> print(lk.check_coverage(lk.add_dtypes(knl, {"a": np.float32})))
+    kernel 'ends': proven
+      coverage  proven     no temporaries
+          out: not every element is written; with n = 1: out[0] is not
+    """
+    return _one(knl, target, "coverage")
+
+
+@checked
+def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Report:
+    """What does each barrier of the lowered kernel serve; which are missing, which does nothing need?
+
+    A barrier that not all threads of a block reach is refuted.
+
+    >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
+    >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
+    >>> print(lk.check_barriers(knl))
+    kernel 'reversed': proven
+      barriers  proven     1, each needed
+          reversed: barrier
+            t: insn writes, insn_0 reads
+    """
+    return _one(knl, target, "barriers")
+
+# }}}

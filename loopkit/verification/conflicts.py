@@ -1,0 +1,428 @@
+"""Conflicts: instances on different threads that touch one cell of shared or global memory, one of them writing.
+
+What is looked at is the lowered launch alone: its tree with the barriers as they stand, who runs each instance, and the
+cells of its accesses. Where a conflict has no barrier between its two instances, it is a race.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
+from loopkit.analysis.dependences import Dependence, dependences, in_words
+from loopkit.analysis.legality import to_blocks_behind
+from loopkit.ast.nodes import Scope
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Path, meeting
+from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.storage import Storage
+from loopkit.poly.limits import affordable
+from loopkit.poly.pieces import plain_hull
+from loopkit.poly.relations import (
+    SharedLoop,
+    differing_first_at,
+    in_one_iteration,
+    in_time_order,
+    neighbouring,
+    same_element,
+)
+from loopkit.poly.sets import Map
+from loopkit.verification.order import TOGETHER, PlacedBarrier, Ways, ways_of
+from loopkit.verification.threads import Threads
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Two accesses that could conflict, the source being the earlier one, by the loop that tells them apart.
+
+    Of two statements between which dep= asks for an order the array has no name.
+
+    :ivar level: the shared loop, from 0, in which their iterations differ first; their number: in none.
+    :ivar block: the barriers, by number, that are sure to run between; *warp*: those of each warp.
+    :ivar pattern: which cells are touched by whom; conflicts of one pattern have the same instances.
+    """
+
+    array: str
+    source: Access
+    sink: Access
+    loops: tuple[SharedLoop, ...]
+    level: int
+    block: frozenset[int]
+    warp: frozenset[int]
+    pattern: tuple[int, ...]
+
+    @property
+    def at_once(self) -> bool:
+        """Are both one statement in one iteration, so that no barrier can come between?"""
+        return self.source.statement == self.sink.statement and self.level == len(self.loops)
+
+    @property
+    def exact(self) -> bool:
+        """Is it known which cells are touched, and that they are?"""
+        return all(a.affine and a.certain for a in (self.source, self.sink))
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.source, self.sink)
+
+    @property
+    def what(self) -> str:
+        return in_words(self.kind, self.array, self.source.statement, self.sink.statement)
+
+
+def kind_of(source: Access, sink: Access) -> str:
+    """The kind of the dependence from *source* to *sink*."""
+    return "explicit" if not source.array else ("output" if sink.is_write else "flow") if source.is_write else "anti"
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """The conflicts of one launch."""
+
+    launch: Launch
+    storages: Mapping[str, Storage]
+    memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def kernel(self) -> LoopKernel:
+        """The kernel as the launch sees it."""
+        return self.launch.kernel
+
+    @cached_property
+    def ways(self) -> Ways:
+        return ways_of(self.launch.tree)
+
+    @cached_property
+    def threads(self) -> Threads:
+        return Threads(self.kernel, self.launch)
+
+    @cached_property
+    def shared(self) -> Mapping[str, tuple[Access, ...]]:
+        """The accesses to what several threads see and some instance writes, by array."""
+        found: dict[str, list[Access]] = {}
+        for bound in self.launch.statements.values():
+            for a in accesses_of(self.kernel, bound.statement):
+                storage = self.storages.get(a.array)
+                if storage is None or storage.space is not AddressSpace.PRIVATE:
+                    found.setdefault(a.array, []).append(a)
+        return {name: tuple(own) for name, own in found.items() if any(a.is_write for a in own)}
+
+    # {{{ within a block
+
+    @cached_property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Pairs of accesses that could conflict in one block, by levels."""
+        if self.launch.threads == 1:
+            return ()
+        return (*(c for array, own in self.shared.items() for a in own for b in own if _clash(a, b)
+                  for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._asked_for())
+
+    def _asked_for(self) -> Iterator[Candidate]:
+        """The pairs that dep= orders, as if the one statement left something for the other."""
+        for i, d in enumerate(self._explicit):
+            a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, affine=True, doubt=None)
+                    for s, is_first in ((d.source, True), (d.sink, False)))
+            yield from self._levels("", a, b, (-1 - i,))
+
+    @cached_property
+    def _explicit(self) -> tuple[Dependence, ...]:
+        """What dep= orders within the launch; the pattern of the one at place *i* is ``-1 - i``."""
+        return tuple(d for d in dependences(self.kernel) if d.kind == "explicit"
+                     and d.source in self.launch.statements and d.sink in self.launch.statements)
+
+    def _levels(self, array: str, a: Access, b: Access, pattern: tuple[int, ...]) -> Iterator[Candidate]:
+        way = self.relative_way(a.statement, b.statement)
+        for level, (block, warp) in way.between.items():
+            yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
+
+    def _no_barriers_for(self, array: str) -> frozenset[int]:
+        """The places that put accesses to *array* in no order: shuffles, but for what lanes hold in registers."""
+        storage = self.storages.get(array)
+        return frozenset() if storage is not None and storage.lanes else self._shuffles
+
+    @cached_property
+    def _shuffles(self) -> frozenset[int]:
+        return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
+
+    def relative_way(self, first: str, second: str) -> Relative:
+        """The levels at which the first may run before the second, or at once, and what barriers run between."""
+        key = ("way", first, second)
+        if key not in self.memo:
+            source, sink = self.ways.statements[first], self.ways.statements[second]
+            a, b = (self.launch.statements[s].statement.inames for s in (first, second))
+            where = meeting(source, sink)
+            between = {}
+            for level in range(len(where.loops) + (where.before or first == second)):
+                sure = frozenset(i for i, barrier in enumerate(self.ways.barriers)
+                                 if barrier.surely_separates(first, second, level)
+                                 and not (first == second and level == len(where.loops)))
+                warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.scope is Scope.WARP)
+                between[level] = sure - warp, warp
+            self.memo[key] = Relative(tuple((a.index(x), b.index(x)) for x in where.loops), between)
+        found: Relative = self.memo[key]
+        return found
+
+    def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
+        """The pairs of instances of *c* that conflict; ``None`` if there are none.
+
+        :arg beyond_warps: leave those out that one warp runs.
+        """
+        key = ("pairs", c.pattern, c.loops, c.level, beyond_warps)
+        if key not in self.memo:
+            pairs = self._agreeing(c, c.level, beyond_warps=beyond_warps)
+            if pairs is not None:
+                pairs = differing_first_at(pairs, c.loops[c.level:], 0)
+            self.memo[key] = None if pairs is None or pairs.is_empty() else pairs
+        found: Map | None = self.memo[key]
+        return found
+
+    def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
+        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: there are none at all.
+        """
+        if level == 0:
+            return self._meeting(c, beyond_warps=beyond_warps)
+        key = ("agreeing", c.pattern, c.loops[:level], beyond_warps)
+        if key not in self.memo:
+            outer = self._agreeing(c, level - 1, beyond_warps=beyond_warps)
+            self.memo[key] = None if outer is None else in_one_iteration(outer, c.loops[level - 1:level])
+        found: Map | None = self.memo[key]
+        return found
+
+    def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
+        """Pairs of instances on two threads of one block, or in two warps, that touch one cell, in any order."""
+        def meeting() -> Map | None:
+            a, b = self._bound(c.source), self._bound(c.sink)
+            apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
+            return self._touching(c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs)))
+        return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
+
+    def unseparated(self, c: Candidate) -> Map | None:
+        """The conflicting pairs of *c* between which no barrier runs: races; ``None`` if there are none."""
+        if c.block or (c.warp and self._stays_in_warps(c.array)):
+            return None
+        return self._left(c, frozenset())
+
+    def _stays_in_warps(self, array: str) -> bool:
+        """Is *array* in lanes, and each of its elements touched by threads of one warp only?
+
+        A shortcut: looked at is each access together with the first one, which gives all elements their values.
+        """
+        key = ("in warps", array)
+        if key not in self.memo:
+            own, storage = self.shared.get(array, ()), self.storages.get(array)
+            self.memo[key] = storage is not None and storage.lanes and all(
+                a.relation.range().is_subset(own[0].relation.range())
+                and self._meeting(Candidate(array, a, own[0], (), 0, frozenset(), frozenset(),
+                                            self._pattern(array, a, own[0])), beyond_warps=True) is None
+                for a in own)
+        return bool(self.memo[key])
+
+    def served_by(self, barrier: int) -> Iterator[Candidate]:
+        """The conflicts some of which would be races without *barrier*, each kind once."""
+        said: set[tuple[object, ...]] = set()
+        for c in self._separated_by_one.get(barrier, ()):
+            what = (c.array, c.source.statement, c.sink.statement, c.kind)
+            if what not in said and self._needs(c, barrier):
+                said.add(what)
+                yield c
+
+    @cached_property
+    def _separated_by_one(self) -> Mapping[int, Sequence[Candidate]]:
+        """The candidates that no other barrier of the block, and of the warp, is sure to separate."""
+        found: dict[int, list[Candidate]] = {}
+        for c in self.candidates:
+            barriers = c.block or c.warp
+            if len(barriers) == 1:
+                found.setdefault(min(barriers), []).append(c)
+        return found
+
+    def _needs(self, c: Candidate, barrier: int) -> bool:
+        gone = frozenset({barrier})
+        near = self._in_neighbouring_iterations(c, gone)
+        return near if near is not None else self._left(c, gone) is not None
+
+    def _left(self, c: Candidate, gone: frozenset[int]) -> Map | None:
+        """The conflicting pairs between which none of the barriers runs but those *gone*."""
+        pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
+        if pairs is None or c.at_once:
+            return pairs
+        for b in self._others(c, gone):
+            if pairs.is_empty():
+                return None
+            for apart in self._iterations_between(c, b):
+                beyond = None
+                if b.barrier.scope is Scope.WARP:
+                    beyond = self.threads.in_two_warps(self._bound(c.source), self._bound(c.sink), apart)
+                pairs = pairs.subtract(apart if beyond is None else apart.subtract(beyond))
+        return None if pairs.is_empty() else pairs
+
+    def _in_neighbouring_iterations(self, c: Candidate, gone: frozenset[int]) -> bool | None:
+        """Is there a conflict between neighbouring iterations, where no barrier can run but those *gone*?
+
+        ``None``: that way it cannot be told.
+        """
+        others = self._others(c, gone)
+        if not all(b.runs_only_between(c.source.statement, c.sink.statement, c.level) for b in others):
+            return None
+        pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
+        if pairs is None:
+            return False
+        if not others:
+            return True
+        return None if neighbouring(pairs, c.loops[c.level]).is_empty() else True
+
+    def _others(self, c: Candidate, gone: frozenset[int]) -> list[PlacedBarrier]:
+        """The barriers that may run between some of the pairs of *c*, and are not sure to run between all."""
+        left_out = gone | c.block | c.warp | self._no_barriers_for(c.array)
+        return [b for i, b in enumerate(self.ways.barriers)
+                if i not in left_out and b.may_separate(c.source.statement, c.sink.statement, c.level)]
+
+    def _iterations_between(self, c: Candidate, b: PlacedBarrier) -> Iterator[Map]:
+        """Pairs between which *b* runs, in an iteration that need be neither the source's nor the sink's."""
+        source, sink = self.ways.statements[c.source.statement], self.ways.statements[c.sink.statement]
+        for name in b.beside:
+            bound = self.launch.statements[name]
+            if data_params(self.kernel, bound.statement.domain):
+                continue                            # whether it runs is not known
+            behind = self._in_order(self._bound(c.source), source, bound, b.way)
+            ahead = self._in_order(bound, b.way, self._bound(c.sink), sink)
+            yield behind.apply_range(ahead)
+
+    def _in_order(self, a: BoundStatement, first: Path, b: BoundStatement, second: Path) -> Map:
+        """Pairs of instances in one block of which the first, at *first*, runs before the second's place *second*."""
+        domains = [analysis_domain(self.kernel, s.statement) for s in (a, b)]
+        pairs = self.threads.in_one_block(a, b, Map.from_domain_and_range(domains[0].set, domains[1].set))
+        where = meeting(first, second)
+        loops = [(a.statement.inames.index(x), b.statement.inames.index(x)) for x in where.loops]
+        return in_time_order(pairs, loops, where.before)
+
+    # }}}
+
+    # {{{ across blocks
+
+    def across_blocks(self) -> Iterator[tuple[Candidate, Map]]:
+        """Accesses to one element of global memory in two blocks, which nothing orders."""
+        if all(extent == 1 for extent in self.launch.grid):
+            return
+        for array, own in self.shared.items():
+            if array in self.storages and self.storages[array].space is not AddressSpace.GLOBAL:
+                continue
+            for i, a in enumerate(own):
+                for b in own[i:]:
+                    if not _clash(a, b):
+                        continue
+                    c = Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
+                    pairs = self._in_two_blocks(c)
+                    if pairs is not None:
+                        pairs = self._without_handed_on(c, pairs)
+                    if pairs is not None:
+                        yield c, pairs
+
+    def _without_handed_on(self, c: Candidate, pairs: Map) -> Map | None:
+        """Those *pairs* in which no reader waits for a block that started before; ``None`` if there are none."""
+        storage = self.storages.get(c.array)
+        if storage is None or not storage.between_blocks or c.source.is_write == c.sink.is_write:
+            return pairs
+        first, second = c.source.statement, c.sink.statement
+        if c.source.is_write:
+            pairs = pairs.subtract(to_blocks_behind(self.kernel, first, second, pairs))
+        else:
+            pairs = pairs.subtract(to_blocks_behind(self.kernel, second, first, pairs.reverse()).reverse())
+        return None if pairs.is_empty() else pairs
+
+    def _in_two_blocks(self, c: Candidate) -> Map | None:
+        key = ("blocks", c.pattern)
+        if key not in self.memo:
+            a, b = self._bound(c.source), self._bound(c.sink)
+            self.memo[key] = self._touching(c, lambda pairs: self.threads.in_two_blocks(a, b, pairs))
+        found: Map | None = self.memo[key]
+        return found
+
+    # }}}
+
+    # {{{ cells
+
+    def _bound(self, a: Access) -> BoundStatement:
+        return self.launch.statements[a.statement]
+
+    def _touching(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
+        """The pairs of *c* that touch one cell, filtered by *those*; ``None`` if none is left.
+
+        The filter looks at one polyhedron around each union first: mostly it leaves nothing of these either.
+        """
+        a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
+        if c.array and a.n_basic_map()*b.n_basic_map() > _FEW:
+            around = same_element(self._around(c.array, c.source), self._around(c.array, c.sink))
+            if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
+                return None
+        found = self._of_pattern(("touching",), c.pattern, lambda: same_element(a, b) if c.array
+                                 else self._explicit[-1 - c.pattern[0]].relation)
+        return None if found is None else those(found)
+
+    def _around(self, array: str, a: Access) -> Map:
+        """A polyhedron around the instances and the cells that they touch."""
+        key = ("around", self._number(array, a))
+        if key not in self.memo:
+            self.memo[key] = plain_hull(self._cells(array, a))
+        found: Map = self.memo[key]
+        return found
+
+    def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
+                    ) -> Map | None:
+        """The answer of *find* for *pattern*, or the reverse of the one for the same accesses the other way round."""
+        key, turned = (*what, pattern), (*what, (*reversed(pattern[:2]), *pattern[2:]))
+        if key not in self.memo:
+            known: Map | None = self.memo.get(turned)
+            self.memo[key] = find() if turned not in self.memo else None if known is None else known.reverse()
+        found: Map | None = self.memo[key]
+        return found
+
+    def _cells(self, array: str, a: Access) -> Map:
+        """The cells that each instance touches."""
+        storage = self.storages.get(array)
+        return a.relation if storage is None else storage.touched(a)
+
+    def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:
+        """What the pairs of two accesses depend on, in numbers."""
+        return self._number(array, a), self._number(array, b), a.statement == b.statement
+
+    def _number(self, array: str, a: Access) -> int:
+        """A number for the cells that an access touches and for who makes it, the same for all accesses like it."""
+        known: dict[int, int] = self.memo.setdefault("access", {})
+        if id(a) not in known:
+            numbers: dict[object, int] = self.memo.setdefault("numbers", {})
+            storage, bound = self.storages.get(array), self._bound(a)
+            lead = None if storage is None else (storage.lead, storage.lows)
+            key = (lead, id(a.domain), a.affine, a.subscripts, bound.hardware, bound.auto, bound.alone_on)
+            known[id(a)] = numbers.setdefault(key, len(numbers))
+        return known[id(a)]
+
+    # }}}
+
+
+#: Pairs of pieces up to which the relation itself is looked at.
+_FEW = 8
+
+#: Operations of isl that the look at polyhedra around unions may take.
+_ROUGH = 10_000
+
+
+def _clash(a: Access, b: Access) -> bool:
+    """Does the order of two accesses to one cell matter?"""
+    return (a.is_write or b.is_write) and not commute(a, b)
+
+
+@dataclass(frozen=True)
+class Relative:
+    """How two statements stand to each other in the tree.
+
+    :ivar loops: those they share, as dimensions of the first and of the second.
+    :ivar between: for each level at which the first may run before the second: the barriers of the block that are sure
+        to run between, and those of each warp.
+    """
+
+    loops: tuple[SharedLoop, ...]
+    between: Mapping[int, tuple[frozenset[int], frozenset[int]]]

@@ -1,0 +1,168 @@
+"""Coverage: which elements of the outputs are written, and that no temporary is read before it is written."""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import reduce
+
+from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
+from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.waived import careless_reads
+from loopkit.errors import AccessWitness, VerificationError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.elements import missed
+from loopkit.poly.flow import OneOf
+from loopkit.poly.limits import affordable
+from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
+from loopkit.poly.sets import InstanceSet, Map, Set
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.smallest import smallest_instance
+
+#: Operations of isl for one note.
+NOTE = 500_000
+
+
+def coverage(lowered: Lowered) -> Check:
+    """Is every element of every output written, and is every value of a temporary there when it is read?
+
+    Elements that are not written, or written more than once, are no fault: notes tell of them.
+    """
+    knl = lowered.kernel
+    by_array = accesses_by_array(knl)
+    notes = [note for name in knl.array_args if name in knl.written_names
+             for note in _written(lowered, name, [a for a in by_array[name] if a.is_write])]
+    findings: list[Finding] = []
+    flows: dict[str, list[Dependence]] = {}
+    for d in dependences(knl):
+        if d.of_value and d.kind == "flow" and not d.reorderable:
+            flows.setdefault(d.array, []).append(d)
+    temporaries = [name for name in by_array if name in knl.temporaries]
+    cache: dict[object, Set | None] = {}
+    for name in temporaries:
+        findings += _reads(knl, by_array[name], flows.get(name, []), cache)
+    summary = "no temporaries" if not temporaries else f"{', '.join(temporaries)}: written before read"
+    return Check("coverage", summary, tuple(dict.fromkeys(findings)), tuple(notes),
+                 claim="no read before a write" if temporaries else "")
+
+
+# {{{ outputs
+
+def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[str]:
+    """What a reader may want to know of the writes to one output."""
+    shape = lowered.shapes[name]
+    certain = [a.relation for a in writes if a.affine and a.certain]
+    extents = [e for e in shape if e is not None]
+    if not certain or len(extents) < len(shape):
+        doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
+        yield f"{name}: which elements are written is not known, as {doubt}"
+        return
+    try:
+        known = affordable(lambda: (missed(certain, extents, lowered.kernel.assumptions),), otherwise=None,
+                           budget=NOTE)
+    except NotAffineError:
+        yield f"{name}: whether every element is written is not known, its shape being no affine form"
+        return
+    if known is None:
+        yield f"{name}: whether every element is written is not known, as isl gave up after {NOTE:_} operations"
+        return
+    (gaps,) = known
+    rest = " for certain" if len(certain) < len(writes) else ""
+    more = affordable(lambda: _more_than_once(writes), otherwise=True)
+    often = ", some more than once" if more else " once"
+    if gaps is None:
+        yield f"{name}: every element is written{rest}{often}"
+        return
+    axes = tuple(f"axis {i}" for i in range(len(extents)))
+    params, values = smallest_instance(lowered.kernel, InstanceSet(axes, gaps))
+    sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
+    element = f"{name}[{', '.join(map(str, values.values()))}]"
+    yield f"{name}: not every element is written{rest}; {'with ' + sizes + ': ' if sizes else ''}{element} is not"
+
+
+def _more_than_once(writes: Sequence[Access]) -> bool:
+    """Do two instances write one element, or could they?"""
+    for i, a in enumerate(writes):
+        if not a.affine or overlap(a.relation, a.relation, one=True):
+            return True
+        if any(not b.affine or overlap(a.relation, b.relation) for b in writes[i + 1:]):
+            return True
+    return False
+
+# }}}
+
+
+# {{{ temporaries
+
+def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
+           ) -> Iterator[Finding]:
+    """Reads of one temporary that come before any write of what they read."""
+    sure = sure_writes(knl, accesses)
+    for j, read in enumerate(accesses):
+        if read.is_write:
+            continue
+        own = [d for d in flows if d.sink == read.statement]
+        several = sum(a.statement == read.statement and not a.is_write for a in accesses) > 1
+        key = (id(read.domain), read.subscripts if several else None, tuple(id(d.relation) for d in own))
+        if sure or key not in cache:
+            cache[key] = _unwritten(accesses, j, own, sure, several)
+        bare = cache[key]
+        careless = None if bare is None else careless_reads(knl, read.array, read.statement)
+        if bare is not None and careless is not None:
+            yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
+                                           "obligation of the kernel.")
+            bare = bare.subtract(careless)
+        if bare is not None and not bare.is_empty():
+            yield _finding(knl, read, read.domain.named(bare),
+                           certain=all(a.affine and a.certain for a in _writes(accesses)))
+
+
+def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[OneOf], several: bool
+               ) -> Set | None:
+    """The instances of a read that no write has certainly come before; ``None`` if there are none."""
+    read = accesses[j]
+    bare = read.domain.set
+    found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
+    for i, pairs in found.items():
+        if certain_write(accesses[i]):
+            bare = reduce(Set.subtract, (p.range() for p in pairs), bare)
+    for one in sure:
+        if one.read in (None, j) and not bare.is_empty():
+            # one of these writes has happened wherever all of them come before
+            behind = [[in_one_iteration(p, one.loops).range() for p in found[i]] for i in one.writes]
+            if all(behind):
+                bare = bare.subtract(reduce(Set.intersect, (reduce(Set.union, ranges) for ranges in behind)))
+    return None if bare.is_empty() else bare
+
+
+def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
+    """The pairs in which *write* gives *read* its value, or might.
+
+    :arg several: the reading statement reads the array elsewhere too, so that a flow may be that read's.
+    """
+    pairs = [d.relation for d in flows if d.source == write.statement]
+    if not several or not pairs:
+        return pairs
+    touching = same_element(write.relation, read.relation)
+    return [p.intersect(touching) for p in pairs]
+
+
+def _writes(accesses: Sequence[Access]) -> list[Access]:
+    return [a for a in accesses if a.is_write]
+
+
+def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
+    if not (certain and read.affine and read.certain):
+        writers = [s.id for s in knl.statements if s.written == read.array]
+        return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: "
+                         f"{why_undecided(knl, read.array, read.statement, *writers)}.")
+    params, values = smallest_instance(knl, bare)
+    element = element_at(read.subscript_relation, params, tuple(values.values()))
+    return refuted(VerificationError(
+        f"'{read.statement}' reads '{read.array}' before anything is written there.", check="coverage",
+        witness=AccessWitness(params, (read.statement, values), read.array, element),
+        hint=f"write '{read.array}' first, restrict the domain of '{read.statement}', or assume sizes at which it is "
+             "written"))
+
+# }}}

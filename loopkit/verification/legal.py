@@ -1,0 +1,79 @@
+"""Order: every dependence runs forwards, in the kernel's order and in that of its launches."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopkit.analysis.accesses import why_undecided
+from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.legality import is_awaited, not_handed_on, violations
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.witnesses import Violation, witness_of
+from loopkit.errors import IllegalTransformError
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import meeting, paths
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.relations import out_of_time_order
+from loopkit.poly.sets import Map
+from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
+from loopkit.verification.smallest import smallest_witness
+
+
+def legal(knl: LoopKernel) -> Check:
+    """Does the order of *knl*, with its parallel inames, keep every dependence?
+
+    Of the dependences those are missing that a step accepted on trust: its obligation stands for them.
+    """
+    found = [_finding(knl, v) for v in violations(knl)]
+    found += [Finding(Verdict.ASSUMED, str(owed)) for owed in knl.obligations]
+    counted = _counted(len(dependences(knl)))
+    return Check("order", counted, tuple(found), claim=f"order ({counted})")
+
+
+def _counted(n: int) -> str:
+    return "no dependences" if not n else f"{n} dependence{'s' if n > 1 else ''}"
+
+
+def _finding(knl: LoopKernel, v: Violation) -> Finding:
+    d = v.dependence
+    how = "in different blocks at once" if v.reason == "blocks" else "in the wrong order, or at once"
+    if not d.exact:
+        return undecided(_undecided(knl, d))
+    return refuted(IllegalTransformError(f"'{d.source}' and '{d.sink}' run {how}.", witness_of(knl, v)))
+
+
+def _undecided(knl: LoopKernel, d: Dependence) -> str:
+    return (f"whether '{d.source}' and '{d.sink}' keep their order on '{d.array}': "
+            f"{why_undecided(knl, d.array, d.source, d.sink)}.")
+
+
+def launch_order(lowered: Lowered) -> Iterator[Finding]:
+    """The dependences that the launches, one after another, or the loops inside of one would break."""
+    knl = lowered.kernel
+    places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
+    cache: dict[object, Map | None] = {}
+    for d in dependences(knl):
+        if d.reorderable:
+            continue
+        (first, source), (second, sink) = places[d.source], places[d.sink]
+        # the loops of the host around both launches, then those inside of one
+        hosts = set(lowered.launches[first].hosts) & set(lowered.launches[second].hosts)
+        shared = [x for x in meeting_of(execution_paths(knl), d.source, d.sink).loops if x in hosts]
+        before = first < second
+        if first == second:
+            where = meeting(source, sink)
+            shared, before = [*shared, *where.loops], where.before
+        loops = shared_loops(knl, d.source, d.sink, shared)
+        key = (id(d.relation), loops, before, is_awaited(knl, d))
+        if key not in cache:
+            cache[key] = out_of_time_order(not_handed_on(knl, d), loops, before)
+        late = cache[key]
+        if late is not None:
+            yield _broken(knl, d, late)
+
+
+def _broken(knl: LoopKernel, d: Dependence, pairs: Map) -> Finding:
+    if not d.exact:
+        return undecided(_undecided(knl, d))
+    return refuted(IllegalTransformError(
+        f"The lowered kernel runs '{d.source}' and '{d.sink}' in the wrong order, or at once.",
+        smallest_witness(knl, d.array, d.kind, d.source, d.sink, pairs)))

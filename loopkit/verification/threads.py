@@ -1,0 +1,132 @@
+"""Who runs an instance: its block and its thread, as far as the launch says."""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
+from loopkit.analysis.matrix_products import is_product
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
+from loopkit.poly.affine import add, floor_div, multiply, subtract
+from loopkit.poly.relations import equal_coordinates, other_instance
+from loopkit.poly.sets import Map
+
+#: What must be equal for two instances to run at one place, or ``None`` where one of them runs, or may run, anywhere.
+Places = list[tuple[Expression, Expression]] | None
+
+
+@dataclass(frozen=True)
+class Threads:
+    """Where the instances of a launch run."""
+
+    kernel: LoopKernel
+    launch: Launch
+    memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    def in_one_block(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map:
+        """Those *pairs* of instances that one block may run."""
+        key = ("block", *_signature(a), *_signature(b))
+        if key not in self.memo:
+            known = [pair for axis in self._long(GRID) for pair in self._places(axis, a, b) or ()]
+            self.memo[key] = _equal(a, b, known) if known else None
+        same: Map | None = self.memo[key]
+        return pairs if same is None else pairs.intersect(same)
+
+    def in_two_blocks(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """Those *pairs* that two blocks may run; ``None`` if there are none."""
+        return self._apart(self._long(GRID), a, b, pairs)
+
+    def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """Those *pairs*, all of one block, that two threads may run; ``None`` if there are none."""
+        if a is b and a.auto:
+            pairs = other_instance(pairs)            # one thread runs it, whichever that is
+        if is_product(self.kernel, a.statement) or is_product(self.kernel, b.statement):
+            return None if pairs.is_empty() else pairs      # what one reads, any lane of its warp may load
+        return self._apart(self._long(BLOCK), a, b, pairs)
+
+    def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """Those *pairs*, all of one block, that threads of two warps may run; ``None`` if there are none.
+
+        A warp holds threads with neighbouring numbers, ``l.0`` fastest.
+        """
+        warp = self.launch.machine.warp
+        if self.launch.threads <= warp:
+            return None
+        key = ("warp", *_signature(a), *_signature(b))
+        if key not in self.memo:
+            first, second = self._number(a), self._number(b)
+            self.memo[key] = None if first is None or second is None else _equal(
+                a, b, [(floor_div(first, warp), floor_div(second, warp))])
+        same: Map | None = self.memo[key]
+        if same is None:
+            return self.on_two_threads(a, b, pairs)
+        pairs = pairs.subtract(same)
+        return None if pairs.is_empty() else pairs
+
+    def _long(self, axes: Sequence[str]) -> list[str]:
+        """The *axes* that have more than one place."""
+        return [axis for axis in axes if self.launch.extents.get(axis, 1) != 1]
+
+    def _on(self, axis: str, bound: BoundStatement) -> tuple[str, ...]:
+        """The inames of a statement on *axis*, outermost first."""
+        key = (axis, bound.hardware)
+        if key not in self.memo:
+            self.memo[key] = tuple(x for x in bound.hardware if axis in variables(self.launch.coordinates[x]))
+        found: tuple[str, ...] = self.memo[key]
+        return found
+
+    def _places(self, axis: str, a: BoundStatement, b: BoundStatement) -> Places:
+        first, second = self._on(axis, a), self._on(axis, b)
+        if first and second:
+            places = places_on_axis(self.kernel, first, second)
+            return None if places is None else [(x, y) for x, y in places]
+        if first and axis in b.alone_on:
+            return [(place, 0) for place in self._from_zero(first)]
+        if second and axis in a.alone_on:
+            return [(0, place) for place in self._from_zero(second)]
+        return [] if axis in a.alone_on and axis in b.alone_on else None
+
+    def _from_zero(self, inames: Sequence[str]) -> list[Expression]:
+        return [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in inames]
+
+    def _apart(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
+        """Those *pairs* that two places along *axes* may run; ``None`` if there are none."""
+        if not axes:
+            return None
+        key = ("apart", *axes, *_signature(a), *_signature(b))
+        if key not in self.memo:
+            places = [self._places(axis, a, b) for axis in axes]
+            known = [pair for place in places for pair in place or ()]
+            self.memo[key] = None if None in places else _equal(a, b, known)
+        same: Map | None = self.memo[key]
+        if same is not None:
+            pairs = pairs.subtract(same)
+        return None if pairs.is_empty() else pairs
+
+    def _number(self, bound: BoundStatement) -> Expression | None:
+        """The number in its block of the thread that runs an instance; ``None`` if several warps do, or any may."""
+        result: Expression = 0
+        stride = 1
+        for axis, extent in zip(BLOCK, self.launch.block, strict=True):
+            own = self._on(axis, bound)
+            if own:
+                result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
+            elif extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % (stride * extent):
+                return None                  # else a warp holds all of them, for each place on the other axes
+            stride *= extent
+        return result
+
+
+def _signature(bound: BoundStatement) -> tuple[object, ...]:
+    """What tells where the instances of a statement run."""
+    return bound.statement.inames, bound.hardware, bound.auto, bound.alone_on
+
+
+def _equal(a: BoundStatement, b: BoundStatement, known: Sequence[tuple[Expression, Expression]]) -> Map:
+    return equal_coordinates(a.statement.inames, [x for x, _ in known], b.statement.inames, [y for _, y in known])

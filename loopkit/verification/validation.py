@@ -1,0 +1,84 @@
+"""Translation validation: a loop program is shown to do what the lowered kernel says, whatever made it."""
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from loopkit.ast.nodes import Assign, For, Function, Sync
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.limits import bounded
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_host import host_findings
+from loopkit.verification.validation_instances import InstanceCheck
+from loopkit.verification.validation_instructions import instruction_findings
+from loopkit.verification.validation_lanes import LaneCheck
+from loopkit.verification.validation_order import OrderCheck
+from loopkit.verification.validation_walk import Execution, annotated_loops, executions
+
+
+def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
+    """What is wrong with the loop program of *lowered*; ``()`` if it is proven right.
+
+    Proven is, for all sizes that the assumptions allow:
+
+    - each statement executes each of its instances once on each thread that has to, and nothing else;
+    - blocks and threads have the values of inames that the kernel's tags give them, by which its order was judged;
+    - each execution reads and writes the elements, and computes the expression, of its instance;
+    - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
+      thread by the order of the program, on two threads of a block by a barrier between them;
+    - all threads of a block meet each barrier;
+    - what an asynchronous copy writes is touched, and what it reads is written, behind a wait for the copy's group;
+    - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
+      what they assume;
+    - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
+      what another one holds in any other way, or what a lane spoils that has no part in the statement;
+    - of a product of matrices, each lane loads what the iterations of others read and the instruction takes from it,
+      all lanes of a warp are there, and what they load is ordered as if each of them read all of it;
+    - where blocks wait for values, they are numbered as they start, and each such value is published and awaited;
+    - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
+
+    >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    >>> knl = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 32, outer_tag="g.0", inner_tag="l.0")
+    >>> validate(lk.lower(knl))
+    ()
+    """
+    with bounded(f"validating kernel '{lowered.kernel.name}'"):
+        return tuple(findings(lowered))
+
+
+def findings(lowered: Lowered) -> Iterator[Mismatch]:
+    """What :func:`validate` gives, one by one as it is found."""
+    functions = lowered.program.functions
+    for launch, function in zip(lowered.launches, functions, strict=True):
+        try:
+            yield from _of_launch(lowered, launch, function)
+        except NotAffineError as err:
+            yield Mismatch("undecided", launch.name, "", f"'{err}' is no affine form")
+    yield from host_findings(lowered)
+
+
+def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator[Mismatch]:
+    knl = launch.kernel
+    if function.ticketed != launch.ticketed:
+        how = "" if function.ticketed else "not "
+        yield Mismatch("turn", launch.name, "", f"the blocks are {how}numbered as they start")
+    grid = grid_of(knl, function)
+    of_statements: dict[str, list[Execution]] = {}
+    barriers: list[Execution] = []
+    for e in executions(knl, function, grid):
+        if isinstance(e.node, Sync):
+            barriers.append(e)
+        elif isinstance(e.node, Assign) and not e.condition.is_empty():
+            of_statements.setdefault(e.node.statement, []).append(e)
+    decided = True
+    for found in InstanceCheck(knl, launch, lowered.storages, function, grid, of_statements).findings():
+        yield found
+        decided = decided and found.kind != "undecided"
+    for loop in annotated_loops(knl, function, grid):
+        assert isinstance(loop.node, For)
+        yield from instruction_findings(lowered, launch, function, grid, loop)
+    yield from LaneCheck(knl, launch, function, grid, of_statements).findings()
+    if decided:
+        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers).findings()

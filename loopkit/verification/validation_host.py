@@ -1,0 +1,114 @@
+"""Does the host launch each function once for each iteration of the loops around it, in the order of the kernel?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import reduce
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import accesses_by_array, commute, data_params
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.ast.nodes import Call
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.piecewise import as_points, piecewise_relation
+from loopkit.poly.relations import (
+    in_time_order,
+    one_to_one,
+    only_dims,
+    other_instance,
+    out_of_time_order,
+    same_element,
+    smallest_pair,
+)
+from loopkit.poly.sets import InstanceSet, Map, lexmin_point
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_order import program_meeting
+from loopkit.verification.validation_walk import Execution, host_executions
+
+Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
+
+
+def host_findings(lowered: Lowered) -> Iterator[Mismatch]:
+    """What is wrong with the host's part of the program: each call is known by the host's inames at it."""
+    launches = {launch.name: launch for launch in lowered.launches}
+    calls: dict[str, list[tuple[Execution, Map]]] = {name: [] for name in launches}
+    for e in host_executions(lowered.kernel, lowered.program.order):
+        assert isinstance(e.node, Call)
+        values = [e.names.get(x, p.Variable(x)) for x in launches[e.node.name].hosts]
+        calls[e.node.name].append((e, piecewise_relation(e.coordinates, values).intersect_domain(e.points)))
+    for launch in lowered.launches:
+        yield from _iterations(lowered.kernel, launch, calls[launch.name])
+    yield from _order(lowered, calls)
+
+
+def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
+    """Each iteration in which a statement of *launch* may run is one call."""
+    domains = [s.statement.id for s in launch.statements.values()]
+    wanted = reduce(InstanceSet.union, (_of_host(knl, s, launch.hosts) for s in domains))
+    # a launch outside of all loops is one call, whatever the sizes
+    left = as_points(wanted.set) if launch.hosts else InstanceSet((), as_points(knl.assumptions)).set
+    for e, relation in calls:
+        run = relation.range()
+        for kind, text, points, names in (
+                ("twice", "twice for one iteration", None if one_to_one(relation) else
+                 other_instance(same_element(relation, relation)).domain(), e.coordinates),
+                ("outside", "where none of its statements runs, or once more", run.subtract(left), launch.hosts)):
+            if points is not None and not points.is_empty():
+                found = lexmin_point(points, names)
+                assert found is not None
+                yield Mismatch(kind, launch.name, "", f"the host launches '{launch.name}' {text}", *found)
+        left = left.subtract(run)
+    if not left.is_empty():
+        found = lexmin_point(left, launch.hosts)
+        assert found is not None
+        yield Mismatch("missing", launch.name, "", f"the host does not launch '{launch.name}' for an iteration", *found)
+
+
+def _of_host(knl: LoopKernel, statement: str, hosts: Sequence[str]) -> InstanceSet:
+    domain = knl.statement_by_id[statement].domain
+    points = domain.without_params(data_params(knl, domain)).onto(hosts)
+    return InstanceSet(points.inames, as_points(points.set)).intersect_params(knl.assumptions)
+
+
+def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
+    """Calls that depend on each other are made in the order of the kernel."""
+    knl = lowered.kernel
+    launch_of = {s: launch for launch in lowered.launches for s in launch.statements}
+    paths = execution_paths(knl)
+    for source, sink, array, pairs in _conflicts(lowered):
+        a, b = launch_of.get(source), launch_of.get(sink)
+        if a is None or b is None or (a is b and not a.hosts):
+            continue
+        where = meeting_of(paths, source, sink)
+        ordered = in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
+        apart = only_dims(ordered, [knl.statement_by_id[source].inames.index(x) for x in a.hosts],
+                          [knl.statement_by_id[sink].inames.index(x) for x in b.hosts])
+        for first, one in calls[a.name]:
+            for second, other in calls[b.name]:
+                loops, before = program_meeting(first, second)
+                met = one.apply_range(other_instance(apart) if a is b else apart).apply_range(other.reverse())
+                shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
+                late = out_of_time_order(met, shared, before)
+                if late is not None:
+                    parameters, _, place = smallest_pair(late, first.coordinates, second.coordinates)
+                    yield Mismatch("order", b.name, sink, f"the host launches '{b.name}' with '{sink}' before "
+                                   f"'{source}' in '{a.name}' is done, which it meets on '{array}'", parameters, place)
+
+
+def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:
+    """Pairs of instances that touch one cell of global memory, and others that depend on each other."""
+    knl = lowered.kernel
+    for d in dependences(knl):
+        if d.array not in lowered.storages:
+            yield d.source, d.sink, d.array, d.relation
+    for name, storage in lowered.storages.items():
+        if storage.space is AddressSpace.GLOBAL:
+            for a in accesses_by_array(knl).get(name, ()):
+                for b in accesses_by_array(knl)[name]:
+                    if (a.is_write or b.is_write) and not commute(a, b):
+                        yield a.statement, b.statement, name, same_element(
+                            storage.touched(a), storage.touched(b))

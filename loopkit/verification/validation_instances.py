@@ -1,0 +1,432 @@
+"""Does a loop program execute each instance of each statement once, with the statement's own elements?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
+from loopkit.analysis.dependences import dependences
+from loopkit.ast.nodes import Assign, Function
+from loopkit.expr.dtypes import WEAK_INT, Type, type_of
+from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.expr.nodes import TypeCast
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.lowering.binding import BoundStatement, Launch
+from loopkit.lowering.storage import Storage, in_storage, instructions_of
+from loopkit.lowering.types import index_types
+from loopkit.poly.affine import NotAffineError
+from loopkit.poly.enumerated import where_holds
+from loopkit.poly.piecewise import as_points, piecewise_relation, points_where
+from loopkit.poly.relations import one_to_one, other_instance, side_by_side, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set, lexmin_point
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid
+from loopkit.verification.validation_walk import Execution
+
+
+@dataclass(frozen=True, eq=False)
+class InstanceCheck:
+    """The checks of one launch; *executions* are those of its assignments, by statement."""
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+
+    def findings(self) -> Iterator[Mismatch]:
+        for s, bound in self.launch.statements.items():
+            if any(not _says(e, bound.statement) for e in self.executions.get(s, ())):
+                yield self._finding("undecided", s, f"the program does not say which instances of '{s}' run where")
+                continue
+            try:
+                yield from self._instances(bound, self.executions.get(s, ()))
+                for execution in self.executions.get(s, ()):
+                    yield from self._conditions(bound, execution)
+                    yield from self._elements(bound, execution)
+            except NotAffineError as err:
+                yield self._finding("undecided", s, f"'{err}' is no affine form")
+        for s in self.executions.keys() - self.launch.statements.keys():
+            yield self._finding("outside", s, f"'{s}' is no statement of this launch")
+        yield from self._boxes()
+        yield from self._arrivals()
+
+    def _finding(self, kind: str, statement: str, text: str, points: Set | None = None,
+                 names: Sequence[str] = ()) -> Mismatch:
+        if points is None:
+            return Mismatch(kind, self.launch.name, statement, text)
+        real = self.grid.real(points, names)
+        if real is None:
+            return Mismatch("undecided", self.launch.name, statement, f"whether {text} cannot be told, as "
+                            f"{_names(self.grid.by_sizes)} share axes in parts that sizes give")
+        found = lexmin_point(real, names)
+        assert found is not None
+        parameters, values = found
+        inames = self.kernel.statement_by_id[statement].inames
+        instance = {x: values[_own_name(x)] for x in inames if _own_name(x) in values}
+        return Mismatch(kind, self.launch.name, statement, text, parameters,
+                        {x: v for x, v in values.items() if not x.startswith("'")}, instance)
+
+    # {{{ which instances run
+
+    def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
+        s = bound.statement
+        axes = self._axes(bound)
+        names = (*axes, *map(_own_name, s.inames))
+        wanted = self._wanted(bound, axes)
+        own = names[len(axes):]
+        sure = wanted.intersect(self.grid.onto(names, self.grid.surely_there(bound.hardware)))
+        lost = self._domain(s).subtract(as_points(InstanceSet(names, sure).onto(own).set))
+        if not lost.is_empty():
+            real = self.grid.without_place(lost, own, wanted, names)
+            if real is None:
+                yield self._finding("undecided", s.id, f"whether each instance of '{s.id}' has a thread cannot be told")
+            else:
+                yield self._finding("missing", s.id, f"no thread is there for an instance of '{s.id}'", real, own)
+        axis = self.grid.misplaced(s.inames)
+        if axis is not None:
+            yield self._finding("undecided", s.id, f"'{s.id}' does not lie on '{axis}' as the kernel packs its inames")
+            return
+        left = wanted
+        for execution in executions:
+            unknown = execution.data.difference(data_params(self.kernel, s.domain))
+            if unknown:
+                yield self._finding("undecided", s.id, f"'{s.id}' stands in a loop whose bounds are read from "
+                                    f"'{min(unknown)}', and its instances do not")
+                continue
+            relation = self._relation(axes, execution)
+            if not self._once(bound, axes, execution, relation):
+                pairs = other_instance(relation.apply_range(relation.reverse()))
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance twice", pairs.domain(),
+                                    execution.coordinates)
+            run = relation.range()
+            outside = run.subtract(wanted)
+            if not outside.is_empty():
+                yield self._finding("outside", s.id, f"'{s.id}' is executed outside of its instances", outside, names)
+            again = run.intersect(wanted).subtract(left)
+            if not again.is_empty():
+                yield self._finding("twice", s.id, f"'{s.id}' executes an instance at two places", again, names)
+            left = left.subtract(run)
+        left = left if left.is_empty() else self._meant(s, left, names)
+        if not left.is_empty():
+            yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
+
+    def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
+        """*points* without those at which a condition fails that is affine there, at one value of an iname, say."""
+        found = InstanceSet(names, points)
+        own = {x: p.Variable(_own_name(x)) for x in s.inames}
+        for condition in self._own_conditions(s)[1]:
+            held = where_holds(found, substitute(condition, own), self.kernel.value_params.union(names))
+            found = found if held is None else held
+        return as_points(found.set)
+
+    def _domain(self, s: Statement) -> Set:
+        """The instances, without those that an affine condition of the statement's leaves out."""
+        if s.id not in self._domains:
+            points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
+            for condition in self._own_conditions(s)[0]:
+                points = points.intersect(as_points(points_where(condition, s.inames)))
+            self._domains[s.id] = points
+        return self._domains[s.id]
+
+    @cached_property
+    def _domains(self) -> dict[str, Set]:
+        return {}
+
+    def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
+        """What must hold for an instance of *s* to run: in affine forms of inames and sizes, and on data."""
+        affine: list[Expression] = []
+        others: list[Expression] = []
+        for predicate in s.predicates:
+            for condition in _conjuncts(expand_rules(predicate, self.kernel.substitutions)):
+                try:
+                    if not variables(condition) <= self.kernel.value_params.union(s.inames):
+                        raise NotAffineError(str(condition))
+                    points_where(condition, s.inames)
+                except NotAffineError:
+                    others.append(condition)
+                else:
+                    affine.append(condition)
+        return affine, others
+
+    def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
+        """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
+        own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
+        return tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                     if axis in own or not bound.auto or axis.startswith("g"))
+
+    def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
+        """Where each instance has to run: *axes*, then inames."""
+        s = bound.statement
+        own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
+        dims = (*axes, *own.inames)
+        result = as_points(own.onto(dims).set)
+        result = result.intersect(self.grid.onto(dims, self.grid.points))
+        for x in bound.hardware:
+            value = p.Variable(x) if x in axes else self.grid.values[x]
+            result = result.intersect(points_where(p.Comparison(p.Variable(_own_name(x)), "==", value), dims))
+        for axis in bound.alone_on:
+            result = result.intersect(points_where(p.Comparison(p.Variable(axis), "==", 0), dims))
+        return result
+
+    def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:
+        """Executions to where and what they run."""
+        values = (*map(p.Variable, axes), *execution.instance)
+        return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
+
+    def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
+        """Is each instance executed once at most here?"""
+        told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
+        return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
+            or one_to_one(relation)
+
+    def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
+        """Do executions differ in their numbers, and instances of different numbers too?
+
+        A shortcut: integer divisions of a number are easy to tell apart, those of what it is made of are not.
+        """
+        values = {value: p.Variable(name) for name, value in execution.numbers.items()}
+        folded = [_folded(e, values) for e in execution.instance]
+        used = frozenset(axes).union(*map(variables, folded))
+        own = tuple(x for x in execution.coordinates if x in used)
+        numbers = tuple(x for x in execution.numbers if x in used)
+        if not numbers:
+            return False
+        box = as_points(InstanceSet((), self.grid.points).onto(execution.coordinates).set)
+        numbered = piecewise_relation(execution.coordinates,
+                                      [*map(p.Variable, own), *(execution.numbers[x] for x in numbers)])
+        return one_to_one(piecewise_relation((*own, *numbers), [*map(p.Variable, axes), *folded])) \
+            and one_to_one(numbered.intersect_domain(box))
+
+    # }}}
+
+    # {{{ where values are
+
+    def _arrivals(self) -> Iterator[Mismatch]:
+        """A value in private cells is computed by each thread that reads it, one in shared cells in its block."""
+        for d in dependences(self.kernel):
+            ends = self.launch.statements.get(d.source), self.launch.statements.get(d.sink)
+            if d.kind != "flow" or not d.of_value or ends[0] is None or ends[1] is None:
+                continue
+            space = self.storages[d.array].space
+            copies = tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
+                           if space is AddressSpace.PRIVATE or (space is AddressSpace.LOCAL and axis.startswith("g")))
+            if not copies:
+                continue
+            needed = self._there(ends[1], copies).apply(
+                side_by_side(subscript_relation(copies, tuple(map(p.Variable, copies))), d.relation.reverse()))
+            # what is read from memory may have made bounds too wide
+            real = InstanceSet(tuple(map(_own_name, ends[0].statement.inames)), self._domain(ends[0].statement))
+            needed = needed.intersect(as_points(real.onto((*copies, *real.inames)).set))
+            lost = needed.subtract(self._there(ends[0], copies))
+            if not lost.is_empty():
+                yield self._finding("value", d.source, f"'{d.sink}' reads '{d.array}' where '{d.source}' does not run",
+                                    lost, (*copies, *real.inames))
+
+    def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
+        """Which instances run by which of *copies*, some of the grid's coordinates."""
+        axes = self._axes(bound)
+        own = tuple(map(_own_name, bound.statement.inames))
+        return as_points(InstanceSet((*axes, *own), self._wanted(bound, axes)).onto((*copies, *own)).set)
+
+    # }}}
+
+    # {{{ what they compute
+
+    def _own(self, execution: Execution, expr: Expression) -> Expression:
+        """An expression of the statement at *execution*, in terms of the coordinates."""
+        assert isinstance(execution.node, Assign)
+        inames = (x for x, _ in execution.node.instance)
+        return substitute(in_storage(expr, self.storages), dict(zip(inames, execution.instance, strict=True)))
+
+    def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
+        """The conditions on data around it are the statement's own."""
+        s = bound.statement
+        own = [_positive(self._own(execution, c), True) for c in self._own_conditions(s)[1]]
+        for condition, holds in execution.conditions:
+            if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
+                yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
+                                    f"{'holds' if holds else 'does not hold'}, which is no condition of its own")
+        for c, h in own:
+            if not (self._holds(execution, c, h) or any(holds == h and self._difference(execution, condition, c) is None
+                                                        for condition, holds in execution.conditions)):
+                yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
+
+    def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
+        """Is *condition* affine at *execution*, whose instances are all those at which it holds, or fails?"""
+        if not variables(condition) <= self.kernel.value_params.union(execution.coordinates):
+            return False
+        try:
+            points = points_where(condition, execution.coordinates)
+        except NotAffineError:
+            return False
+        return bool(execution.points.is_disjoint(points) if not holds else execution.points.is_subset(points))
+
+    def _elements(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
+        s, node = bound.statement, execution.node
+        assert isinstance(node, Assign)
+        value, combine = expanded_expression(self.kernel, s), s.combine
+        if combine is not None and combine in self.kernel.operations:
+            value, combine = self.kernel.operations[combine].apply(s.assignee, value), None
+        if node.combine != combine:
+            yield self._finding("value", s.id, f"'{s.id}' combines by {node.combine} instead of {combine}")
+        if (asked := instructions_of(s, node.target, node.value, self.storages)) != node.instructions:
+            has, needs = (", ".join(title for i in own for title in i.titles) or "plain"
+                          for own in (node.instructions, asked))
+            yield self._finding("value", s.id, f"'{s.id}' is {has} instead of {needs}")
+        for kind, expr, own in (("element", node.target, s.assignee), ("value", node.value, value)):
+            if substitute(in_storage(own, self.storages), dict(node.instance)) == expr:
+                continue
+            found = self._difference(execution, substitute(expr, execution.names), self._own(execution, own))
+            if found is not None:
+                here, wanted, points = found
+                yield self._finding(kind, s.id, f"'{s.id}' has {here} where {wanted} is meant", points,
+                                    execution.coordinates)
+
+    def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
+                    ) -> tuple[Expression, Expression, Set] | None:
+        """The first parts in which two expressions differ, and where; ``None`` if they are one.
+
+        :arg points: where they count, if that is not all of *execution*.
+        """
+        if a == b:
+            return None
+        points = execution.points if points is None else points
+        known = self.kernel.value_params.union(execution.coordinates)
+        if variables(a) | variables(b) <= known:
+            try:
+                apart = points.intersect(points_where(p.Comparison(a, "!=", b), execution.coordinates))
+            except NotAffineError:
+                pass
+            else:
+                return None if apart.is_empty() else (a, b, apart)
+        if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
+            # the branch may stand there alone, itself a choice, or with the choice around it
+            if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
+                return None
+            here = None
+            if isinstance(a, p.If) and self._type(a) == self._type(b):
+                here = self._branch(execution, a, points)
+            if here is not None or self._of_one_type(meant, b):
+                return self._difference(execution, a if here is None else here, meant, points)
+        if not _alike(a, b):
+            return a, b, points
+        places = self._branches(execution, b.condition, points) if isinstance(b, p.If) else None
+        for k, (x, y) in enumerate(zip(children(a), children(b), strict=True)):
+            where = points if places is None else places[k]
+            if where.is_empty() and self._of_one_type(x, y):
+                continue                                    # a branch that is never taken
+            found = self._difference(execution, x, y, where)
+            if found is not None:
+                return found
+        return None
+
+    def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
+        """Where a condition and its branches count, as far as that can be told apart."""
+        if variables(condition) <= self.kernel.value_params.union(execution.coordinates):
+            with suppress(NotAffineError):
+                holds = points_where(condition, execution.coordinates)
+                return points, points.intersect(holds), points.subtract(holds)
+        return points, points, points
+
+    def _branch(self, execution: Execution, choice: p.If, points: Set) -> Expression | None:
+        """The branch of *choice* that is taken at all of *points*, if it is always the same one."""
+        _, then, other = self._branches(execution, choice.condition, points)
+        if then.is_empty():
+            return choice.else_
+        return choice.then if other.is_empty() else None
+
+    def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
+        """Does what is around *choice* compute the same with *branch* in its place?"""
+        whole = self._type(choice)
+        return whole is not None and self._type(branch) == whole
+
+    def _type(self, expr: Expression) -> Type | None:
+        types = index_types(self.kernel)
+        return type_of(expr, lambda name: types.get(name, WEAK_INT))        # what else there is are coordinates
+
+    def _boxes(self) -> Iterator[Mismatch]:
+        """Arrays as large as what they hold, or as all that touches them."""
+        for array in self.function.arrays:
+            storage = self.storages[array.name]
+            if array.shape == storage.in_memory:
+                continue
+            for s in self.launch.statements:
+                for execution in self.executions.get(s, ()):
+                    yield from self._stray(s, execution, array.name, array.shape)
+
+    def _stray(self, s: str, execution: Execution, array: str, shape: tuple[int, ...]) -> Iterator[Mismatch]:
+        assert isinstance(execution.node, Assign)
+        for expr in (execution.node.target, execution.node.value):
+            for index in _subscripts(substitute(expr, execution.names), array):
+                for i, extent in zip(index, shape, strict=True):
+                    outside = p.LogicalOr((p.Comparison(i, "<", 0), p.Comparison(i, ">=", extent)))
+                    points = execution.points.intersect(points_where(outside, execution.coordinates))
+                    if not points.is_empty():
+                        yield self._finding("box", s, f"'{s}' leaves the {extent} elements along an axis of '{array}'",
+                                            points, execution.coordinates)
+
+    # }}}
+
+
+def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
+    """*expr* with names for some of its parts."""
+    return names[expr] if expr in names else map_children(expr, lambda e: _folded(e, names))
+
+
+def _own_name(iname: str) -> str:
+    """The dimension of a statement's *iname*, beside coordinates that may have its name."""
+    return f"'{iname}"
+
+
+def _says(execution: Execution, statement: Statement) -> bool:
+    """Does an assignment say what the inames of its statement are?"""
+    return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
+
+
+def _conjuncts(condition: Expression) -> Iterator[Expression]:
+    if isinstance(condition, p.LogicalAnd):
+        for child in condition.children:
+            yield from _conjuncts(child)
+    else:
+        yield condition
+
+
+def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:
+    while isinstance(condition, p.LogicalNot):
+        condition, holds = condition.child, not holds
+    return condition, holds
+
+
+def _alike(a: Expression, b: Expression) -> bool:
+    """Are two expressions of one kind, apart from their operands?"""
+    if type(a) is not type(b) or len(children(a)) != len(children(b)) or not children(a):
+        return False
+    match a, b:
+        case (p.Comparison(), p.Comparison()):
+            return a.operator == b.operator
+        case (p.Call(), p.Call()):
+            return a.function == b.function
+        case (TypeCast(), TypeCast()):
+            return a.dtype_name == b.dtype_name
+        case _:
+            return True
+
+
+def _subscripts(expr: Expression, array: str) -> Iterator[tuple[Expression, ...]]:
+    if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(array):
+        yield expr.index_tuple
+    for child in children(expr):
+        yield from _subscripts(child, array)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(names) or "nothing"

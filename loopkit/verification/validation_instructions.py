@@ -1,0 +1,38 @@
+"""Whether the instructions of loops do what their loops say: the check of each instruction by its class."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from loopkit.ast.nodes import For, Function, Instruction
+from loopkit.instructions.mma import Mma
+from loopkit.instructions.vector_access import VectorAccess
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.pipeline import Lowered
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid
+from loopkit.verification.validation_products import ProductCheck
+from loopkit.verification.validation_vectors import VectorCheck
+from loopkit.verification.validation_walk import Execution
+
+#: The check of a loop with an instruction, by the class of the instruction.
+Check = Callable[[Lowered, Launch, Function, Grid, Execution], Iterator[Mismatch]]
+
+
+def instruction_findings(lowered: Lowered, launch: Launch, function: Function, grid: Grid, loop: Execution
+                         ) -> Iterator[Mismatch]:
+    """What is wrong with the instruction of *loop*."""
+    assert isinstance(loop.node, For)
+    yield from _CHECKS[type(loop.node.instruction)](lowered, launch, function, grid, loop)
+
+
+def _vector(lowered: Lowered, launch: Launch, function: Function, _grid: Grid, loop: Execution) -> Iterator[Mismatch]:
+    return VectorCheck(launch.kernel, launch.name, lowered.storages, function, loop).findings()
+
+
+def _product(lowered: Lowered, launch: Launch, _function: Function, grid: Grid, loop: Execution) -> Iterator[Mismatch]:
+    assert isinstance(loop.node, For)
+    assert isinstance(loop.node.instruction, Mma)
+    return ProductCheck(launch.kernel, launch, lowered.storages, grid, loop, loop.node.instruction).findings()
+
+
+_CHECKS: Mapping[type[Instruction | None], Check] = {VectorAccess: _vector, Mma: _product}

@@ -1,0 +1,435 @@
+"""Do executions that depend on each other run in the order of the kernel, and do barriers stand between threads?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.dependences import dependences, shared_loops
+from loopkit.analysis.waived import not_waived
+from loopkit.ast.nodes import Assign, Completion, Function, Scope, Sync, completion_of
+from loopkit.expr.mappers import variables
+from loopkit.instructions.groups import commits, pending
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.tree import Meeting, Path, meeting, paths
+from loopkit.lowering.binding import Launch
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import floor_div
+from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
+from loopkit.poly.relations import (
+    SharedLoop,
+    apart_along,
+    equal_coordinates,
+    in_one_iteration,
+    in_time_order,
+    only_dims,
+    out_of_time_order,
+    same_element,
+    smallest_pair,
+    subscript_relation,
+)
+from loopkit.poly.sets import InstanceSet, Map, Set, range_from, universe_params
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid, thread_number
+from loopkit.verification.validation_walk import TOGETHER, Execution
+
+#: Two statements, and the array on which they meet.
+Meet = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class _Coordinates:
+    """Some of the coordinates of an execution."""
+
+    execution: Execution
+    names: tuple[str, ...]
+
+    @cached_property
+    def points(self) -> Set:
+        e = self.execution
+        return as_points(InstanceSet(e.coordinates, e.points).onto(self.names).set)
+
+    def shared(self, other: _Coordinates, names: Sequence[str]) -> list[SharedLoop]:
+        return [(self.names.index(x), other.names.index(x)) for x in names]
+
+    def equal(self, other: _Coordinates, names: Sequence[str]) -> Map:
+        """Pairs that agree in *names*."""
+        values = [p.Variable(x) for x in names]
+        return equal_coordinates(self.names, values, other.names, values)
+
+    @cached_property
+    def instances(self) -> tuple[Map, list[int]]:
+        """To the inames that these coordinates determine, and which those are."""
+        kept = [i for i, value in enumerate(self.execution.instance)
+                if not variables(value) & set(self.execution.coordinates).difference(self.names)]
+        values = [self.execution.instance[i] for i in kept]
+        return piecewise_relation(self.names, values).intersect_domain(self.points), kept
+
+
+@dataclass(frozen=True, eq=False)
+class OrderCheck:
+    """The checks of one launch; *executions* are those of its assignments, by statement.
+
+    :ivar places: where threads wait for each other, or groups of asynchronous copies end or are waited for.
+    """
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    function: Function
+    grid: Grid
+    executions: Mapping[str, Sequence[Execution]]
+    places: Sequence[Execution]
+    _separated: dict[object, Map] = field(default_factory=dict)
+    _coordinates: dict[object, _Coordinates] = field(default_factory=dict)
+
+    def findings(self) -> Iterator[Mismatch]:
+        for barrier in self.places:
+            if barrier.divergent:
+                yield Mismatch("divergent", self.launch.name, "",
+                               "a barrier stands under a condition that may differ between the threads of a block")
+        ways = paths(self.launch.tree)
+        for (source, sink, array), pairs in self._conflicts(ways):
+            for first in self.executions.get(source, ()):
+                for second in self.executions.get(sink, ()):
+                    finding = self._pair(array, first, second, pairs, meeting(ways[source], ways[sink]))
+                    if finding is not None:
+                        yield finding
+
+    # {{{ what must stay in order
+
+    def _conflicts(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        """Pairs of instances of which the first must be done before the second starts, in the kernel's order."""
+        found: dict[Meet, Map] = {}
+        for meet, pairs in (*self._on_cells(ways), *self._on_arguments(ways)):
+            source, sink, _ = meet
+            where = meeting(ways[source], ways[sink])
+            loops = shared_loops(self.kernel, source, sink, where.loops)
+            ordered = in_time_order(pairs, loops, where.before)
+            if not ordered.is_empty():
+                found[meet] = found[meet].union(ordered) if meet in found else ordered
+        yield from found.items()
+
+    def _on_cells(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        """Instances that touch one cell of a temporary, one of them writing."""
+        cache: dict[object, Map] = {}
+        for array, accesses in accesses_by_array(self.kernel).items():
+            storage = self.storages.get(array)
+            if storage is None:
+                continue
+            here = [a for a in accesses if a.statement in ways]
+            for a in here:
+                for b in here:
+                    where = meeting(ways[a.statement], ways[b.statement])
+                    if not (a.is_write or b.is_write) or commute(a, b) or not (where.loops or where.before):
+                        continue
+                    key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
+                    if key not in cache:
+                        cache[key] = same_element(storage.touched(a), storage.touched(b))
+                    yield (a.statement, b.statement, array), not_waived(
+                        self.kernel, array, a.statement, b.statement, cache[key])
+
+    def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
+        for d in dependences(self.kernel):
+            if d.array not in self.storages and d.source in ways and d.sink in ways:
+                yield (d.source, d.sink, d.array), d.relation
+
+    # }}}
+
+    # {{{ one pair of executions
+
+    def _pair(self, array: str, first: Execution, second: Execution, pairs: Map, where: Meeting) -> Mismatch | None:
+        loops, before = program_meeting(first, second)
+        storage = self.storages.get(array)
+        asked = []
+        if not self._keeps_the_order(first, second, where, loops, before):
+            asked.append("order")
+        if self.launch.threads > 1 and (storage is None or storage.space is not AddressSpace.PRIVATE):
+            asked.append("lanes" if storage is not None and storage.lanes else "barrier")
+        assert isinstance(first.node, Assign)
+        if completion_of(first.node.instructions) is Completion.GROUP:
+            asked.append("group")
+        rough = self._rough(first, second, pairs) if asked else None
+        if rough is None:
+            return None
+        for kind in asked:
+            for suspect in self._suspects(kind, *rough):
+                broken = self._broken(kind, replace(first, condition=first.condition.intersect(suspect)), second, pairs)
+                if broken is not None:
+                    return self._finding(kind, array, first, second, broken)
+        return None
+
+    def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
+        """*pairs* as executions by all but what tells threads apart, which makes sets small; ``None``: none."""
+        loops, _ = program_meeting(first, second)
+        x, y = self._uniform(first, loops), self._uniform(second, loops)
+        (source, kept), (sink, other) = x.instances, y.instances
+        some = source.apply_range(only_dims(pairs, kept, other)).apply_range(sink.reverse())
+        some = some.intersect(x.equal(y, self._block))
+        return None if some.is_empty() else (x, y, some)
+
+    def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
+        """Conditions on the first execution under which pairs may be broken; the last holds wherever they are.
+
+        Of most pairs there are none. The first conditions are single sizes, blocks and iterations, at which a fault is
+        quickly found if it is there.
+        """
+        loops, before = program_meeting(x.execution, y.execution)
+        match kind:
+            case "order":
+                left = out_of_time_order(rough, x.shared(y, loops), before)
+            case "group":
+                left = self._under_way(rough, x, y, self._widest)
+            case _:
+                left = self._bare_of(rough, x, y, self._block_barriers)
+        if left is None or left.is_empty():
+            return
+        for low in (0, 5, 40):
+            larger = left
+            for name in self.kernel.value_params:
+                larger = larger.intersect_params(range_from(name, low))
+            if not larger.is_empty():
+                parameters, point, _ = smallest_pair(larger, x.names, y.names)
+                yield conjunction({**parameters, **point})
+        yield universe_params()
+
+    def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
+        """Some of *pairs*, as executions of one block, that run in the wrong order or with no barrier between."""
+        loops, before = program_meeting(first, second)
+        run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
+            pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
+                second.points).reverse())
+        run = in_one_iteration(run, self._same("g"))
+        if kind == "order":
+            shared = [(first.coordinates.index(x), second.coordinates.index(x)) for x in loops]
+            return out_of_time_order(in_one_iteration(run, self._same("l")), shared, before)
+        if kind == "group":
+            return next((early for scope, some in self._by_scope(first, second, run)
+                         if (early := self._early(first, second, some, scope)) is not None), None)
+        for apart in self._on_two_threads(first, second, run):
+            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_shuffles)
+            if bare is not None:
+                return bare
+        return None
+
+    def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
+        """Those of *pairs* of which two threads may touch the cell."""
+        if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
+            yield pairs                      # any lane of a warp may load what one of them reads
+            return
+        for i, _ in self._same("l"):
+            yield from apart_along(pairs, i)
+
+    def _keeps_the_order(self, first: Execution, second: Execution, where: Meeting, loops: Sequence[str], before: bool
+                         ) -> bool:
+        """Is the program's order of two statements on one thread that of the kernel, loop by loop?"""
+        own = [_of(first, x) for x in where.loops], [_of(second, x) for x in where.loops]
+        meant = [p.Variable(x) for x in loops]
+        return before == where.before and own[0] == meant and own[1] == meant
+
+    def _same(self, kind: str) -> list[SharedLoop]:
+        """The dimensions of the block's coordinates (``"g"``) or the thread's (``"l"``) in two executions."""
+        names = [c for axis, cs in self.grid.on_axis.items() if axis.startswith(kind) for c in cs]
+        return [(i, i) for i in map(self.grid.coordinates.index, names)]
+
+    def _finding(self, kind: str, array: str, first: Execution, second: Execution, pairs: Map) -> Mismatch:
+        assert isinstance(first.node, Assign)
+        assert isinstance(second.node, Assign)
+        if not self.grid.exact:
+            real = self.grid.real(pairs.domain(), first.coordinates)
+            if real is None:
+                return Mismatch("undecided", self.launch.name, second.node.statement, "whether "
+                                f"'{second.node.statement}' meets '{first.node.statement}' in a block that exists "
+                                "cannot be told")
+            pairs = pairs.intersect_domain(real)
+        parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
+        what = {"order": "runs behind, although it has to come first",
+                "barrier": "runs on another thread with no barrier between",
+                "lanes": "runs on another lane with neither a barrier nor a shuffle between",
+                "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
+        on = f"on '{array}'" if array else "by dep="
+        at = ", ".join(f"{k} = {v}" for k, v in source.items())
+        return Mismatch("barrier" if kind == "lanes" else kind, self.launch.name, second.node.statement,
+                        f"'{second.node.statement}' meets '{first.node.statement}' {on}, which {what}"
+                        + (f", at {at}" if at else ""), parameters, sink)
+
+    # }}}
+
+    # {{{ barriers
+
+    def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
+        """Some of the *pairs*, all on two threads of one block, between which none of *barriers* stands."""
+        if pairs.is_empty():
+            return None
+        x, y = self._uniform(first), self._uniform(second)
+        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
+                          [second.coordinates.index(c) for c in y.names])
+        left = self._bare_of(known, x, y, self._block_barriers)
+        if left is None:
+            return None
+        bare = pairs.intersect(self._spread(left, first, x.names, second, y.names))
+        if len(self._block_barriers) < len(barriers):
+            left = self._bare_of(left, x, y, barriers)
+            apart = self._other_warp(first, second, bare)
+            if left is not None:
+                apart = apart.union(bare.intersect(self._spread(left, first, x.names, second, y.names)))
+            bare = apart
+        return None if bare.is_empty() else bare
+
+    @cached_property
+    def barriers(self) -> Sequence[Execution]:
+        return [b for b in self._or_shuffles if b.node is not TOGETHER]
+
+    @cached_property
+    def _or_shuffles(self) -> Sequence[Execution]:
+        """The barriers, and the shuffles, which order what lanes hold in registers, and no accesses to memory."""
+        return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
+
+    @cached_property
+    def _block_barriers(self) -> Sequence[Execution]:
+        return [b for b in self.barriers if _sync(b).scope >= self._widest]
+
+    @cached_property
+    def _widest(self) -> Scope:
+        """That of a barrier for all threads of a block: those of a block as long as a warp are in one."""
+        return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
+
+    def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
+        """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
+        for barrier in barriers:
+            if pairs.is_empty():
+                return None
+            pairs = pairs.subtract(self._between(x, y, barrier))
+        return None if pairs.is_empty() else pairs
+
+    def _spread(self, pairs: Map, first: Execution, x: Sequence[str], second: Execution, y: Sequence[str]) -> Map:
+        """All executions that *pairs* of some of their coordinates tell of."""
+        ends = [subscript_relation(e.coordinates, tuple(map(p.Variable, names)))
+                for e, names in ((first, x), (second, y))]
+        return ends[0].apply_range(pairs).apply_range(ends[1].reverse())
+
+    def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
+        """What tells when it runs among barriers: the block's coordinates, and loops with barriers; and *also*."""
+        key = execution, tuple(also)
+        if key not in self._coordinates:
+            found = {*self._block, *also}
+            for barrier in self.places:
+                found.update(program_meeting(execution, barrier)[0])
+            self._coordinates[key] = _Coordinates(execution, tuple(x for x in execution.coordinates if x in found))
+        return self._coordinates[key]
+
+    @cached_property
+    def _block(self) -> tuple[str, ...]:
+        return tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
+
+    def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
+        """Pairs of executions, by *x* and by *y*, between which *barrier* is met."""
+        key = (x, y, barrier)
+        if key not in self._separated:
+            z = self._at(barrier)
+            self._separated[key] = self._first(x, z).intersect_range(z.points).apply_range(self._first(z, y))
+        return self._separated[key]
+
+    def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
+        """Pairs in one block, by *x* and by *y*, of which the first runs before the second."""
+        key = (x, y)
+        if key not in self._separated:
+            loops, before = program_meeting(x.execution, y.execution)
+            self._separated[key] = in_time_order(x.equal(y, self._block), x.shared(y, loops), before)
+        return self._separated[key]
+
+    def _at(self, place: Execution) -> _Coordinates:
+        if place not in self._coordinates:
+            self._coordinates[place] = _Coordinates(place, (*self._block, *place.loops))
+        return self._coordinates[place]
+
+    def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
+        """Those of *pairs* whose threads are in two warps."""
+        if self.launch.threads <= self.launch.machine.warp:
+            return Map.empty(pairs.get_space())
+        number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
+        return pairs.subtract(equal_coordinates(first.coordinates, number, second.coordinates, number))
+
+    # }}}
+
+    # {{{ asynchronous copies
+
+    def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
+        """All *pairs* of one block, which the copy's thread must wait for; those of two threads, and of two warps."""
+        yield Scope.THREAD, pairs
+        if all(_sync(place).scope >= self._widest for place in self.places
+               if pending(_sync(place).instructions) is not None):
+            return                           # each wait is one for all threads
+        for apart in self._on_two_threads(first, second, pairs):
+            yield Scope.WARP, apart
+            yield Scope.BLOCK, self._other_warp(first, second, apart)
+
+    def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
+        """Some of the *pairs* of one block of which the second may run while the first, a copy, is under way."""
+        x, y = self._uniform(first), self._uniform(second)
+        known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
+                          [second.coordinates.index(c) for c in y.names])
+        left = self._under_way(known, x, y, scope)
+        return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
+
+    def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
+        """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
+        for place in self.places:
+            left = pending(_sync(place).instructions)
+            # what one thread waited for, others know behind a barrier with them only
+            if left is None or pairs.is_empty() or _sync(place).scope < scope:
+                continue
+            z = self._at(place)
+            waited = (self._ended if commits(_sync(place).instructions) else self._behind)(x, place, left + 1)
+            pairs = pairs.subtract(waited.intersect_range(z.points).apply_range(self._first(z, y)))
+        return None if pairs.is_empty() else pairs
+
+    def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
+        """Executions of *x* and of *place*, which ends at least the group of that *count* since."""
+        if count == 1:
+            return self._first(x, self._at(place)).intersect_range(self._at(place).points)
+        return self._behind(x, place, count - 1)
+
+    def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
+        """Executions of *x* and of *place*, between which at least *count* groups end."""
+        key = (x, place, count)
+        if key not in self._separated:
+            z = self._at(place)
+            found = Map.empty(self._first(x, z).get_space())
+            for other in self.places:
+                if commits(_sync(other).instructions):
+                    found = found.union(self._ended(x, other, count).apply_range(self._first(self._at(other), z)))
+            self._separated[key] = found.intersect_range(z.points)
+        return self._separated[key]
+
+    # }}}
+
+
+def _sync(place: Execution) -> Sync:
+    assert isinstance(place.node, Sync)
+    return place.node
+
+
+def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
+    """The loops that two executions share, outermost first, and whether the first stands before the second."""
+    loops: list[str] = []
+    for a, b in zip(first.path, second.path, strict=False):
+        if a == b:
+            if isinstance(a, str):
+                loops.append(a)
+        else:
+            assert isinstance(a, int)
+            assert isinstance(b, int)
+            return tuple(loops), a < b
+    return tuple(loops), False
+
+
+def _of(execution: Execution, iname: str) -> Expression:
+    """What *iname* is at an execution."""
+    assert isinstance(execution.node, Assign)
+    return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)

@@ -1,0 +1,293 @@
+"""Do the vector accesses around a loop move what its iterations touch, and could they be made before and behind it?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.shapes import Shape, array_shapes
+from loopkit.ast.nodes import AlignedArray, Assign, DivisibleSize, For, Function
+from loopkit.ast.simplify import assigned
+from loopkit.expr.mappers import subexpressions, substitute, variables
+from loopkit.instructions.vector_access import WIDEST, Vector, VectorAccess, assignment_of, certain_elements, vectors_of
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.storage import Storage
+from loopkit.poly.affine import add, affine_difference, multiply, remainder, subtract
+from loopkit.poly.piecewise import params_condition, points_where
+from loopkit.poly.remainders import known_remainder
+from loopkit.poly.sets import InstanceSet, Set, lexmin_point
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_walk import Execution
+
+
+@dataclass(frozen=True, eq=False)
+class VectorCheck:
+    """The checks of one loop; *execution* says where it runs."""
+
+    kernel: LoopKernel
+    launch: str
+    storages: Mapping[str, Storage]
+    function: Function
+    execution: Execution
+
+    @cached_property
+    def _loop(self) -> For:
+        assert isinstance(self.execution.node, For)
+        return self.execution.node
+
+    def findings(self) -> Iterator[Mismatch]:
+        loop = self._loop
+        assign, condition = assignment_of(loop)
+        if assign is None or not isinstance(loop.start, int) or not isinstance(loop.stop, int) or loop.step != 1:
+            yield self._finding("", f"the loop over '{loop.iname}' has vectors and is more than one statement of a "
+                                "constant number of iterations")
+            return
+        for vector in vectors_of(loop):
+            yield from self._moved(vector, assign)
+            yield from self._placed(vector, assign.statement)
+            if condition is not None or vector.serves is not None:
+                yield from self._whole(vector, assign)
+        if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
+            yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
+        if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
+            yield from self._computed(assign)
+        yield from self._in_time(assign)
+
+    def _finding(self, statement: str, text: str, points: Set | None = None) -> Mismatch:
+        found = None if points is None else lexmin_point(points, self.execution.coordinates)
+        parameters, place = found if found is not None else ({}, {})
+        return Mismatch("vector", self.launch, statement, text, parameters, place)
+
+    # {{{ which elements are moved
+
+    def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
+        s, element = assign.statement, vector.element
+        reads = (assign.value, *(assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()))
+        certain = any(e in (element, vector.serves) for r in reads for e in certain_elements(r))
+        updated = assign.target == element and assign.combine is not None
+        if vector.stored != (assign.target == element):
+            yield self._finding(s, f"'{vector.name}' is {'' if vector.stored else 'not '}stored to {element}, which "
+                                f"'{s}' does {'not ' if vector.stored else ''}write")
+        if vector.loaded and not (certain or vector.stored):
+            yield self._finding(s, f"'{vector.name}' is loaded from {element}, which '{s}' may not read")
+        if not vector.loaded and (updated or any(e == element for r in reads for e in subexpressions(r))):
+            yield self._finding(s, f"'{s}' reads {element}, which is not loaded into '{vector.name}'")
+        x = self._loop.iname
+        following = vector.at(x, p.Sum((p.Variable(x), 1)))
+        steps = [0 if a == b else affine_difference(a, b)
+                 for a, b in zip(following.index_tuple, element.index_tuple, strict=True)]
+        if vector.serves is not None and not self._holds_some(vector, vector.serves):
+            yield self._finding(s, f"'{vector.name}' has nothing of {vector.serves}")
+        if steps != [*[0]*(len(steps) - 1), 1] or any(x in variables(i) for i in element.index_tuple[:-1]):
+            yield self._finding(s, f"{element} does not move on by one element with '{x}'")
+        for i in assign.instructions:
+            if i.claims(element, assign.target):
+                yield self._finding(s, f"{element} is moved without {i.noun}")
+
+    def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
+        """Is *element* what *vector* has, some iterations earlier or later?"""
+        *rows, last = vector.element.index_tuple
+        by = affine_difference(element.index_tuple[-1], last)
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        return element.aggregate == vector.element.aggregate and element.index_tuple[:-1] == tuple(rows) \
+            and by is not None and abs(by) < self._loop.stop - self._loop.start
+
+    # }}}
+
+    # {{{ where they are
+
+    def _placed(self, vector: Vector, s: str) -> Iterator[Mismatch]:
+        loop, length, name = self._loop, vector.length, vector.array
+        assert isinstance(loop.start, int)
+        assert isinstance(loop.stop, int)
+        argument = self.kernel.array_args.get(name)
+        storage = self.storages.get(name)
+        if argument is not None:
+            assert argument.dtype is not None
+            dtype = np.dtype(argument.dtype)
+            shape = array_shapes(self.kernel)[name]
+            given = next((a for a in vector.assumed if isinstance(a, AlignedArray) and a.array == name
+                          and a.elements % length == 0), None)
+            if given is None:
+                yield self._finding(s, f"nothing says that '{name}' begins at a multiple of {length} elements")
+            elif not given.strides:
+                shape = (0,)*len(shape)                     # so do rows, whatever their length
+            elif not _follow_each_other(given.strides, shape):
+                yield self._finding(s, f"'{name}' is assumed to have strides that are not its own")
+        elif storage is not None and storage.space is not AddressSpace.PRIVATE:
+            dtype = storage.dtype
+            shape = storage.in_memory
+            if storage.swizzle is not None and storage.swizzle.chunk % length:
+                yield self._finding(s, f"'{name}' is swizzled: {length} elements do not lie side by side")
+        else:
+            yield self._finding(s, f"'{name}' is no array in memory")
+            return
+        if length < 2 or (loop.stop - loop.start) % length or length * dtype.itemsize > WIDEST:
+            yield self._finding(s, f"{loop.stop - loop.start} elements of '{name}' are no accesses of {length}")
+            return
+        first = vector.at(loop.iname, loop.start)
+        number: Expression = 0
+        for k, (extent, index) in enumerate(zip(shape, first.index_tuple, strict=True)):
+            # a row is as good as what remains of it
+            rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector))
+            if rest is None:
+                yield self._finding(s, f"rows of '{name}' may begin at no multiple of {length} elements")
+                return
+            number = add(multiply(rest, number), index)
+        odd = self._not_divisible(vector, number)
+        if odd is not None:
+            yield self._finding(s, f"{first} may begin at no multiple of {length} elements", odd)
+
+    def _not_divisible(self, vector: Vector, offset: Expression) -> Set | None:
+        """Where *offset* is no multiple of the vector's length, although all that is assumed holds."""
+        e = self.execution
+        value = substitute(offset, e.names)
+        odd = p.Comparison(remainder(value, vector.length), "!=", 0)
+        points = self._given(vector, e.points.intersect(points_where(odd, e.coordinates)))
+        return None if points.is_empty() else points
+
+    def _given(self, vector: Vector, points: Set) -> Set:
+        """Those of *points* at which what *vector* assumes of sizes holds."""
+        for a in vector.assumed:
+            if isinstance(a, DivisibleSize):
+                holds = p.Comparison(remainder(a.size, a.divisor), "==", 0)
+                points = points.intersect(points_where(holds, self.execution.coordinates))
+        return points
+
+    def _sizes(self, vector: Vector) -> Set:
+        """What is known of sizes where *vector* is moved."""
+        result = self.kernel.assumptions
+        for a in vector.assumed:
+            if isinstance(a, DivisibleSize):
+                holds = points_where(p.Comparison(remainder(a.size, a.divisor), "==", 0), ())
+                result = result.intersect(params_condition(holds))
+        return result
+
+    def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
+        """Where lanes are cut off: is all that is loaded there, and left alone by other threads?"""
+        s, name = assign.statement, vector.array
+        if not vector.loaded:
+            return
+        if name not in self.kernel.array_args or name in self._written:
+            yield self._finding(s, f"'{vector.name}' is loaded whole from '{name}', which is no input of this launch")
+            return
+        e = self.execution
+        for element, beyond in self._ends(vector):
+            points = e.points if beyond is None else self._given(vector, e.points.intersect(beyond))
+            if vector.inside is not None:
+                points = points.intersect(points_where(substitute(vector.inside, e.names), e.coordinates))
+            if not points.is_empty():
+                yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
+
+    def _computed(self, assign: Assign) -> Iterator[Mismatch]:
+        """Where iterations are computed that are left out: are all elements that they read there?"""
+        s, e = assign.statement, self.execution
+        if not any(v.stored and not v.loaded for v in vectors_of(self._loop)):
+            yield self._finding(s, f"'{s}' stores what it need not compute")
+        for element in dict.fromkeys(x for x in subexpressions(assign.value) if isinstance(x, p.Subscript)):
+            assert isinstance(element.aggregate, p.Variable)
+            name = element.aggregate.name
+            gapless = next((v.assumed for v in vectors_of(self._loop) if v.array == name), ())
+            if name not in self.kernel.array_args or name in self._written or not gapless:
+                yield self._finding(s, f"{element}, which '{s}' need not read, is no element of an input with vectors")
+                continue
+            moved = Vector(name, element, 1, loaded=True, stored=False, assumed=gapless)
+            for end, beyond in self._ends(moved):
+                points = e.points if beyond is None else e.points.intersect(beyond)
+                if not points.is_empty():
+                    yield self._finding(s, f"{end}, which '{s}' need not read, may lie outside", points)
+            for index, extent in zip(element.index_tuple[:-1], array_shapes(self.kernel)[name], strict=False):
+                value = substitute(index, e.names)
+                out = [points_where(p.Comparison(value, "<", 0), e.coordinates)]
+                if extent is not None:
+                    out.append(points_where(p.Comparison(value, ">=", extent), e.coordinates))
+                for beyond in out:
+                    points = e.points.intersect(beyond)
+                    if extent is None or not points.is_empty():
+                        yield self._finding(s, f"{element}, which '{s}' need not read, may lie outside", points)
+
+    def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
+        """The first and the last element of *vector*, each with where it lies outside of the array.
+
+        Of an array without gaps that is not where it lies in the row before or in the next one.
+        """
+        loop, e = self._loop, self.execution
+        assert isinstance(loop.stop, int)
+        *above, extent = array_shapes(self.kernel)[vector.array]
+        rows = any(isinstance(a, AlignedArray) and a.strides for a in vector.assumed)
+        for at, last in ((loop.start, False), (loop.stop - 1, True)):
+            element = vector.at(loop.iname, at)
+            if extent is None:
+                yield element, None
+                continue
+            *around, value = (substitute(i, e.names) for i in element.index_tuple)
+            beyond = p.Comparison(value, ">=", extent) if last else p.Comparison(value, "<", 0)
+            points = points_where(beyond, e.coordinates)
+            if rows:
+                other = p.Comparison(value, ">=", multiply(2, extent)) if last else \
+                    p.Comparison(add(value, extent), "<", 0)
+                ends = [p.Comparison(i, ">=", subtract(n, 1)) if last else p.Comparison(i, "<=", 0)
+                        for i, n in zip(around, above, strict=True) if n is not None]
+                for end in ends:
+                    points = points.intersect(points_where(end, e.coordinates))
+                points = points.union(points_where(other, e.coordinates))
+            yield element, points
+
+    @cached_property
+    def _written(self) -> frozenset[str]:
+        return frozenset(name for name in assigned(self.function.body))
+
+    # }}}
+
+    # {{{ when they are moved
+
+    def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
+        """No iteration reads what an earlier one writes, if one of the two is moved outside of the loop."""
+        target, loop = assign.target, self._loop
+        if not isinstance(target, p.Subscript):
+            return
+        moved = {v.element for v in vectors_of(loop)}
+        reads = {e: None for expr in (assign.value, *target.index_tuple) for e in subexpressions(expr)
+                 if isinstance(e, p.Subscript) and e.aggregate == target.aggregate}
+        for read in reads:
+            if read == target or not ({read, target} & moved):
+                continue
+            points = self._meeting(target, read)
+            if not points.is_empty():
+                yield self._finding(assign.statement, f"an iteration of '{loop.iname}' reads {read}, which an earlier "
+                                    f"one writes as {target}", InstanceSet((), points).onto(
+                                        self.execution.coordinates).set)
+
+    def _meeting(self, target: p.Subscript, read: p.Subscript) -> Set:
+        """The points of the loop at which a later iteration reads what an earlier one writes."""
+        x, e = self._loop.iname, self.execution
+        earlier, later = (p.Variable(f"{x}'{which}") for which in ("earlier", "later"))
+        assert isinstance(self._loop.start, int)
+        assert isinstance(self._loop.stop, int)
+        conditions = [p.Comparison(self._loop.start, "<=", earlier), p.Comparison(earlier, "<", later),
+                      p.Comparison(later, "<", self._loop.stop)]
+        conditions += [p.Comparison(substitute(substitute(a, e.names), {x: earlier}), "==",
+                                    substitute(substitute(b, e.names), {x: later}))
+                       for a, b in zip(target.index_tuple, read.index_tuple, strict=True)]
+        points = e.condition
+        for condition in conditions:
+            points = points.intersect(params_condition(points_where(condition, ())))
+        return points
+
+    # }}}
+
+
+def _follow_each_other(strides: Sequence[Expression], shape: Shape) -> bool:
+    """Are *strides* those of all axes but the last of an array of *shape* in C order?"""
+    own: list[Expression] = [1]
+    for extent in reversed(shape[1:]):
+        if extent is None:
+            return False
+        own.insert(0, multiply(extent, own[0]))
+    return len(strides) == len(own) - 1 and all(add(a) == add(b) for a, b in zip(strides, own, strict=False))

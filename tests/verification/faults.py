@@ -1,0 +1,327 @@
+"""Loop programs with one fault each: a guard, a bound, a box, an index, a barrier or a vector that is off by one."""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import (
+    Array,
+    Assign,
+    Block,
+    Define,
+    For,
+    Function,
+    If,
+    Instruction,
+    Node,
+    Program,
+    Region,
+    Scope,
+    Sync,
+)
+from loopkit.expr.mappers import children, map_children, substitute, variables
+from loopkit.instructions.asynchronous_copy import AsynchronousCopy
+from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.instructions.block_flag import BlockFlag
+from loopkit.instructions.groups import commits, group_instructions, pending
+from loopkit.instructions.mma import Mma
+from loopkit.instructions.shuffle import Shuffle
+from loopkit.instructions.vector_access import Vector, VectorAccess
+from loopkit.poly.affine import add, floor_div, remainder
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A program with one fault; *kind* and *text* say what was done."""
+
+    kind: str
+    text: str
+    program: Program
+
+
+def faults(program: Program) -> Iterator[Fault]:
+    """Every program that is one fault away from *program*."""
+    for number, function in enumerate(program.functions):
+        for kind, text, wrong in _of_function(function):
+            functions = (*program.functions[:number], wrong, *program.functions[number + 1:])
+            yield Fault(kind, f"{function.name}: {text}", replace(program, functions=functions))
+
+
+Found = Iterator[tuple[str, str, Any]]
+
+
+def _of_function(function: Function) -> Found:
+    for kind, text, body in _of_block(function.body):
+        yield kind, text, replace(function, body=body)
+    for i, array in enumerate(function.arrays):
+        for axis in range(len(array.shape)):
+            shape = (*array.shape[:axis], array.shape[axis] - 1, *array.shape[axis + 1:])
+            arrays: tuple[Array, ...] = (*function.arrays[:i], replace(array, shape=shape), *function.arrays[i + 1:])
+            yield "box shrunk", f"{array.name} along {axis}", replace(function, arrays=arrays)
+    if function.ticketed:
+        yield "blocks out of turn", function.name, replace(function, ticketed=False)
+    for kind, text, coordinates in _of_coordinates(function.coordinates):
+        yield kind, text, replace(function, coordinates=coordinates)
+    for axis, extent in function.extents.items():
+        if axis.startswith("g"):
+            yield "grid shrunk", axis, replace(function, extents={**function.extents, axis: add(extent, -1)})
+
+
+def _of_coordinates(coordinates: Mapping[str, Expression]) -> Found:
+    """An iname that is one off, and parts of an axis that are of another length, in one coordinate or in all."""
+    for x, value in coordinates.items():
+        yield "coordinate shifted", x, {**coordinates, x: add(value, 1)}
+        for wrong in _changed(value, _of_other_length):
+            yield "part of another length", f"{x} = {wrong}", {**coordinates, x: wrong}
+    lengths = {e.denominator: None for value in coordinates.values() for e in _remainders(value)}
+    for length in lengths:
+        for by in (1, -1):
+            longer: Mapping[Expression, Expression] = {length: add(length, by)}
+            yield "part of another length", f"{length} as {longer[length]}", {
+                x: _replaced(value, longer) for x, value in coordinates.items()}
+
+
+def _of_other_length(expr: Expression) -> Iterator[Expression]:
+    match expr:
+        case p.Remainder():
+            yield expr.numerator
+            yield remainder(expr.numerator, add(expr.denominator, 1))
+        case p.FloorDiv(numerator=p.Variable()):
+            yield floor_div(expr.numerator, add(expr.denominator, 1))
+        case _:
+            pass
+
+
+def _remainders(expr: Expression) -> Iterator[p.Remainder]:
+    """The remainders in a coordinate that are parts of its axis."""
+    for part in expr.children if isinstance(expr, p.Sum) else (expr,):
+        if isinstance(part, p.Remainder) and any(x.startswith(("g.", "l.")) for x in variables(part)):
+            yield part
+
+
+def _replaced(expr: Expression, names: Mapping[Expression, Expression]) -> Expression:
+    return names[expr] if expr in names else map_children(expr, lambda e: _replaced(e, names))
+
+
+def _of_block(block: Block) -> Found:
+    nodes = block.children
+    for i, node in enumerate(nodes):
+        for kind, text, wrong in _of_node(node):
+            yield kind, text, Block((*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, Region) and isinstance(node.instruction, Shuffle):
+            yield "shuffle deleted", str(node.instruction), Block((*nodes[:i], *nodes[i + 1:]))
+            for kind, wrong in _shuffled_wrongly(node, node.instruction):
+                yield kind, f"{node.instruction} as {wrong}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
+        if isinstance(node, Sync):
+            served = "; ".join(node.serves)
+            kind = "group" if pending(node.instructions) is None else "wait"
+            kind = kind if node.scope is Scope.THREAD else "barrier"
+            yield f"{kind} deleted", served, Block((*nodes[:i], *nodes[i + 1:]))
+            if kind == "group":
+                continue
+            for where, before, after in _moved(nodes[:i], nodes[i + 1:]):
+                yield f"{kind} moved", f"{where}: {served}", Block((*before, node, *after))
+            for kind, wrong in _waiting_wrongly(node):
+                yield kind, f"{node.title} as {wrong.title or 'nothing'}", Block((*nodes[:i], wrong, *nodes[i + 1:]))
+
+
+def _waiting_wrongly(node: Sync) -> Iterator[tuple[str, Sync]]:
+    """No wait for asynchronous copies, one that leaves a group more under way, one of fewer threads, and no new group.
+    """
+    ends, left = commits(node.instructions), pending(node.instructions)
+    if left is not None:
+        yield "wait deleted", replace(node, instructions=group_instructions(commit=ends, leaving=None))
+        yield "wait weakened", replace(node, instructions=group_instructions(commit=ends, leaving=left + 1))
+        for scope in range(node.scope):
+            yield "wait of fewer threads", replace(node, scope=Scope(scope))
+    if ends:
+        yield "group not ended", replace(node, instructions=group_instructions(commit=False, leaving=left))
+
+
+def _shuffled_wrongly(node: Region, shuffle: Shuffle) -> Iterator[tuple[str, Node]]:
+    """Another lane, threads that do not read at once, and threads that do not take part."""
+    if shuffle.offset is None:
+        yield "shuffle shifted", replace(node, instruction=replace(shuffle, width=2*shuffle.width))
+        yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=1))
+    else:
+        for offset in (shuffle.offset + 1, 2*shuffle.offset, None):
+            yield "shuffle shifted", replace(node, instruction=replace(shuffle, offset=offset))
+    if not shuffle.spare:
+        yield "shuffle spoils", replace(node, instruction=replace(shuffle, spare=True))
+    yield "shuffle as a region", replace(node, instruction=None)
+    match node.body.children:
+        case (If() as guard,):
+            yield "shuffle divergent", replace(guard, then=Block((replace(node, body=guard.then),)))
+
+
+def _moved(before: tuple[Node, ...], after: tuple[Node, ...]
+           ) -> Iterator[tuple[str, tuple[Node, ...], tuple[Node, ...]]]:
+    """The neighbouring gaps of a barrier: a statement or, where a region does not come apart, a region further."""
+    if before:
+        first, second = _cut(before[-1], -1)
+        yield "up", (*before[:-1], *first), (*second, *after)
+    if after:
+        first, second = _cut(after[0], 1)
+        yield "down", (*before, *first), (*second, *after[1:])
+
+
+def _cut(node: Node, at: int) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """*node* before and behind a barrier that comes from below (*at* = -1) or from above."""
+    if isinstance(node, Region) and len(node.body.children) > 1 \
+            and not any(isinstance(c, Define) for c in node.body.children):
+        return (Region(Block(node.body.children[:at])),), (Region(Block(node.body.children[at:])),)
+    return ((), (node,)) if at == -1 else ((node,), ())
+
+
+def _of_node(node: Node) -> Found:
+    match node:
+        case For():
+            for kind, text, body in _of_block(node.body):
+                yield kind, text, replace(node, body=body)
+            name, step = node.iname, node.step
+            yield "bound weakened", f"start of {name}", replace(node, start=add(node.start, -step))
+            yield "bound weakened", f"stop of {name}", replace(node, stop=_plus(node.stop, 1))
+            yield "footprint shrunk", f"start of {name}", replace(node, start=add(node.start, step))
+            # the last iteration, where the step is more than one
+            yield "footprint shrunk", f"stop of {name}", replace(node, stop=_plus(node.stop, -step))
+            for kind, text, product in _of_product(node.instruction) if isinstance(node.instruction, Mma) else ():
+                yield kind, f"{text} along {name}", replace(node, instruction=product)
+            if isinstance(node.instruction, Mma):
+                first = p.Comparison(p.Variable("l.0"), "!=", 0)
+                yield "product divergent", f"without the first thread, along {name}", If(first, Block((node,)))
+            own = node.instruction
+            for kind, text, vectors in _of_vectors(own.vectors) if isinstance(own, VectorAccess) else ():
+                yield kind, f"{text} along {name}", replace(node, instruction=replace(own, vectors=vectors))
+        case If():
+            for kind, text, then in _of_block(node.then):
+                yield kind, text, replace(node, then=then)
+            if node.otherwise is not None:
+                for kind, text, otherwise in _of_block(node.otherwise):
+                    yield kind, text, replace(node, otherwise=otherwise)
+            for kind, change in (("guard weakened", _weaker), ("guard tightened", _tighter)):
+                for wrong in _changed(node.condition, change):
+                    yield kind, f"{node.condition} as {wrong}", replace(node, condition=wrong)
+        case Region():
+            for kind, text, body in _of_block(node.body):
+                yield kind, text, replace(node, body=body)
+        case Block():
+            yield from _of_block(node)
+        case Assign():
+            for target in _changed(node.target, _shifted):
+                yield "index shifted", f"{node.statement}: {target} = ...", replace(node, target=target)
+            for value in _changed(node.value, _shifted):
+                yield "index shifted", f"{node.statement}: ... = {value}", replace(node, value=value)
+            for i, own in enumerate(node.instructions):
+                for kind, wrong in _of_instruction(own):
+                    yield kind, node.statement, replace(node, instructions=(
+                        *node.instructions[:i], *wrong, *node.instructions[i + 1:]))
+        case Define() | Sync():
+            pass
+
+
+def _of_instruction(instruction: Instruction) -> Iterator[tuple[str, tuple[Instruction, ...]]]:
+    """Plain accesses in its place, and flags of which one is left out."""
+    match instruction:
+        case AtomicUpdate():
+            yield "update not atomic", ()
+        case AsynchronousCopy():
+            yield "copy at once", ()
+        case BlockFlag():
+            if instruction.stores:
+                yield "value not published", (replace(instruction, stores=False),)
+            if instruction.loads:
+                yield "value not awaited", (replace(instruction, loads=()),)
+        case _:
+            raise AssertionError(instruction)
+
+
+def _of_product(product: Mma) -> Found:
+    """Another element for a lane to load, those of other lanes, and elements in another order."""
+    for which in ("left", "right"):
+        loaded: tuple[p.Subscript, ...] = getattr(product, which)
+        for i, e in enumerate(loaded):
+            for wrong in _shifted(e):
+                yield "fragment shifted", f"{e} as {wrong}", replace(
+                    product, **{which: (*loaded[:i], wrong, *loaded[i + 1:])})
+        if len(loaded) > 1:
+            yield "fragment shifted", f"{which} turned round", replace(product, **{which: loaded[::-1]})
+    one, other = sorted(x for x in variables(product.left[0]) if x.endswith(("lane", "box")))
+    lanes = {one: p.Variable(other), other: p.Variable(one)}
+    for which in ("left", "right"):
+        loaded = getattr(product, which)
+        yield "fragment shifted", f"{which} by other lanes", replace(
+            product, **{which: tuple(substitute(e, lanes) for e in loaded)})
+
+
+def _of_vectors(vectors: tuple[Vector, ...]) -> Found:
+    """One of *vectors* off by one element, too long, moved in one way less or more, or with less assumed."""
+    for i, v in enumerate(vectors):
+        index = v.element.index_tuple
+        elements = [p.Subscript(v.element.aggregate, (*index[:k], add(index[k], 1), *index[k + 1:]))
+                    for k in range(len(index))]
+        wrong = [("vector shifted", replace(v, element=e)) for e in elements]
+        wrong.append(("vector lengthened", replace(v, length=2*v.length)))
+        if v.stored:
+            wrong.append(("vector not moved", replace(v, stored=False)))
+        if v.loaded:
+            wrong.append(("vector not moved", replace(v, loaded=False)))
+        else:
+            wrong.append(("vector not moved", replace(v, stored=False, loaded=True)))
+        if v.inside is not None:
+            wrong += [("vector outside", replace(v, inside=e)) for e in (None, *_changed(v.inside, _weaker))]
+        for a in v.assumed:
+            wrong.append(("alignment dropped", replace(v, assumed=tuple(b for b in v.assumed if b != a))))
+        for kind, other in wrong:
+            yield kind, f"{v.name} as {other}", (*vectors[:i], other, *vectors[i + 1:])
+
+
+def _changed(expr: Expression, change: Callable[[Expression], Iterator[Expression]]) -> Iterator[Expression]:
+    """*expr* with *change* done at one place in it, for every place and every change."""
+    yield from change(expr)
+    for i, child in enumerate(children(expr)):
+        for wrong in _changed(child, change):
+            count = iter(range(len(children(expr))))
+            yield map_children(expr, lambda c, wrong=wrong, i=i, count=count: wrong if next(count) == i else c)
+
+
+def _weaker(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Comparison):
+        left, op, right = expr.left, str(expr.operator), expr.right
+        match op:
+            case "<" | "<=":
+                yield p.Comparison(left, op, _plus(right, 1))
+            case ">" | ">=":
+                yield p.Comparison(left, op, _plus(right, -1))
+            case "==":
+                yield p.LogicalOr((expr, p.Comparison(left, "==", _plus(right, 1))))
+            case _:
+                yield p.Comparison(0, "==", 0)
+
+
+def _tighter(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Comparison):
+        left, op, right = expr.left, str(expr.operator), expr.right
+        match op:
+            case "<" | "<=":
+                yield p.Comparison(left, op, _plus(right, -1))
+            case ">" | ">=":
+                yield p.Comparison(left, op, _plus(right, 1))
+            case "==":
+                yield p.Comparison(0, "!=", 0)
+            case _:
+                yield p.LogicalAnd((expr, p.Comparison(left, "!=", _plus(right, 1))))
+
+
+def _shifted(expr: Expression) -> Iterator[Expression]:
+    if isinstance(expr, p.Subscript):
+        index = expr.index_tuple
+        for i in range(len(index)):
+            yield p.Subscript(expr.aggregate, (*index[:i], add(index[i], 1), *index[i + 1:]))
+
+
+def _plus(expr: Expression, constant: int) -> Expression:
+    return add(expr, constant) if not isinstance(expr, float) else expr + constant

@@ -1,0 +1,155 @@
+"""Fault injection: each guard, bound, box, index and barrier of each real case off by one, and all of it is caught.
+
+``make test-deep`` tries every fault; else a few of each kind are tried in each case.
+``LOOPKIT_FAULT_COUNTS=file`` appends how many were caught, one JSON object for each case.
+"""
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pymbolic.primitives as p
+import pytest
+
+import loopkit as lk
+from loopkit.ast.nodes import Assign, Program, Sync
+from loopkit.expr.evaluate import evaluate
+from loopkit.expr.mappers import variables
+from loopkit.lowering.pipeline import Lowered
+from loopkit.poly.limits import bounded
+from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.sets import Set
+from loopkit.verification.validation import findings
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import grid_of
+from loopkit.verification.validation_walk import executions
+from tests.cases import CASES
+from tests.deep import DEEP
+from tests.lowering.waiting import WAITING
+from tests.verification.faults import Fault, faults
+from tests.verification.packed import PACKED
+
+KERNELS = {case.name: case.make for case in CASES} | PACKED | {name: way.make for name, way in WAITING.items()}
+#: How many faults of one kind are tried in one case by default, and of those in how threads wait for each other.
+MOST, MOST_WAITS = 1, 4
+
+#: What a fault of each kind is found as.
+FOUND_AS = {
+    "guard weakened": {"outside", "twice", "missing", "value"},
+    "guard tightened": {"missing", "outside", "barrier", "group"},         # it may stand around a wait
+    "bound weakened": {"outside", "twice", "vector"},
+    "footprint shrunk": {"missing"},
+    "box shrunk": {"box"},
+    "grid shrunk": {"missing"},
+    "coordinate shifted": {"missing"},
+    "part of another length": {"missing", "undecided"},
+    "index shifted": {"element", "value"},
+    "update not atomic": {"value"},
+    "value not published": {"value"},
+    "value not awaited": {"value"},
+    "blocks out of turn": {"turn"},
+    "vector shifted": {"vector"},
+    "vector lengthened": {"vector"},
+    "vector not moved": {"vector"},
+    "alignment dropped": {"vector"},
+    "fragment shifted": {"product"},
+    "product divergent": {"divergent", "missing"},
+    "vector outside": {"vector"},
+    "shuffle deleted": {"missing"},
+    "shuffle shifted": {"lane"},
+    "shuffle spoils": {"lane"},
+    "shuffle as a region": {"lane", "barrier"},
+    "shuffle divergent": {"divergent"},
+    "barrier deleted": {"barrier", "group"},
+    "barrier moved": {"barrier", "group"},
+    "group deleted": {"group"},
+    "group not ended": {"group"},
+    "wait deleted": {"group"},
+    "wait weakened": {"group"},
+    "wait moved": {"group"},
+    "wait of fewer threads": {"barrier", "group"},
+    "copy at once": {"value"}}
+
+
+def chosen(low: Lowered) -> Iterator[Fault]:
+    kinds: dict[str, list[Fault]] = defaultdict(list)
+    for fault in faults(low.program):
+        kinds[fault.kind].append(fault)
+    for kind, some in kinds.items():
+        most = MOST_WAITS if kind.startswith(("barrier", "shuffle", "wait", "group")) else MOST
+        yield from some if DEEP else some[::-(-len(some) // most)]
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_every_fault_is_caught(name: str) -> None:
+    """Each fault is found as what it is, or it is none: every statement runs where it ran before."""
+    low = lk.lower(KERNELS[name]())
+    assert isinstance(low, Lowered)
+    counts: Counter[str] = Counter()
+    for fault in chosen(low):
+        with bounded(f"'{fault.text}'"):
+            found = next(findings(replace(low, program=fault.program)), None)
+            if found is not None:
+                assert found.kind in FOUND_AS[fault.kind], f"{fault.kind}: {fault.text} as {found}"
+                require_real_place(fault.program, found)
+                counts[f"{fault.kind}: caught"] += 1
+            else:
+                assert same_runs(low, fault.program), f"missed: {fault.kind}: {fault.text}"
+                counts[f"{fault.kind}: no fault"] += 1
+    if "LOOPKIT_FAULT_COUNTS" in os.environ:
+        with Path(os.environ["LOOPKIT_FAULT_COUNTS"]).open("a") as file:
+            file.write(json.dumps({"case": name, **counts}) + "\n")
+    assert any(kind.endswith("caught") for kind in counts)
+
+
+def require_real_place(program: Program, found: Mismatch) -> None:
+    """The blocks and threads of *found* exist, and their inames are what the program computes for them."""
+    if not found.place:
+        return
+    function = next(f for f in program.functions if f.name == found.launch)
+    known = {**found.parameters, **found.place}
+    for axis, extent in function.extents.items():
+        if variables(extent) | {axis} <= known.keys():
+            assert 0 <= known[axis] < evaluate(extent, known), str(found)
+    for x, value in function.coordinates.items():
+        if variables(value) | {x} <= known.keys():
+            assert known[x] == evaluate(value, known), str(found)
+
+
+def same_runs(low: Lowered, program: Program) -> bool:
+    """Does *program*, which differs from that of *low* in its guards and bounds only, run each statement where that
+    does, with the same arrays, at least the same barriers and waits?"""
+    for before, after in zip(low.program.functions, program.functions, strict=True):
+        if before.arrays != after.arrays or dict(before.extents) != dict(after.extents):
+            return False
+        knl = next(launch.kernel for launch in low.launches if launch.name == before.name)
+        old, new = runs(knl, low.program, before.name), runs(knl, program, after.name)
+        if old.keys() != new.keys():
+            return False
+        for key, points in old.items():
+            if not (points.is_equal if " = " in key else points.is_subset)(new[key]):
+                return False
+    return True
+
+
+def runs(knl: lk.LoopKernel, program: Program, name: str) -> dict[str, Set]:
+    """For each text of a statement, on which threads it runs at which instance; for barriers the blocks."""
+    function = next(f for f in program.functions if f.name == name)
+    grid = grid_of(knl, function)
+    found: dict[str, Set] = {}
+    for e in executions(knl, function, grid):
+        if isinstance(e.node, Assign):
+            key = f"{e.node.target} = {e.node.value}"
+            values = [*map(p.Variable, grid.coordinates), *e.instance]
+        else:
+            assert isinstance(e.node, Sync)
+            key = e.node.title
+            values = list(map(p.Variable, grid.coordinates))
+        points = piecewise_relation(e.coordinates, values).intersect_domain(e.points).range()
+        if not points.is_empty():
+            found[key] = found[key].union(points) if key in found else points
+    return found
