@@ -40,7 +40,7 @@ from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.poly.affine import NotAffineError, subtract, to_aff
+from loopkit.poly.affine import is_quasi_affine, subtract
 from loopkit.poly.elements import outside
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.relations import one_to_one, same_element, subscript_relation
@@ -213,7 +213,8 @@ def _at(touches: Sequence[_Touch], time: int) -> list[_Touch]:
 def _another_way(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
     """Where the flow through the buffer's cells is not the one through the elements, from copy-in to copy-out."""
     users, copies_in = _at(touches, _USER), _at(touches, _COPY_IN)
-    timed = [TimedAccess(t.elements, t.is_write, t in copies_in or certain_write(t.access), t.time) for t in touches]
+    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or certain_write(t.access), t.time)
+             for t in touches]
     hungry = reduce(Set.subtract, (t.elements.range() for t in copies_in),
                     reduce(Set.union, (t.elements.range() for t in touches)))
     if not hungry.is_empty():
@@ -353,11 +354,7 @@ def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, eleme
     bounds: list[tuple[str, Expression]] = []
 
     def affine(e: Expression) -> bool:
-        try:
-            to_aff(e, inames, knl.value_params)
-        except NotAffineError:
-            return False
-        return True
+        return is_quasi_affine(e, inames, knl.value_params)
 
     def known(e: Expression) -> Expression:
         for other, name in unknown if not affine(e) else ():

@@ -24,7 +24,8 @@ from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
-from loopkit.transform.buffers import Buffer, Points, is_affine
+from loopkit.poly.affine import is_quasi_affine
+from loopkit.transform.buffers import Buffer, Points
 from loopkit.transform.side_effects import Allowed
 from loopkit.transform.staging import StagingBuffer, element, loops_around, require_inames, uses_of_array
 from loopkit.transform.step import (
@@ -233,7 +234,7 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
     for a in accesses_of(kernel, s):
         if a.array != name:
             continue
-        known = [is_affine(kernel, a, e) for e in a.subscripts]
+        known = [is_quasi_affine(e, s.inames, kernel.value_params) for e in a.subscripts]
         for axis, extent in enumerate(shape):
             if not known[axis] and not isinstance(extent, int):
                 raise PreconditionError(

@@ -22,7 +22,7 @@ from loopkit.expr.nodes import Neutral
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
-from loopkit.poly.affine import NotAffineError, to_aff
+from loopkit.poly.affine import is_quasi_affine
 from loopkit.poly.enumerated import subscripts_on
 from loopkit.poly.relations import cells, restrict, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
@@ -80,7 +80,8 @@ class Buffer:
             return restrict(staged.cell_of(a.domain, a.subscripts), a.domain)
         # an update's element may be any along an axis whose subscript is no affine form
         known = (*map(p.Variable, staged.outer), *(
-            e if is_affine(self.kernel, a, e) else None for e in staged.box.offsets(a.subscripts)))
+            e if is_quasi_affine(e, a.domain.inames, self.kernel.value_params) else None
+            for e in staged.box.offsets(a.subscripts)))
         inside = InstanceSet.universe(staged.inames).where(*staged.box.conditions)
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
@@ -194,12 +195,3 @@ class Buffer:
                         yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.certain)
 
     # }}}
-
-
-def is_affine(kernel: LoopKernel, a: Access, e: Expression) -> bool:
-    """Is a subscript of *a* an affine form in inames and sizes?"""
-    try:
-        to_aff(e, a.domain.inames, kernel.value_params)
-    except NotAffineError:
-        return False
-    return True
