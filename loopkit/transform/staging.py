@@ -70,7 +70,7 @@ class Box:
 
     @property
     def conditions(self) -> list[tuple[str, Expression]]:
-        """What holds of the inames of the copy, as of each that it lies in the box."""
+        """The bounds of the inames of the copy."""
         return [condition for x, length in zip(self.dims, self.shape, strict=True)
                 for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
 
