@@ -1,4 +1,4 @@
-"""How kernels are executed, by the class of their target."""
+"""How kernels are executed, by the name of their target."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.lazy import LazyTable
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import TypedKernels
@@ -52,14 +53,16 @@ class Execution:
     time: Callable[[Any, Mapping[str, Any], TimingRequest], Timing]
 
 
-#: By the class of a target; ``loopkit/__init__.py`` fills it.
-EXECUTIONS: dict[type[TextTarget], Execution] = {}
+#: By the name of a target; a module is imported for the first kernel that it runs.
+EXECUTIONS = LazyTable[Execution]({
+    "c": "loopkit.runtime.host:ON_THE_HOST",
+    "cuda": "loopkit.runtime.cuda.timing:ON_GPUS",
+})
 
 
 def execution_for(target: TextTarget) -> Execution:
     """:raises PreconditionError: kernels for *target* have a text, and nothing runs it."""
-    found = EXECUTIONS.get(type(target))
-    if found is None:
+    if target.name not in EXECUTIONS:
         raise PreconditionError(f"Nothing runs kernels for the target '{target.name}'.", subject=target.name,
                                 hint=f"generate_code(knl, target={target.name!r}) gives their text")
-    return found
+    return EXECUTIONS[target.name]

@@ -30,12 +30,10 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, *, handing: bool = False
-              ) -> Signature:
+def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
     """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
 
     :arg function: its loop program.
-    :arg handing: blocks run at once, and hand values on.
     """
     knl = launch.kernel
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
@@ -66,12 +64,15 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                 places[a.name] = Flat(shape)
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
-            arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
-                                    shape=storage.in_memory, written=storage.name in written,
-                                    read=storage.name in read, handed=handing and storage.between_blocks,
-                                    cleared=handing and storage.between_blocks))
+            access = None if storage.instruction is None else dialect.instructions.get(type(storage.instruction))
+            arrays.append(Parameter(
+                storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
+                written=storage.name in written, read=storage.name in read,
+                instruction=None if access is None else storage.instruction,
+                own_bytes=0 if access is None else access.element_bytes(storage.dtype.itemsize),
+                cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
-    if handing and function.ticketed:
+    if dialect.ticket is not None and function.ticketed:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)
@@ -117,7 +118,8 @@ def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat])
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    return f"handed<{name}>" if parameter.handed else name
+    return name if parameter.instruction is None else \
+        dialect.instructions[type(parameter.instruction)].element_type(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:

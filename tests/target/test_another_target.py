@@ -79,7 +79,7 @@ def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None
     def time(runner: Runner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         return runner.time(given, request)
 
-    monkeypatch.setitem(EXECUTIONS, Narrow, Execution(Runner, time))
+    monkeypatch.setitem(EXECUTIONS, "narrow", Execution(Runner, time))
     compiled = lk.compile(row_sums(), Narrow())
     a = np.arange(24, dtype=np.float32).reshape(3, 8)
     np.testing.assert_array_equal(compiled(a=a).y, a.sum(1))

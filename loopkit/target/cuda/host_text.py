@@ -13,6 +13,7 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
+from loopkit.instructions.text import indented, or_else
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
@@ -24,7 +25,7 @@ from loopkit.poly.sets import Set, at_least
 from loopkit.target.c.expressions import CText
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
-from loopkit.target.emit import indented, or_else, wrapped
+from loopkit.target.emit import wrapped
 from loopkit.target.signature import head_lines, type_of
 
 
