@@ -21,7 +21,7 @@ from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
-from loopkit.runtime.overlap import internal_overlap, require_disjoint
+from loopkit.runtime.overlap import internal_overlap
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayLike
 
@@ -153,14 +153,11 @@ class CallPlan:
         strided: list[str] = []
         longer: list[str] = []
         filled: list[str] = []
-        given = len(arrays)
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
             if array is None:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
-            elif plan.written and given > 1:
-                require_disjoint(plan.name, array, arrays)
             # an array may be larger than what is written
             if plan.name in self._filled and not plan.read and list(array.shape) == extents:
                 filled.append(plan.name)

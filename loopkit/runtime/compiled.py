@@ -11,14 +11,14 @@ from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
-from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
 from loopkit.runtime.cuda.devices import find_gpu, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.cuda.streams import stream_handle
 from loopkit.runtime.cuda.timing import time_on_gpu
-from loopkit.runtime.host import BoundHostCall, HostRunner
+from loopkit.runtime.host import HostRunner
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Target, Text
@@ -70,7 +70,7 @@ class CompiledKernel:
             raise self._by_name(args)
         return self._call(kwargs)
 
-    def bind(self, /, *args: object, **kwargs: object) -> BoundHostCall | BoundCudaCall:
+    def bind(self, /, *args: object, **kwargs: object) -> BoundCall:
         """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
 
         All checks are done here, once. The arrays are kept, and read anew at each run; outputs that are not passed are

@@ -1,8 +1,6 @@
 """Arrays that share memory: a kernel's arguments must not, where one of them is written."""
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from loopkit.errors import CallError
@@ -10,13 +8,6 @@ from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
 #: Work that the exact test may do (numpy's measure); beyond it, arrays whose ranges meet are refused.
 _WORK = 10_000
-
-
-def require_disjoint(name: str, written: ArrayLike, arrays: Mapping[str, ArrayLike]) -> None:
-    """:raises CallError: *written* shares an element with another of *arrays*, or that cannot be excluded."""
-    for other_name, other in arrays.items():
-        if other_name != name and share_memory(written, other):
-            raise overlapping(name, other_name)
 
 
 def overlapping(written: str, other: str) -> CallError:

@@ -3,16 +3,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
 from loopkit.expr.evaluate import Evaluator, evaluator
-from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.scalars import integer_range, out_of_range
 from loopkit.runtime.views import Array, ArrayLike
-from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
+from loopkit.target.code import GeneratedKernel, ParameterKind
 
 
 class ScratchPlan:
@@ -38,11 +38,10 @@ class ScratchPlan:
         """The shape of each temporary under the sizes *values*."""
         return {name: tuple(max(f(values), 0) for f in extents) for name, _, extents in self._plans}
 
-    def allocate(self, values: dict[str, Any]) -> dict[str, Array]:
-        if not self._plans:
-            return {}
+    def makers(self, values: dict[str, Any]) -> dict[str, Callable[[], Array]]:
+        """What makes each temporary in the host's memory under the sizes *values*."""
         shapes = self.shapes(values)
-        return {name: np.empty(shapes[name], dtype) for name, dtype, _ in self._plans}
+        return {name: partial(np.empty, shapes[name], dtype) for name, dtype, _ in self._plans}
 
 
 @dataclass(frozen=True)
@@ -69,22 +68,10 @@ def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> 
             raise out_of_range(limit.name, values[limit.name], limit.dtype)
 
 
-#: What a launch passes for one parameter.
-Getter = Callable[[BoundArguments, dict[str, Array]], Any]
-
-
-def getter(parameter: Parameter, pointer: Callable[[ArrayLike], Any]) -> Getter:
-    """A function that finds the value of *parameter*; *pointer* gives the address of an array."""
-    name, axis = parameter.array, parameter.axis
-    match parameter.kind:
-        case ParameterKind.ARRAY:
-            return lambda bound, scratch: pointer(bound.arrays[name])
-        case ParameterKind.SCRATCH:
-            return lambda bound, scratch: pointer(scratch[name])
-        case ParameterKind.STRIDE:
-            return lambda bound, scratch: stride(bound.arrays[name], axis)
-        case ParameterKind.VALUE | ParameterKind.HOST:
-            return lambda bound, scratch: bound.values[name]
+def host_inames(launches: Sequence[GeneratedKernel]) -> tuple[str, ...]:
+    """The inames of the host's loops whose values *launches* take."""
+    return tuple(dict.fromkeys(p.name for launch in launches for p in launch.parameters
+                               if p.kind is ParameterKind.HOST))
 
 
 def stride(array: ArrayLike, axis: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -84,6 +85,12 @@ class TypedKernels:
         self._lock = threading.Lock()
         if typed is not None:
             self._known[()] = TypedKernel(typed)
+
+    @cached_property
+    def structural(self) -> frozenset[str]:
+        """The value arguments that shapes, launches and the choice of a text may depend on."""
+        with bounded(f"calling kernel '{self.kernel.name}'"):
+            return stages.structural_values(self.kernel)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes taken from what is *given*: arrays with a numpy dtype, and scalars.

@@ -13,7 +13,6 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
 from loopkit.runtime.cuda.program import require_grid
 from loopkit.runtime.scalars import Scalar
-from loopkit.target.code import GeneratedKernel, ParameterKind
 
 
 class HostedLaunch:
@@ -95,9 +94,3 @@ class HostedLaunches:
 
 def _evaluated(extents: Iterable[Evaluator], values: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(extent(values)) for extent in extents)
-
-
-def host_inames(launches: Sequence[GeneratedKernel]) -> tuple[str, ...]:
-    """What *launches* take of the host's loops."""
-    return tuple(dict.fromkeys(p.name for launch in launches for p in launch.parameters
-                               if p.kind is ParameterKind.HOST))

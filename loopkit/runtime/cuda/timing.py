@@ -11,14 +11,14 @@ import numpy as np
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.launching import PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.program import GpuProgram
-from loopkit.runtime.cuda.runner import CudaRunner, opener
+from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView, span
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
@@ -66,13 +66,12 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
 
 def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]:
     """The array arguments among *given*."""
-    known = opener()
     views: dict[str, ArrayLike] = {}
     for a in runner.kernels.kernel.arguments:
         x = given.get(a.name)
         if isinstance(a, GlobalArg) and x is not None:
-            opened = known.open(a.name, x)
-            views[a.name] = known.kinds[type(opened)].view(a.name, opened)
+            opened = runner.kinds.open(a.name, x)
+            views[a.name] = runner.kinds.of(opened).view(a.name, opened)
     return views
 
 
@@ -112,7 +111,7 @@ def _room(view: ArrayLike) -> int:
     return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:
+def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
     delay = _delay(gpu).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)

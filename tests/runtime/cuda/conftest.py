@@ -44,7 +44,7 @@ class Lab:
 
 def _forget() -> None:
     devices._initialised.cache_clear()
-    runner.opener.cache_clear()
+    runner.array_kinds.cache_clear()
 
 
 def install(monkeypatch: pytest.MonkeyPatch, machine: Machine) -> Lab:

@@ -229,6 +229,7 @@ def run(lab: Lab, on_gpu: lk.CompiledKernel, on_host: lk.CompiledKernel, call: C
     arrays = {x: stage.array(x) for x in stage.views(stage.host)}
     wanted, problem = None, ""
     try:
+        on_host._runner._signatures.clear()            # each call of the host is checked in full
         wanted = on_host(**stage.arguments(stage.views(stage.host))).y
     except lk.CallError as err:
         problem = err.argument
