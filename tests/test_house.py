@@ -189,6 +189,21 @@ def test_exceptions_are_caught_by_name(module: Module) -> None:
     assert not wrong
 
 
+#: They ask what others made, and only there does an error of Python's own mean no: isl, numpy, arrays of other
+#: libraries, the numbers of a call, and what a user's operation does with numbers.
+ASKS_OTHERS = ("loopkit.poly.limits", "loopkit.expr.kinds", "loopkit.runtime.kinds", "loopkit.runtime.cuda.kinds",
+               "loopkit.runtime.scalars", "loopkit.expr.operations")
+
+
+@each_module
+def test_errors_of_pythons_own_decide_nothing(module: Module) -> None:
+    """Nothing of ours is tried to find out by a KeyError whether it will do."""
+    if module.name not in ASKS_OTHERS:
+        assert not {"KeyError", "AttributeError", "TypeError"}.intersection(
+            name.id for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and node.type is not None
+            for name in ast.walk(node.type) if isinstance(name, ast.Name))
+
+
 @each_module
 def test_a_file_is_one_thought(module: Module) -> None:
     assert len(module.text.splitlines()) <= MOST_LINES_OF_A_FILE
