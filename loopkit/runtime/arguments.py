@@ -21,9 +21,8 @@ from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
-from loopkit.runtime.overlap import internal_overlap
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ArrayLike
+from loopkit.runtime.views import ArrayLike, internal_overlap
 
 #: Makes an output that the caller did not pass, given its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]

@@ -23,10 +23,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
 from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.overlap import overlapping, share_memory
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, span
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
 
 #: How many signatures are kept; beyond it all are forgotten, and learnt again.
 _MOST_SIGNATURES = 4096

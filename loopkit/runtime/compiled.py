@@ -13,10 +13,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
-from loopkit.runtime.cuda.devices import find_gpu, why_not
+from loopkit.runtime.cuda.devices import find_gpu, stream_handle, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.cuda.streams import stream_handle
 from loopkit.runtime.cuda.timing import time_on_gpu
 from loopkit.runtime.host import HostRunner
 from loopkit.runtime.outputs import Outputs

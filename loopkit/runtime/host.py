@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.ast.nodes import Block
 from loopkit.ast.order import calls
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
@@ -23,11 +22,10 @@ from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.program import host_inames, stride
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
-from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Parameter, ParameterKind
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides, stride
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
 
@@ -50,49 +48,33 @@ _CTYPES: dict[str, Any] = {
     **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 
 
-@dataclass(frozen=True)
-class HostProgram:
-    """The functions of a translation unit, of a loaded library.
-
-    :ivar order: the calls of them, where it is more than each once.
-    """
-
-    library: ctypes.CDLL
-    kernels: Sequence[GeneratedKernel]
-    functions: Mapping[str, Any]
-    order: Block | None
-
-    @classmethod
-    def loaded(cls, library: ctypes.CDLL, code: GeneratedCode) -> HostProgram:
-        return cls(library, code.kernels, {x.name: _function(library, x) for x in code.kernels}, code.order)
-
-
 class HostPlan:
     """What calls of one signature launch on the host.
 
     A call's operands are the addresses of its inputs, of the outputs that it allocates and of temporaries, its scalars,
     and then the constants; each function takes some of them.
 
-    :arg arrays: all arrays; *scratch*: what makes each temporary.
+    :arg functions: of the loaded text.
+    :arg arrays: inputs and outputs, for their strides.
     """
 
-    def __init__(self, checked: CheckedCall, program: HostProgram, arrays: Mapping[str, ArrayLike],
-                 scratch: Mapping[str, Callable[[], Array]]) -> None:
+    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
+                 ) -> None:
         self._checked = checked
-        self._program = program
+        self._text = text
+        scratch = text.scratch.makers(checked.values)
         self._scratch = tuple(scratch.values())
         self._makers = tuple(_maker(x) for x in checked.outputs)
-        dtypes = {p.name: np.dtype(p.dtype) for x in program.kernels for p in x.parameters}
+        dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
         # what no function takes is converted for the sake of the check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(name)))
                               for (i, convert), name in zip(checked.scalars, checked.scalar_names, strict=True))
-        self._hosts = host_inames(program.kernels)
         operands = {x: k for k, x in enumerate([
             *((ParameterKind.ARRAY, x) for x in checked.array_names),
             *((ParameterKind.SCRATCH, x) for x in scratch), *((ParameterKind.VALUE, x) for x in checked.scalar_names)])}
         constants: list[Any] = []
         picks = {}
-        for launch in program.kernels:
+        for launch in text.code.kernels:
             places = []
             for p in launch.parameters:
                 key = p.kind, p.array if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH) else p.name
@@ -101,9 +83,9 @@ class HostPlan:
                     constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
                                      _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
                 # the host's inames stand behind all others, counted from the end
-                places.append(self._hosts.index(p.name) - len(self._hosts) if p.kind is ParameterKind.HOST
+                places.append(text.hosts.index(p.name) - len(text.hosts) if p.kind is ParameterKind.HOST
                               else operands[key])
-            picks[launch.name] = program.functions[launch.name], _picker(places)
+            picks[launch.name] = functions[launch.name], _picker(places)
         self._constants = tuple(constants)
         self._functions = picks
 
@@ -129,7 +111,7 @@ class HostPlan:
     @cached_property
     def _launch(self) -> Callable[[Sequence[Any]], None]:
         """Calls the functions with a call's operands."""
-        functions, order, values, hosts = self._functions, self._program.order, self._checked.values, self._hosts
+        functions, order, values, hosts = self._functions, self._text.code.order, self._checked.values, self._text.hosts
         if order is None:
             every = tuple(functions.values())
 
@@ -154,7 +136,7 @@ class HostPlan:
         scratch = [make() for make in self._scratch]
         operands = [*addresses, *[x.ctypes.data for x in scratch],
                     *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
-        launches = [partial(self._launch, operands)] if self._program.order is not None else [
+        launches = [partial(self._launch, operands)] if self._text.code.order is not None else [
             partial(function, *pick(operands)) for function, pick in self._functions.values()]
         return BoundHostCall(launches, self._checked.results(originals, ()), (values, originals, scratch))
 
@@ -189,7 +171,7 @@ class HostRunner(Runner):
         self._kinds = ArrayKinds()
         self._cache = DiskCache(cache_directory())
         self._compiler = find_compiler(target, self._cache)
-        self._programs: dict[Text, HostProgram] = {}
+        self._functions: dict[Text, Mapping[str, Any]] = {}
 
     @property
     def kinds(self) -> ArrayKinds:
@@ -203,15 +185,17 @@ class HostRunner(Runner):
         bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
             dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, -1))
         text = typed.fitting(self.target, bound, bound.strided)
-        with self._lock:
-            program = self._programs.get(text)
-            if program is None:
-                name = self.kernels.kernel.name
-                program = self._programs[text] = HostProgram.loaded(
-                    load_library(text.code.source, name, self._compiler, self._cache), text.code)
         maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
         checked = self._checked(known, typed, text, bound, kinds, (maker, maker.adopt), lambda x: x.dtype.alignment)
-        return HostPlan(checked, program, bound.arrays, text.scratch.makers(bound.values))
+        return HostPlan(checked, text, self._loaded(text), bound.arrays)
+
+    def _loaded(self, text: Text) -> Mapping[str, Any]:
+        """The functions of *text* by name; they keep their library."""
+        with self._lock:
+            if text not in self._functions:
+                library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
+                self._functions[text] = {x.name: _function(library, x) for x in text.code.kernels}
+            return self._functions[text]
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         """By the host's clock; arrays that the kernel writes are copied first and left as they are."""
@@ -240,7 +224,7 @@ class HostRunner(Runner):
 def _maker(x: Output) -> tuple[Callable[[], Array], Callable[[Array], Any]]:
     """What makes an output as numpy's array, and what turns it into the caller's kind."""
     assert x.adopt is not None
-    return partial(np.zeros if x.clear else np.empty, x.shape, x.dtype), x.adopt
+    return partial(np.zeros, x.shape, x.dtype), x.adopt
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:

@@ -10,8 +10,7 @@ from loopkit.ast.order import calls
 from loopkit.expr.evaluate import Evaluator, evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
-from loopkit.runtime.cuda.program import require_grid
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, require_grid
 from loopkit.runtime.scalars import Scalar
 
 

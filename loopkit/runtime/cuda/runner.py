@@ -12,7 +12,6 @@ from loopkit.errors import CallError, DeviceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.alignment import address_masks
 from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
@@ -21,12 +20,10 @@ from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.hosted import HostedLaunches
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
-from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
+from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLaunch, aside, require_grid
 from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
-from loopkit.runtime.cuda.program import GpuProgram, require_grid
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind
-from loopkit.runtime.program import host_inames
-from loopkit.runtime.typed import Text
+from loopkit.runtime.typed import Text, address_masks
 from loopkit.runtime.views import ArrayLike, DeviceView, c_strides
 from loopkit.target.cuda import CudaTarget
 
@@ -172,12 +169,11 @@ class CudaRunner(Runner):
         first = [PreparedClear(program.gpu.driver, code.kernels[0], numbers[cleared[0]],
                                sum(aside(scratch[x]) for x in cleared))] if cleared else []
         if code.order is not None:
-            hosts = host_inames(code.kernels)
-            scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(hosts)}}
+            scalars = {**varying, **{x: len(varying) + k for k, x in enumerate(text.hosts)}}
             prepared = {launch.name: PreparedLaunch(program.gpu.driver, program.functions[launch.name], launch,
                                                     (1, 1, 1), numbers, arrays, bound.values, scalars)
                         for launch in code.kernels}
-            return HostedLaunches(program.gpu, prepared, code.order, hosts, bound.values, first)
+            return HostedLaunches(program.gpu, prepared, code.order, text.hosts, bound.values, first)
         result: list[PreparedLaunch | PreparedClear] = [*first]
         for launch in code.kernels:
             grid = tuple(int(evaluate(e, bound.values)) for e in launch.grid)

@@ -15,9 +15,8 @@ from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.faults import reported
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.cuda.program import GpuProgram
 from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView, span
