@@ -1,6 +1,6 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
-    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
+    lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
     > verification > runtime > (tune, notebook, library)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
@@ -19,11 +19,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+import loopkit as lk
+
 ROOT = Path(__file__).parents[1]
 
 #: From the ground up; packages in one tuple are of one height.
-FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",), ("language",),
-          ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",), ("tune", "notebook", "library"))
+FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
+          ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
+          ("tune", "notebook", "library"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.
@@ -169,6 +172,35 @@ def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table()
     assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
 
 
+def _pattern_classes(node: ast.AST) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.MatchClass | ast.Name):
+            name = inner.cls if isinstance(inner, ast.MatchClass) else inner
+            if isinstance(name, ast.Name):
+                yield name.id
+
+
+@each_module
+def test_no_module_asks_which_target_it_has(module: Module) -> None:
+    """A target is asked for what it has; only a user's text is compared with names, where it becomes a target."""
+    names, classes = set(lk.kernel.target.TARGETS), {cls.__name__ for cls in lk.kernel.target.TARGETS.values()}
+    wrong = []
+    for node in ast.walk(module.tree):
+        match node:
+            case ast.Compare(left=left, comparators=right):
+                sides = [left, *right]
+                told = any(isinstance(x, ast.Constant) and x.value in names for x in sides)
+                asked = any((isinstance(x, ast.Attribute) and x.attr in ("name", "target"))
+                            or (isinstance(x, ast.Name) and x.id == "target") for x in sides)
+                if told and asked:
+                    wrong.append(_at(module, node.lineno))
+            case ast.Call(func=ast.Name(id="isinstance" | "issubclass"), args=[_, cls]):
+                wrong += [_at(module, node.lineno) for name in _pattern_classes(cls) if name in classes]
+            case ast.match_case(pattern=pattern):
+                wrong += [_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes]
+    assert not wrong
+
+
 @each_module
 def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
     """``import loopkit`` needs what is always installed and nothing else."""
@@ -218,11 +250,11 @@ def test_a_function_is_one_step(module: Module) -> None:
 
 @each_module
 def test_a_package_file_defines_nothing(module: Module) -> None:
-    """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imported."""
+    """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imports now or later."""
     if not module.is_package:
         return
     allowed = (ast.Import, ast.ImportFrom)
     if module.name == "loopkit":
-        allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr)
+        allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
     assert ast.get_docstring(module.tree), "a package says in its docstring what it is for"
     assert not [_at(module, node.lineno) for node in module.tree.body[1:] if not isinstance(node, allowed)]

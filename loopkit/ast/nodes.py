@@ -70,6 +70,16 @@ class Instruction:
         """The expressions that a thread evaluates for it beside those of the node."""
         return ()
 
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """What it assumes of the arguments of a call."""
+        return ()
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """The arrays that it needs to begin at a multiple of its widest access."""
+        return frozenset()
+
     def claims(self, element: Expression, target: Expression) -> bool:
         """Does it make the access to *element* itself, in an assignment to *target*, so that nothing else may?"""
         return False

@@ -6,6 +6,7 @@ from typing import ClassVar, TypeVar
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.devices import WARP, DeviceLimits
+from loopkit.lazy import LazyTable
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,8 @@ class Target:
         return None if self.limits is None else self.limits.capability
 
 
-#: The targets by name.
-TARGETS: dict[str, type[Target]] = {}
+#: The targets by name; ``loopkit/__init__.py`` gives the addresses of ours.
+TARGETS = LazyTable[type[Target]]()
 
 #: The target of a kernel for which none is named.
 DEFAULT_TARGET = "cuda"

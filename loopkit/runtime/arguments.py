@@ -19,6 +19,7 @@ from loopkit.expr.kinds import spelled
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
@@ -88,9 +89,9 @@ _NONE: frozenset[str] = frozenset()
 
 
 class CallPlan:
-    """How the calls of one kernel, all of whose dtypes are known, are checked."""
+    """How the calls of one kernel, all of whose dtypes are known and which is lowered for *machine*, are checked."""
 
-    def __init__(self, knl: LoopKernel) -> None:
+    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         shapes = stages.array_shapes(knl)
         reads, writes = stages.needed_inputs(knl), knl.written_names
         like = stages.output_shape_like(knl)
@@ -107,7 +108,7 @@ class CallPlan:
         self.violated = checker(knl.assumptions)
         self._filled = stages.filled_outputs(knl)
         self._structural = stages.structural_values(knl)
-        self._forms = stages.size_forms(knl)
+        self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
         # below these, arrays and sizes need no closer look
         self._surely_32 = _LIMIT_32 // (self._shift + 1)

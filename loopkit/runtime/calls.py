@@ -20,12 +20,14 @@ import numpy as np
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine
 from loopkit.runtime.arguments import BoundArguments, require_known
 from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.scalars import Scalar, converter
 from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
+from loopkit.target.text_target import TextTarget
 
 #: How many signatures are kept; beyond it all are forgotten, and learnt again.
 _MOST_SIGNATURES = 4096
@@ -217,10 +219,13 @@ class CallSignatures:
 
 
 class Runner(ABC):
-    """Runs one kernel."""
+    """Runs one kernel.
 
-    def __init__(self, knl: LoopKernel) -> None:
-        self.kernels = TypedKernels(knl)
+    :ivar kernels: the kernel with the dtypes of its calls.
+    """
+
+    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
+        self.kernels = TypedKernels(knl, machine)
         self._arguments = knl.argument_by_name
         self._signatures: dict[tuple[str, ...], CallSignatures] = {}
         self._lock = threading.RLock()
@@ -308,6 +313,11 @@ class Runner(ABC):
     @abstractmethod
     def kinds(self) -> ArrayKinds:
         """The kinds of arrays that came along."""
+
+    @property
+    @abstractmethod
+    def text_target(self) -> TextTarget:
+        """The target of the text that is shown without a call."""
 
     @abstractmethod
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cached_property
 from typing import Any
 
 from loopkit.analysis.dependences import unchanged_from
@@ -11,20 +10,18 @@ from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
+from loopkit.kernel.target import Target
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
-from loopkit.runtime.cuda.devices import find_gpu, stream_handle, why_not
+from loopkit.runtime.cuda.devices import stream_handle, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.cuda.timing import time_on_gpu
-from loopkit.runtime.host import HostRunner
+from loopkit.runtime.execution import execution_for
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.typed import Target, Text
+from loopkit.runtime.typed import Text
 from loopkit.target.code import Layout
-from loopkit.target.cuda import CudaTarget
-from loopkit.target.generate import resolve_target
-from loopkit.target.host import CTarget
+from loopkit.target.text_target import resolve_text_target
 
 
 class CompiledKernel:
@@ -34,7 +31,7 @@ class CompiledKernel:
     when the first call needs it.
 
     :ivar kernel: the kernel, as it was given.
-    :ivar target: ``"c"`` or ``"cuda"``.
+    :ivar target: the name of the target, such as ``"c"`` or ``"cuda"``.
     """
 
     def __init__(self, kernel: LoopKernel, target: object, device: object = None, *, debug: bool = False,
@@ -43,17 +40,11 @@ class CompiledKernel:
         self._given = (target, device, debug, verify)
         checked = kernel if verify is None else _with_checks(kernel, extent_of_checks(verify))
         self._stream: int | None = None
-        resolved = resolve_target(target)
+        resolved = resolve_text_target(target)
         self.target = resolved.name
-        self._runner: HostRunner | CudaRunner
-        match resolved:
-            case CTarget():
-                if device is not None:
-                    raise DeviceError(f"The host target knows no device {device!r}.",
-                                      hint="compile(knl, target='cuda')")
-                self._runner = HostRunner(checked, resolved)
-            case CudaTarget():
-                self._runner = CudaRunner(checked, resolved, device, debug=debug)
+        execution = execution_for(resolved)
+        self._runner = execution.runner(checked, resolved, device, debug)
+        self._time = execution.time
         self._call = self._runner.call
 
     # {{{ running
@@ -118,9 +109,7 @@ class CompiledKernel:
         """
         given = {**(arguments or {}), **kwargs}
         request = TimingRequest(duration, warmup, rotate, bytes, flops)
-        if isinstance(self._runner, CudaRunner):
-            return time_on_gpu(self._runner, given, request)
-        return self._runner.time(given, request)
+        return self._time(self._runner, given, request)
 
     # }}}
 
@@ -140,8 +129,8 @@ class CompiledKernel:
 
         :raises DeviceError: the kernel is compiled for the host.
         """
-        self._cuda("PTX")
-        return find_cuda_compiler().ptx(self.source, self.kernel.name, self._cuda_target)
+        target = self._cuda("PTX").text_target
+        return find_cuda_compiler().ptx(self.source, self.kernel.name, target)
 
     @property
     def cubin(self) -> bytes:
@@ -149,7 +138,8 @@ class CompiledKernel:
 
         :raises DeviceError: the kernel is compiled for the host.
         """
-        return self._cuda("machine code for GPUs").binary(self._text, self._cuda_target).cubin
+        runner = self._cuda("machine code for GPUs")
+        return runner.binary(self._text, runner.text_target).cubin
 
     @property
     def sass(self) -> str:
@@ -172,16 +162,9 @@ class CompiledKernel:
         >>> taken["twice"].threads, taken["twice"].spill_stores, taken["twice"].occupancy
         (256, 0, 1.0)
         """
-        runner, target, text = self._cuda("registers"), self._cuda_target, self._text
+        runner, text = self._cuda("registers"), self._text
+        target = runner.text_target
         return kernel_resources(text.code.kernels, runner.binary(text, target), target)
-
-    @cached_property
-    def _cuda_target(self) -> CudaTarget:
-        resolved = resolve_target(self._given[0])
-        assert isinstance(resolved, CudaTarget)
-        if resolved.arch is None and why_not(self._given[1]) is None:
-            return resolved.on(find_gpu(self._given[1]).known_arch)
-        return resolved
 
     @property
     def _text(self) -> Text:
@@ -190,8 +173,7 @@ class CompiledKernel:
             raise TypeInferenceError(
                 f"the dtypes of {_listed(kernels.unknown)} are open until kernel '{self.kernel.name}' is called.",
                 subject=kernels.unknown[0], hint="declare them with add_dtypes(knl, {...})")
-        target: Target = self._cuda_target if self.target == "cuda" else resolve_target(self._given[0])
-        return kernels.of({}).text(target, Layout())
+        return kernels.of({}).text(self._runner.text_target, Layout())
 
     def _cuda(self, what: str) -> CudaRunner:
         if not isinstance(self._runner, CudaRunner):

@@ -17,9 +17,9 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Target
 from loopkit.poly.limits import bounded
 from loopkit.runtime import compiled, stages
-from loopkit.runtime.typed import Target
 from loopkit.runtime.views import Array
 
 Reference = LoopKernel | Callable[..., Any]

@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 
 from loopkit.ast.order import calls
+from loopkit.errors import DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
 from loopkit.runtime.compiler import find_compiler
+from loopkit.runtime.execution import Execution
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
@@ -166,7 +168,7 @@ class HostRunner(Runner):
     """Runs one kernel on the host: compiles with the host's C compiler, keeps the objects on disk, and loads them."""
 
     def __init__(self, knl: LoopKernel, target: CTarget) -> None:
-        super().__init__(knl)
+        super().__init__(knl, target.machine)
         self.target = target
         self._kinds = ArrayKinds()
         self._cache = DiskCache(cache_directory())
@@ -176,6 +178,10 @@ class HostRunner(Runner):
     @property
     def kinds(self) -> ArrayKinds:
         return self._kinds
+
+    @property
+    def text_target(self) -> CTarget:
+        return self.target
 
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
         given = dict(zip(known.names, values, strict=True))
@@ -232,6 +238,16 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
     if len(places) > 1:
         return itemgetter(*places)
     return lambda operands: [operands[i] for i in places]
+
+
+def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
+    if device is not None:
+        raise DeviceError(f"The host target knows no device {device!r}.", hint="compile(knl, target='cuda')")
+    return HostRunner(knl, target)
+
+
+#: Kernels for C are compiled and called here.
+ON_THE_HOST = Execution(_runner, HostRunner.time)
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:

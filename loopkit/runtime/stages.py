@@ -9,13 +9,13 @@ from loopkit.ast.reach import Reach, Volume, reaches
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.lowering.types import infer_types, unknown_dtypes
 from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.sets import InstanceSet
 from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.cuda import CudaTarget
-from loopkit.target.host import CTarget
+from loopkit.target.text_target import TextTarget
 from loopkit.transform.data import with_dtypes
 from loopkit.verification.code import generate_code
 
@@ -61,9 +61,9 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
     return knl.value_params & found
 
 
-def size_forms(knl: LoopKernel) -> tuple[Reach | Volume, ...]:
+def size_forms(knl: LoopKernel, machine: Machine) -> tuple[Reach | Volume, ...]:
     """How large loops, guards, grids and scratch arrays of a text become, in the kernel's sizes, and all on the way."""
-    lowered, beyond = lowered_once(knl), largest_literal(knl) + 1
+    lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
     return (*reaches(lowered.program, knl.value_params),
             *(Volume(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
 
@@ -76,6 +76,6 @@ def largest_literal(knl: LoopKernel) -> int:
                 for index in node.index_tuple for n in subexpressions(index) if isinstance(n, int)), default=0)
 
 
-def generate(knl: LoopKernel, target: CudaTarget | CTarget, layout: Layout) -> GeneratedCode:
+def generate(knl: LoopKernel, target: TextTarget, layout: Layout) -> GeneratedCode:
     """The text of *knl*, all of whose dtypes are known."""
     return generate_code(knl, target=target, layout=layout)

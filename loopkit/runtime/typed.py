@@ -17,16 +17,14 @@ from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import BoundArguments, CallPlan, require_known
 from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
 from loopkit.runtime.views import Array, ArrayLike, c_strides
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, ParameterKind
-from loopkit.target.cuda import CudaTarget
-from loopkit.target.host import CTarget
-
-Target = CudaTarget | CTarget
+from loopkit.target.text_target import TextTarget
 
 #: Temporaries of so many elements get 64-bit indices; half of what 32 bits hold, as parts of an address may overshoot.
 _SCRATCH_32 = 2**30
@@ -101,15 +99,16 @@ class Text:
 
 
 class TypedKernel:
-    """A kernel all of whose dtypes are known."""
+    """A kernel all of whose dtypes are known, lowered for *machine*."""
 
-    def __init__(self, knl: LoopKernel) -> None:
+    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernel = knl
         with bounded(f"calling kernel '{knl.name}'"):
-            self.plan = CallPlan(knl)
-        self._texts: dict[tuple[Target, Layout], Text] = {}
+            self.plan = CallPlan(knl, machine)
+        self._texts: dict[tuple[TextTarget, Layout], Text] = {}
 
-    def fitting(self, target: Target, bound: BoundArguments, strided: frozenset[str], *, vectors: bool = True) -> Text:
+    def fitting(self, target: TextTarget, bound: BoundArguments, strided: frozenset[str], *, vectors: bool = True
+                ) -> Text:
         """The text for the arrays of a call, of which those in *strided* have strides of their own.
 
         :arg vectors: it may have vector accesses, if shapes, strides and sizes let them; addresses are not looked at.
@@ -123,7 +122,7 @@ class TypedKernel:
         require_in_range(found.limits, bound.values)
         return found
 
-    def text(self, target: Target, layout: Layout) -> Text:
+    def text(self, target: TextTarget, layout: Layout) -> Text:
         found = self._texts.get((target, layout))
         if found is None:
             found = self._texts[target, layout] = Text(stages.generate(self.kernel, target, layout))
@@ -136,15 +135,16 @@ class TypedKernels:
     :ivar unknown: the names of those arguments.
     """
 
-    def __init__(self, knl: LoopKernel) -> None:
+    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         self.kernel = knl
+        self._machine = machine
         with bounded(f"calling kernel '{knl.name}'"):
             self.unknown = tuple(stages.unknown_dtypes(knl))
             typed = None if self.unknown else stages.infer_types(knl)
         self._known: dict[tuple[np.dtype[Any] | None, ...], TypedKernel] = {}
         self._lock = threading.Lock()
         if typed is not None:
-            self._known[()] = TypedKernel(typed)
+            self._known[()] = TypedKernel(typed, self._machine)
 
     @cached_property
     def structural(self) -> frozenset[str]:
@@ -168,7 +168,7 @@ class TypedKernels:
             if signature not in self._known:
                 with bounded(f"calling kernel '{self.kernel.name}'"):
                     typed = stages.infer_types(self._closed(dtypes))
-                self._known[signature] = TypedKernel(typed)
+                self._known[signature] = TypedKernel(typed, self._machine)
             return self._known[signature]
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:

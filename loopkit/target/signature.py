@@ -10,12 +10,12 @@ from loopkit.analysis.accesses import accesses_of
 from loopkit.ast.nodes import Function
 from loopkit.ast.simplify import mentioned
 from loopkit.errors import ShapeError
-from loopkit.expr.c import Dialect
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, GlobalArg
 from loopkit.lowering.binding import Launch
 from loopkit.lowering.pipeline import Lowered
 from loopkit.target.addresses import Flat
+from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import Layout, Parameter, ParameterKind
 
 
@@ -30,12 +30,10 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, *, handing: bool = False
-              ) -> Signature:
+def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
     """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
 
     :arg function: its loop program.
-    :arg handing: blocks run at once, and hand values on.
     """
     knl = launch.kernel
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
@@ -66,12 +64,15 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                 places[a.name] = Flat(shape)
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
-            arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
-                                    shape=storage.in_memory, written=storage.name in written,
-                                    read=storage.name in read, handed=handing and storage.between_blocks,
-                                    cleared=handing and storage.between_blocks))
+            access = None if storage.instruction is None else dialect.instructions.get(type(storage.instruction))
+            arrays.append(Parameter(
+                storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
+                written=storage.name in written, read=storage.name in read,
+                instruction=None if access is None else storage.instruction,
+                own_bytes=0 if access is None else access.element_bytes(storage.dtype.itemsize),
+                cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
-    if handing and function.ticketed:
+    if dialect.ticket is not None and function.ticketed:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)
@@ -114,14 +115,11 @@ def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat])
     return frozenset(names)
 
 
-#: How a pointer says that nothing else points there.
-RESTRICT = {"c": "restrict", "cuda": "__restrict__"}
-
-
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    return f"handed<{name}>" if parameter.handed else name
+    return name if parameter.instruction is None else \
+        dialect.instructions[type(parameter.instruction)].element_type(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
@@ -132,7 +130,7 @@ def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
     name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
         const = "" if parameter.written else "const "
-        return f"{const}{name} *{f'{RESTRICT[dialect.name]} ' if alone else ''}{parameter.name}"
+        return f"{const}{name} *{f'{dialect.restrict} ' if alone else ''}{parameter.name}"
     return f"const {name} {parameter.name}"
 
 
@@ -144,7 +142,7 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     between two of them (seen with NVRTC 13.0 and 13.5). Where a function reads what it writes, the others say nothing:
     that *a* says it is enough to keep loads and stores apart. What blocks hand on is read by no load of C++.
     """
-    return dialect.name != "cuda" or parameter.written or not any(
+    return not dialect.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
 
 
@@ -156,7 +154,7 @@ def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, 
     """
     items = [_declaration(x, dialect, alone=hands_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:
-        return [f"{start}({'void' if dialect.name == 'c' else ''})"]
+        return [f"{start}({dialect.no_parameters})"]
     lines = [f"{start}("]
     pad = "    "
     for i, item in enumerate(items):

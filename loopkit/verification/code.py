@@ -11,7 +11,8 @@ from loopkit.kernel.target import Target
 from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded
 from loopkit.target.code import GeneratedCode, Layout
-from loopkit.target.generate import resolve_target, write_code
+from loopkit.target.generate import write_code
+from loopkit.target.text_target import resolve_text_target
 from loopkit.verification.checks import report_of, subject_of
 from loopkit.verification.report import Report, Verdict
 
@@ -41,7 +42,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
     ...
     void twice(...
     """
-    chosen = resolve_target(target)
+    chosen = resolve_text_target(target)
     extent = knl.options.verify if verify is None else extent_of_checks(verify)
     lowered = lowered_once(knl, chosen.machine)
     report = None

@@ -6,11 +6,12 @@ import random
 import numpy as np
 import pytest
 
-from loopkit.expr.c import to_c
 from loopkit.expr.dtypes import Type, type_of, weak
 from loopkit.expr.parsing import parse_expression
 from loopkit.expr.ranges import Bounds
-from loopkit.target.dialects import CUDA, C
+from loopkit.target.c.expressions import to_c
+from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.host.dialect import C
 from tests.expr.typed import source
 from tests.nvrtc import compile_cuda
 

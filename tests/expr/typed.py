@@ -15,11 +15,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import floor_div, power, product_of, quotient, remainder, sum_of
-from loopkit.expr.c import CText
-from loopkit.expr.dialect import Dialect
 from loopkit.expr.dtypes import Type, dtype_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.c.expressions import CText
 from tests.compilers import c_compiler
 
 N = 40

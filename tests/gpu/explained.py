@@ -21,6 +21,7 @@ import numpy as np
 
 import loopkit as lk
 from loopkit.ast.nodes import Program
+from loopkit.kernel.target import GPU
 from loopkit.lowering.pipeline import Lowered
 from loopkit.runtime.typed import TypedKernels
 from tests.cases import CASES, Case
@@ -63,7 +64,7 @@ def seen(case: Case, program: Program, memory: type[Memory]) -> str:
     lowered = replace(_lowered(case.name), program=program)
     for sizes in case.sizes:
         arguments = case.data(np.random.default_rng(7), *sizes)
-        bound = TypedKernels(case.make()).of(arguments).plan.bind(arguments)
+        bound = TypedKernels(case.make(), GPU).of(arguments).plan.bind(arguments)
         arrays = {k: np.array(a) for k, a in bound.arrays.items()}
         try:
             execute(lowered, arrays, {**arguments, **bound.values}, random.Random(0), memory=memory)

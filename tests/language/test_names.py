@@ -11,7 +11,8 @@ import loopkit as lk
 from loopkit.errors import NameConflictError
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.flags import BASE_FLAGS
-from loopkit.target.dialects import CUDA, C
+from loopkit.target.cuda.dialect import CUDA
+from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler
 from tests.nvrtc import compile_cuda
 

@@ -17,7 +17,6 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Block, Define, Program
 from loopkit.ast.reach import reaches
-from loopkit.expr.c import to_c
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children
@@ -34,7 +33,8 @@ from loopkit.poly.sets import (
     parse_assumptions,
     universe_params,
 )
-from loopkit.target.dialects import C
+from loopkit.target.c.expressions import to_c
+from loopkit.target.host.dialect import C
 from tests.compilers import c_compiler
 
 TILE = "exists j: {low}<=j<{high} and 256*i{base}<=j<256*i{base}+256"

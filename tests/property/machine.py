@@ -42,11 +42,17 @@ from loopkit.instructions.block_flag import flag_of
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.instructions.vector_access import VectorAccess, assignment_of, for_all, vectors_of
+from loopkit.instructions.vector_access import (
+    VectorAccess,
+    assignment_of,
+    for_all,
+    in_registers,
+    loaded_by_lanes,
+    vectors_of,
+)
 from loopkit.kernel.data import AddressSpace
 from loopkit.lowering.pipeline import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.vectors import in_registers, loaded_by_lanes
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 
 import loopkit as lk
+from loopkit.kernel.target import GPU
 from loopkit.lowering.types import infer_types
 from loopkit.runtime.arguments import CallPlan
 from loopkit.runtime.views import DeviceView, c_strides
@@ -18,7 +19,7 @@ I8 = np.int8
 
 def wide(knl: lk.LoopKernel, **given: object) -> bool:
     """Does a call with arrays of these shapes, which need not exist, and these scalars want 64 bits?"""
-    plan = CallPlan(infer_types(knl))
+    plan = CallPlan(infer_types(knl), GPU)
 
     places = itertools.count(1)
 
@@ -83,8 +84,8 @@ def test_other_scalars_do_not_decide() -> None:
 def test_the_short_way_says_what_the_long_one_does(n: int, m: int, length: int) -> None:
     knl = lk.make_kernel("{[i,j]: 0<=i<n and 0<=j<3*m+7}", "y[i,j] = x[i,j+5]", assumptions="n>=0")
     knl = lk.split_iname(lk.add_dtypes(knl, {"x": I8}), "i", length)
-    plan = CallPlan(infer_types(knl))
-    long_way = CallPlan(infer_types(knl))
+    plan = CallPlan(infer_types(knl), GPU)
+    long_way = CallPlan(infer_types(knl), GPU)
     long_way._surely_32 = long_way._surely_small = 0
     shapes = {"x": (n, 3*m + 12), "y": (n, 3*m + 7)}
     arrays = {k: DeviceView(np.dtype(I8), s, c_strides(s, 1), (i + 1) << 50, 0)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from loopkit.target.dialects import CUDA
+from loopkit.target.cuda.dialect import CUDA
 from tests.compilers import cpp_compiler
 
 UNARY = ("sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "conj")

@@ -226,7 +226,7 @@ def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> No
         if blocks > most:
             raise LimitError(f"blocks along {axis}", most, blocks, where=f"'{launch.name}' on {gpu}",
                              hint="map the longest iname to g.0, or split by more")
-    if launch.in_turn and prod(grid) > _MOST_COUNTED:
+    if launch.ticketed and prod(grid) > _MOST_COUNTED:
         raise LimitError("blocks that are counted", _MOST_COUNTED, prod(grid), where=f"'{launch.name}' on {gpu}",
                          hint="split by more")
 

@@ -16,7 +16,7 @@ from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
 from loopkit.runtime.cuda.compiler import Binary, load_binary
-from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu
+from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
 from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.hosted import HostedLaunches
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
@@ -43,7 +43,7 @@ class CudaRunner(Runner):
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
                  stream: int | None = None) -> None:
-        super().__init__(knl)
+        super().__init__(knl, target.machine)
         self._target = target
         self._gpu = None if device is None else find_gpu(device)
         self._debug = debug
@@ -65,6 +65,13 @@ class CudaRunner(Runner):
     @property
     def kinds(self) -> ArrayKinds:
         return array_kinds()
+
+    @property
+    def text_target(self) -> CudaTarget:
+        """The target, for the GPU at hand where it leaves the architecture open."""
+        if self._target.arch is not None or (self._gpu is None and why_not() is not None):
+            return self._target
+        return self._target.on((self._gpu or find_gpu(None)).known_arch)
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
         """Where no array names a GPU: the one that is current now."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
@@ -18,6 +19,7 @@ from loopkit.runtime.cuda.faults import reported
 from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.runner import CudaRunner
+from loopkit.runtime.execution import Execution
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView, span
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
@@ -61,6 +63,14 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
             return _measured(gpu, stream, runs, request)
         finally:
             stream.synchronize()
+
+
+def _runner(knl: LoopKernel, target: CudaTarget, device: object, debug: bool) -> CudaRunner:
+    return CudaRunner(knl, target, device, debug=debug)
+
+
+#: Kernels for CUDA are launched on GPUs.
+ON_GPUS = Execution(_runner, time_on_gpu)
 
 
 def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]:

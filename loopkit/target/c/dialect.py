@@ -8,14 +8,25 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from loopkit.expr.helpers import POWER, template
 from loopkit.expr.kinds import is_bfloat16
+from loopkit.instructions.text import InstructionTexts, TicketText
+from loopkit.target.c.helpers import POWER, template
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
 
 #: Names in C of what the language calls otherwise, for reals.
 _REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
 _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
+
+
+#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
+INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
+             "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
+             "uint64": "unsigned long long"}
+REALS = {"float32": "float", "float64": "double"}
+
+COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
+    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
 
 
 def suffix(dtype: np.dtype) -> str:
@@ -27,7 +38,6 @@ def suffix(dtype: np.dtype) -> str:
 class Dialect:
     """A C-family language.
 
-    :ivar name: ``"c"`` or ``"cuda"``.
     :ivar types: the name of each dtype's type, by numpy's name of it.
     :ivar qualifier: what stands before a helper function.
     :ivar helped: real functions that the language has not and that a helper gives.
@@ -45,17 +55,18 @@ class Dialect:
         rounded.
     :ivar half_functions: names of functions of halves that the language has.
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
-    :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
-    :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
-    :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
+    :ivar instructions: what it has for hardware instructions; nodes with others are emitted as they stand.
+    :ivar ticket: how a block takes a ticket; ``None``: blocks that wait for others run one after the other.
     :ivar includes: the first lines of every text.
+    :ivar restrict: how a pointer says that nothing else points where it does.
+    :ivar constant_by_restrict: the compiler takes what a const pointer with *restrict* points to for constant.
+    :ivar no_parameters: what stands for the parameters of a function that has none.
     :ivar unroll: lines before a loop that is to be unrolled.
     :ivar streaming_store: the function that stores what caches evict first.
     :ivar evict_last_load: the function that loads what caches evict last; *evict_last_text*: its text;
         *evict_last_start*: the first line of a function that uses it.
     """
 
-    name: str
     types: Mapping[str, str]
     qualifier: str
     helped: frozenset[str] = frozenset()
@@ -73,10 +84,12 @@ class Dialect:
     half_operators: bool = False
     half_functions: Mapping[str, str] = field(default_factory=dict)
     half_helpers: Mapping[str, str] = field(default_factory=dict)
-    copies: Mapping[str, str] = field(default_factory=dict)
-    matrix_products: Mapping[str, str] = field(default_factory=dict)
-    handing: Mapping[str, str] = field(default_factory=dict)
+    instructions: InstructionTexts = field(default_factory=dict)
+    ticket: TicketText | None = None
     includes: tuple[str, ...] = ()
+    restrict: str = "restrict"
+    constant_by_restrict: bool = False
+    no_parameters: str = ""
     unroll: tuple[str, ...] = ()
     streaming_store: str = ""
     evict_last_load: str = ""
@@ -106,14 +119,16 @@ class Dialect:
         parts = ["\n".join(self.includes)] if self.includes else []
         parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]
-        texts = (self.copies, self.handing, self.matrix_products)
-        parts += [text for functions in texts for name, text in functions.items() if name in used]
+        own = {name: text for of in self.instructions.values() for name, text in of.helpers.items()}
+        if self.ticket is not None:
+            own[self.ticket.function] = self.ticket.text
+        parts += [text for name, text in own.items() if name in used]
         complexes = [name for name in ("complex64", "complex128") if name in used]
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
         parts += [self.evict_last_text] if self.evict_last_load in used else []
-        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - self.matrix_products.keys())
+        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - own.keys())
                   if _SUFFIX.match(name)]
         return "".join(part.strip("\n") + "\n" for part in parts)
 

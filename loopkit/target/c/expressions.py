@@ -16,23 +16,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.c_base import CBase, Subscripts, constants_only, plain_subscripts
-from loopkit.expr.c_values import (
-    AND,
-    EQUALITY,
-    OR,
-    PRIMARY,
-    PRODUCT,
-    RELATION,
-    SUM,
-    TERNARY,
-    UNARY,
-    Piece,
-    inside,
-    promoted,
-    usual_conversion,
-)
-from loopkit.expr.dialect import Dialect, suffix
 from loopkit.expr.dtypes import (
     BOOL,
     COMPLEX64,
@@ -58,6 +41,23 @@ from loopkit.expr.mappers import children
 from loopkit.expr.nodes import TypeCast
 from loopkit.expr.ranges import Bounds
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+from loopkit.target.c.conversions import CBase, Subscripts, constants_only, plain_subscripts
+from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.values import (
+    AND,
+    EQUALITY,
+    OR,
+    PRIMARY,
+    PRODUCT,
+    RELATION,
+    SUM,
+    TERNARY,
+    UNARY,
+    Piece,
+    inside,
+    promoted,
+    usual_conversion,
+)
 
 __all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
 
@@ -425,7 +425,7 @@ def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype |
          used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
     """*expr* as the text of *dialect*; see :class:`CText` for the arguments.
 
-    >>> from loopkit.target.dialects import C
+    >>> from loopkit.target.host.dialect import C
     >>> from loopkit.expr.dtypes import FLOAT32, weak
     >>> names = {"x": FLOAT32, "i": weak(INT32)}
     >>> to_c(p.Sum((p.Product((2, p.Variable("x"))), p.Variable("i"))), C, names.get)

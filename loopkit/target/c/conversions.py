@@ -11,8 +11,6 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.c_values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
-from loopkit.expr.dialect import Dialect, suffix
 from loopkit.expr.dtypes import (
     BOOL,
     FLOAT16,
@@ -34,6 +32,8 @@ from loopkit.expr.dtypes import (
 from loopkit.expr.intervals import Interval, interval, is_linear, of_dtype
 from loopkit.expr.kinds import is_bfloat16, is_half, kind_of, promote
 from loopkit.expr.nodes import TypeCast
+from loopkit.target.c.dialect import Dialect, suffix
+from loopkit.target.c.values import PRIMARY, UNARY, Piece, inside, integer_literal, real_literal
 
 #: Functions of halves whose result is a half again.
 _EXACT = frozenset({"abs", "fabs", "floor", "ceil", "round", "rint", "trunc", "min", "max", "fmin", "fmax", "copysign"})

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from math import prod
 
 from loopkit.ast.nodes import Array
-from loopkit.expr.c import Dialect
+from loopkit.target.c.declarations import array_declaration, extents_text, note_of
+from loopkit.target.c.dialect import Dialect
 
 #: What the text calls the dynamic piece; nothing of the user's can have this name (:mod:`loopkit.language.names`).
 DYNAMIC = "shared_memory_"
@@ -64,25 +65,11 @@ def shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -
     return SharedMemory(offsets, (end if dynamic else total) + others, dynamic, others)
 
 
-def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
-    """``float acc[4][4]``."""
-    return f"{dialect.type_name(array.dtype)} {array.name}{lead}{_extents(array)}"
-
-
-def note_of(array: Array) -> str:
-    """What a reader may want to know of *array*, as a comment behind its declaration."""
-    return f"  // {array.note}" if array.note else ""
-
-
 def _reference(array: Array, offset: int, dialect: Dialect) -> str:
     """A name for the part of the dynamic piece that is *array*."""
     type_name = dialect.type_name(array.dtype)
     place = f"{DYNAMIC} + {offset}" if offset else DYNAMIC
     if not array.shape:
         return f"{type_name} &{array.name} = *reinterpret_cast<{type_name} *>({place});"
-    extents = _extents(array)
+    extents = extents_text(array)
     return f"{type_name} (&{array.name}){extents} = *reinterpret_cast<{type_name} (*){extents}>({place});"
-
-
-def _extents(array: Array) -> str:
-    return "".join(f"[{extent}]" for extent in array.shape)

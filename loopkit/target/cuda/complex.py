@@ -1,44 +1,7 @@
-"""The C-family languages of the targets, one table each: host C, and CUDA C++; NVRTC needs headers for halves only."""
+"""Complex numbers in CUDA C++, which has none: a type of two parts, its operators and functions."""
 from __future__ import annotations
 
-from dataclasses import replace
-
-from loopkit.expr.dialect import Dialect
-from loopkit.target import copies, half_text, handing, matrix_products
-
-#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
-_INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
-             "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
-             "uint64": "unsigned long long"}
-_REALS = {"float32": "float", "float64": "double"}
-
-_COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
-    "abs", "real", "imag", "sqrt", "exp", "log", "sin", "cos", "tan", "sinh", "cosh", "tanh", "pow")}}
-
-# built from its parts: re + im*I would turn infinities and signed zeros into NaNs and plain zeros
-_C_COMPLEX = """
-static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
-{
-    union { TYPE parts[2]; TYPE _Complex number; } both = {{re, im}};
-    return both.number;
-}
-"""
-
-#: C11 with its mathematical library.
-C = Dialect(
-    name="c",
-    types={**_INTEGERS, **_REALS, "bool": "_Bool", "float16": "float16", "bfloat16": "bfloat16",
-           "complex64": "float _Complex", "complex128": "double _Complex"},
-    qualifier="static inline",
-    helped=frozenset({"rsqrt", "exp10", "sinpi", "cospi"}),
-    complex_names=_COMPLEX_FUNCTIONS, complex_marked=True, complex_maker="make_{0}",
-    complex_text={None: "#include <complex.h>\n#undef I",
-                  "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
-                  "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
-    half_text=half_text.STORAGE, half_helpers=half_text.HELPERS,
-    includes=("#include <math.h>",))
-
-_CUDA_COMPLEX = """
+_TEXT = """
 struct __align__(ALIGN) NAME {
     TYPE re, im;
     NAME() = default;
@@ -167,80 +130,11 @@ __device__ __forceinline__ NAME cpow(NAME a, NAME b)
 """
 
 
-def _cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> str:
-    return (_CUDA_COMPLEX.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
+def cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> str:
+    """The type *name* of two numbers of the type *part*, whose functions end in *mark*.
+
+    :arg align: bytes.
+    :arg digits: numbers from ``1e-digits`` to ``1e+digits`` are computed with as they are.
+    """
+    return (_TEXT.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
             .replace("MARK", mark).replace("LARGE", f"1e{digits}{mark}").replace("SMALL", f"1e-{digits}{mark}"))
-
-
-#: CUDA C++ has no function for this policy, PTX has an instruction on some architectures. The kernel does not write to
-#: such an array, so that the compiler may move its loads as it moves any load of constants. The policy is made once,
-#: where a function begins: made at each load, it would keep loads under conditions from being under way together.
-_EVICT_LAST = """
-struct LoadEvictLast {  // caches evict last what it loads
-#if __CUDA_ARCH__ >= 800
-    unsigned long long policy;
-
-    __device__ __forceinline__ LoadEvictLast()
-    {
-        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
-    }
-#endif
-    template <typename T>
-    __device__ __forceinline__ T operator()(const T *p) const
-    {
-#if __CUDA_ARCH__ >= 800
-        T value = {};
-        if constexpr (sizeof(T) == 16) {
-            uint4 w;
-            asm("ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
-                : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p), "l"(policy));
-            memcpy(&value, &w, sizeof(T));
-        } else if constexpr (sizeof(T) == 8) {
-            uint2 w;
-            asm("ld.global.L1::evict_last.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
-                : "=r"(w.x), "=r"(w.y) : "l"(p), "l"(policy));
-            memcpy(&value, &w, sizeof(T));
-        } else if constexpr (sizeof(T) == 4) {
-            unsigned int w;
-            asm("ld.global.L1::evict_last.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w) : "l"(p), "l"(policy));
-            memcpy(&value, &w, sizeof(T));
-        } else {
-            value = *p;
-        }
-        return value;
-#else
-        return *p;
-#endif
-    }
-};
-"""
-
-#: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
-CUDA = Dialect(
-    name="cuda",
-    types={**_INTEGERS, **_REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
-           "complex64": "complex64", "complex128": "complex128"},
-    qualifier="__device__ __forceinline__",
-    normal_functions={"f32": frozenset({"rsqrt"})},
-    integer_functions={
-        "abs_i32": "abs", "abs_i64": "llabs",
-        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}},
-    complex_names=_COMPLEX_FUNCTIONS, complex_calls=True,
-    truth=("false", "true"), int_predicates=False,
-    constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
-               "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
-    complex_text={"complex64": _cuda_complex("complex64", "float", 8, "f", 37),
-                  "complex128": _cuda_complex("complex128", "double", 16, "", 307)},
-    half_text={"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, half_operators=True,
-    half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
-                    "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
-                    "rint": "hrint"},
-    unroll=("#pragma unroll",), streaming_store="__stcs", evict_last_load="load_evict_last",
-    evict_last_text=_EVICT_LAST, evict_last_start="const LoadEvictLast load_evict_last;",
-    copies=copies.TEXT, handing=handing.TEXT, matrix_products=matrix_products.TEXT)
-
-_EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
-
-#: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, handing={}, matrix_products={}, integer_functions={
-    f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

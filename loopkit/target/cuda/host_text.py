@@ -11,9 +11,9 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.ast.walk import expressions_of, nodes_in
-from loopkit.expr.c import CText
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
+from loopkit.instructions.text import indented, or_else
 from loopkit.lowering.pipeline import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
@@ -22,9 +22,10 @@ from loopkit.poly.extents import is_at_least
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.sets import Set, at_least
+from loopkit.target.c.expressions import CText
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
-from loopkit.target.dialects import CUDA, HOST
-from loopkit.target.emit import indented, or_else, wrapped
+from loopkit.target.cuda.dialect import CUDA, HOST
+from loopkit.target.emit import wrapped
 from loopkit.target.signature import head_lines, type_of
 
 

@@ -1,0 +1,82 @@
+"""CUDA C++ as a table, in device code and beside it on the host; NVRTC needs headers for halves only."""
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loopkit.instructions.block_flag import CUDA_TICKET
+from loopkit.instructions.cuda import CUDA_TEXTS
+from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
+from loopkit.target.cuda.complex import cuda_complex
+
+#: CUDA C++ has no function for this policy, PTX has an instruction on some architectures. The kernel does not write to
+#: such an array, so that the compiler may move its loads as it moves any load of constants. The policy is made once,
+#: where a function begins: made at each load, it would keep loads under conditions from being under way together.
+_EVICT_LAST = """
+struct LoadEvictLast {  // caches evict last what it loads
+#if __CUDA_ARCH__ >= 800
+    unsigned long long policy;
+
+    __device__ __forceinline__ LoadEvictLast()
+    {
+        asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+    }
+#endif
+    template <typename T>
+    __device__ __forceinline__ T operator()(const T *p) const
+    {
+#if __CUDA_ARCH__ >= 800
+        T value = {};
+        if constexpr (sizeof(T) == 16) {
+            uint4 w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%0, %1, %2, %3}, [%4], %5;"
+                : "=r"(w.x), "=r"(w.y), "=r"(w.z), "=r"(w.w) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else if constexpr (sizeof(T) == 8) {
+            uint2 w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.v2.b32 {%0, %1}, [%2], %3;"
+                : "=r"(w.x), "=r"(w.y) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else if constexpr (sizeof(T) == 4) {
+            unsigned int w;
+            asm("ld.global.L1::evict_last.L2::cache_hint.b32 %0, [%1], %2;" : "=r"(w) : "l"(p), "l"(policy));
+            memcpy(&value, &w, sizeof(T));
+        } else {
+            value = *p;
+        }
+        return value;
+#else
+        return *p;
+#endif
+    }
+};
+"""
+
+#: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
+CUDA = Dialect(
+    types={**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
+           "complex64": "complex64", "complex128": "complex128"},
+    qualifier="__device__ __forceinline__",
+    normal_functions={"f32": frozenset({"rsqrt"})},
+    integer_functions={
+        "abs_i32": "abs", "abs_i64": "llabs",
+        **{f"{which}_{kind}{bits}": which for which in ("min", "max") for kind in "iu" for bits in (32, 64)}},
+    complex_names=COMPLEX_FUNCTIONS, complex_calls=True,
+    truth=("false", "true"), int_predicates=False,
+    constants={"INFINITY": "#ifndef INFINITY\n#define INFINITY __int_as_float(0x7f800000)\n#endif",
+               "NAN": "#ifndef NAN\n#define NAN __int_as_float(0x7fffffff)\n#endif"},
+    complex_text={"complex64": cuda_complex("complex64", "float", 8, "f", 37),
+                  "complex128": cuda_complex("complex128", "double", 16, "", 307)},
+    half_text={"float16": "#include <cuda_fp16.h>", "bfloat16": "#include <cuda_bf16.h>"}, half_operators=True,
+    half_functions={"abs": "__habs", "fabs": "__habs", "min": "__hmin", "max": "__hmax", "fmin": "__hmin",
+                    "fmax": "__hmax", "floor": "hfloor", "ceil": "hceil", "trunc": "htrunc", "round": "hrint",
+                    "rint": "hrint"},
+    restrict="__restrict__", constant_by_restrict=True,
+    unroll=("#pragma unroll",), streaming_store="__stcs", evict_last_load="load_evict_last",
+    evict_last_text=_EVICT_LAST, evict_last_start="const LoadEvictLast load_evict_last;",
+    instructions=CUDA_TEXTS, ticket=CUDA_TICKET)
+
+_EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
+
+#: C++ of the host beside CUDA's device code; helpers have no qualifier.
+HOST = replace(CUDA, qualifier="", normal_functions={}, instructions={}, ticket=None, integer_functions={
+    f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

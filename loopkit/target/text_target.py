@@ -1,0 +1,37 @@
+"""A target that has a text: what :func:`loopkit.generate_code` needs of it."""
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from loopkit.errors import PreconditionError
+from loopkit.kernel.target import Target, resolve_target
+from loopkit.lowering.pipeline import Lowered
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import GeneratedCode, Layout
+
+
+class TextTarget(Target, ABC):
+    """A target with an emitter; how its texts are compiled and run is registered with the runtime."""
+
+    @property
+    @abstractmethod
+    def dialect(self) -> Dialect:
+        """The language that expressions are printed in."""
+
+    @abstractmethod
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        """The source text of a lowered kernel, for arrays of *layout*.
+
+        :arg head: lines for a reader that stand as comments at the top, where the language's texts have them.
+        :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
+        """
+
+
+def resolve_text_target(target: object) -> TextTarget:
+    """As :func:`loopkit.kernel.target.resolve_target`; :raises PreconditionError: it has no text."""
+    found = resolve_target(target)
+    if not isinstance(found, TextTarget):
+        raise PreconditionError(f"The target '{found.name}' has no text.", subject=found.name,
+                                hint="a target with a text is a TextTarget")
+    return found

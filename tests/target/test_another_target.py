@@ -1,0 +1,88 @@
+"""A target that loopkit does not have: a folder's worth of definitions, and nothing else is edited."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+import loopkit as lk
+from loopkit.kernel.target import TARGETS, Machine, registered
+from loopkit.lowering.pipeline import Lowered
+from loopkit.runtime.execution import EXECUTIONS, Execution
+from loopkit.runtime.host import HostRunner
+from loopkit.runtime.timing import Timing, TimingRequest
+from loopkit.target.c.dialect import Dialect
+from loopkit.target.code import GeneratedCode, Layout
+from loopkit.target.host.dialect import C
+from loopkit.target.text_target import TextTarget
+
+
+@dataclass(frozen=True)
+class Narrow(TextTarget):
+    """The host's C, with warps of four and pointers that promise nothing."""
+
+    name: ClassVar[str] = "narrow"
+
+    @property
+    def machine(self) -> Machine:
+        return Machine(warp=4)
+
+    @property
+    def dialect(self) -> Dialect:
+        return replace(C, restrict="")
+
+    def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
+        code = lk.CTarget().emit(lowered, layout, head)
+        return replace(code, target=self.name, source=code.source.replace("restrict ", ""))
+
+
+def row_sums() -> lk.LoopKernel:
+    knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<8}", "y[i] = sum(k, a[i, k])", name="row_sums")
+    return lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), "i:g.0, k:l.0")
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, "narrow", Narrow)
+
+
+@pytest.mark.usefixtures("narrow")
+def test_it_has_a_text_by_name_and_as_an_object() -> None:
+    code = lk.generate_code(row_sums(), target="narrow")
+    assert code.target == "narrow"
+    assert "restrict" not in code.source
+    assert code.source == lk.generate_code(row_sums(), target=Narrow()).source
+    assert "restrict" in lk.generate_code(row_sums(), target="c").source
+    # two warps of four combine by shared memory, where one of 32 would not
+    assert "[2]" in str(lk.lower(row_sums(), "narrow", "storage"))
+
+
+def test_it_is_registered_by_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("loopkit.kernel.target.TARGETS", {})
+    assert registered(Narrow) is Narrow
+    assert lk.generate_code(row_sums(), target="narrow").target == "narrow"
+
+
+def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(lk.PreconditionError, match="Nothing runs kernels for the target 'narrow'"):
+        lk.compile(row_sums(), Narrow())
+
+    class Runner(HostRunner):
+        def __init__(self, knl: lk.LoopKernel, target: Narrow, device: object, debug: bool) -> None:
+            assert (device, debug) == (None, False)
+            super().__init__(knl, lk.CTarget())
+            self.target: Any = target
+
+    def time(runner: Runner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
+        return runner.time(given, request)
+
+    monkeypatch.setitem(EXECUTIONS, "narrow", Execution(Runner, time))
+    compiled = lk.compile(row_sums(), Narrow())
+    a = np.arange(24, dtype=np.float32).reshape(3, 8)
+    np.testing.assert_array_equal(compiled(a=a).y, a.sum(1))
+    assert compiled.target == "narrow"
+    assert compiled.source == lk.generate_code(row_sums(), target=Narrow()).source
+    assert compiled.time(a=a, duration=0.001).seconds > 0
