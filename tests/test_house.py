@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
     lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (tune, notebook, library)
+    > verification > runtime > (tune, notebook, library, replay)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 #: From the ground up; packages in one tuple are of one height.
 FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
           ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("tune", "notebook", "library"))
+          ("tune", "notebook", "library", "replay"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.

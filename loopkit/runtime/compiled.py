@@ -87,6 +87,7 @@ class CompiledKernel:
         other.__dict__.update(self.__dict__, _stream=handle, _runner=runner, _call=runner.call)
         return other
 
+    @checked
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
              rotate: bool = False, bytes: float | None = None, flops: float | None = None,  # noqa: A002
              **kwargs: Any) -> Timing:
@@ -101,6 +102,7 @@ class CompiledKernel:
         :arg rotate: take turns among copies of the arrays that together are larger than the caches, so that each run
             finds its arguments in memory.
         :arg bytes: what one run moves, *flops*: how many operations it does; the result then has rates.
+        :raises PreconditionError: an option is of another kind than its annotation names.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> timing = lk.compile(knl, target="c").time(x=np.ones(1000), bytes=16000, duration=0.01)

@@ -22,7 +22,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.lowering.pipeline import Lowered, lower_fully
 from loopkit.poly.points import pair_test
 from loopkit.poly.relations import element_at
-from loopkit.runtime.replay.instances import Instance, instances
+from loopkit.replay.instances import Instance, instances
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.property.test_programs import EXAMPLES, FIRST_SEED, PARTS

@@ -199,6 +199,16 @@ def test_tensors_tell_the_same_alone_and_together(lab: Lab) -> None:
     assert tuple(kind.read_plain([z], [0])[0]) != kind.signature(z)[0]
 
 
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_masked_array_is_never_taken_for_a_plain_one(target: str) -> None:
+    run = lk.compile(saxpy(), target=target)
+    for _ in range(2):
+        run(x=ONES, y=ONES, alpha=1.0)
+        with pytest.raises(lk.CallError, match="masked array"):
+            run(x=np.ma.masked_less(ONES, 2), y=ONES, alpha=1.0)
+
+
 def test_real_and_complex_tensors_in_turns(lab: Lab) -> None:
     """Real ones are recognised without looking for conjugates, and conjugates are refused all the same."""
     knl = lk.make_kernel("{[i]: 0<=i<n}", "z[i] = x[i] + x[i]")

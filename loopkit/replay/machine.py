@@ -17,8 +17,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.types import index_types
 from loopkit.poly.points import pair_test
-from loopkit.runtime.replay.instances import Half, Instance
-from loopkit.runtime.replay.values import Values, converted
+from loopkit.replay.instances import Half, Instance
+from loopkit.replay.values import Values, converted
 
 Element = tuple[int, ...]
 

@@ -15,10 +15,10 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
 from loopkit.poly.points import least_params
 from loopkit.poly.sets import fix_params, range_from
+from loopkit.replay.instances import Half, Instance, broken_orders, instances, reference_order
+from loopkit.replay.machine import Element, InitialData, Machine, Touch, bound_value, element_text
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
-from loopkit.runtime.replay.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.runtime.replay.machine import Element, InitialData, Machine, Touch, bound_value, element_text
 from loopkit.runtime.scalars import converter
 
 _SHOWN = 10
