@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
     lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (tune, notebook, library, replay)
+    > verification > runtime > (tune, notebook, library, interpreter)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[1]
 #: From the ground up; packages in one tuple are of one height.
 FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
           ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("tune", "notebook", "library", "replay"))
+          ("tune", "notebook", "library", "interpreter"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.
@@ -199,6 +199,24 @@ def test_no_module_asks_which_target_it_has(module: Module) -> None:
             case ast.match_case(pattern=pattern):
                 wrong += [_at(module, pattern.lineno) for name in _pattern_classes(pattern) if name in classes]
     assert not wrong
+
+
+#: All of lowering that translation validation may know: the data that is checked, and the types of names.
+CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.types"}
+
+
+def test_validation_knows_nothing_of_how_code_is_made() -> None:
+    """Neither its modules nor those of verification that they import."""
+    seen: set[str] = set()
+    ahead = {"loopkit.verification.validation"}
+    while ahead:
+        module = MODULES[ahead.pop()]
+        seen.add(module.name)
+        imported = {own for i in module.imports if (own := _own(i.target))}
+        wrong = {own for own in imported if own.startswith("loopkit.lowering")} - CHECKED
+        assert not wrong, f"{module.name} imports {wrong}"
+        ahead |= {own for own in imported if own.startswith("loopkit.verification")} - seen
+    assert {name for name in MODULES if name.startswith("loopkit.verification.validation")} <= seen
 
 
 @each_module

@@ -12,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.instructions.vector_access import VectorAccess, vectors_in
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.typed import serves
 from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout

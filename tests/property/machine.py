@@ -50,10 +50,10 @@ from loopkit.instructions.vector_access import (
     loaded_by_lanes,
     vectors_of,
 )
+from loopkit.interpreter.values import function_value
 from loopkit.kernel.data import AddressSpace
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.replay.values import function_value
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 

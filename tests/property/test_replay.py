@@ -17,8 +17,8 @@ from hypothesis import given
 
 import loopkit as lk
 from loopkit.analysis.rounding import index_names
-from loopkit.replay.instances import execution_order, instances
-from loopkit.replay.machine import InitialData, Machine, bound_value
+from loopkit.interpreter.instances import execution_order, instances
+from loopkit.interpreter.machine import InitialData, Machine, bound_value
 from loopkit.runtime import stages
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program

@@ -12,8 +12,8 @@ from loopkit.analysis.rounding import index_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
-from loopkit.replay.instances import Instance, execution_order, instances, reference_order
-from loopkit.replay.machine import InitialData, Machine, bound_value
+from loopkit.interpreter.instances import Instance, execution_order, instances, reference_order
+from loopkit.interpreter.machine import InitialData, Machine, bound_value
 from loopkit.runtime import stages
 from tests.cases import CASES, Case
 
