@@ -73,6 +73,7 @@ from loopkit.transform.whole_tiles import fill_tiles
 
 if TYPE_CHECKING:
     from loopkit import library
+    from loopkit.interpreter.refusal import CellDifference, Replay
     from loopkit.lowering.pipeline import lower
     from loopkit.runtime.compiled import (
         CompiledKernel,
@@ -80,7 +81,6 @@ if TYPE_CHECKING:
     )
     from loopkit.runtime.equivalence import check_equivalent
     from loopkit.runtime.outputs import Outputs
-    from loopkit.runtime.replay.refusal import CellDifference, Replay
     from loopkit.target.code import GeneratedCode
     from loopkit.target.cuda import CudaTarget
     from loopkit.target.host import CTarget
@@ -118,14 +118,14 @@ __version__ = "0.1.0"
 #: The names above that type checkers import: others import them by asking for them.
 _LATER = LazyTable[Any]({
     "CTarget": "loopkit.target.host:CTarget",
-    "CellDifference": "loopkit.runtime.replay.refusal:CellDifference",
+    "CellDifference": "loopkit.interpreter.refusal:CellDifference",
     "Check": "loopkit.verification.report:Check",
     "CompiledKernel": "loopkit.runtime.compiled:CompiledKernel",
     "CudaTarget": "loopkit.target.cuda:CudaTarget",
     "Finding": "loopkit.verification.report:Finding",
     "GeneratedCode": "loopkit.target.code:GeneratedCode",
     "Outputs": "loopkit.runtime.outputs:Outputs",
-    "Replay": "loopkit.runtime.replay.refusal:Replay",
+    "Replay": "loopkit.interpreter.refusal:Replay",
     "Report": "loopkit.verification.report:Report",
     "Verdict": "loopkit.verification.report:Verdict",
     "check_barriers": "loopkit.verification.checks:check_barriers",
@@ -148,7 +148,7 @@ ENTRY_POINTS.addresses.update({
     "cost": "loopkit.lowering.cost:cost_of",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:kernel_html",
-    "replay": "loopkit.runtime.replay.refusal:replay_refusal",
+    "replay": "loopkit.interpreter.refusal:replay_refusal",
     "report_html": "loopkit.notebook.html:report_html",
     "statements": "loopkit.kernel.printing:statements_text",
     "storage_hint": "loopkit.transform.hints:storage_hint",

@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
     lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (tune, notebook, library)
+    > verification > runtime > (tune, notebook, library, interpreter)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 #: From the ground up; packages in one tuple are of one height.
 FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
           ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
-          ("tune", "notebook", "library"))
+          ("tune", "notebook", "library", "interpreter"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.
@@ -236,6 +236,24 @@ def test_no_module_asks_which_target_it_has(module: Module) -> None:
     assert not wrong
 
 
+#: All of lowering that translation validation may know: the data that is checked, and the types of names.
+CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.types"}
+
+
+def test_validation_knows_nothing_of_how_code_is_made() -> None:
+    """Neither its modules nor those of verification that they import."""
+    seen: set[str] = set()
+    ahead = {"loopkit.verification.validation"}
+    while ahead:
+        module = MODULES[ahead.pop()]
+        seen.add(module.name)
+        imported = {own for i in module.imports if (own := _own(i.target))}
+        wrong = {own for own in imported if own.startswith("loopkit.lowering")} - CHECKED
+        assert not wrong, f"{module.name} imports {wrong}"
+        ahead |= {own for own in imported if own.startswith("loopkit.verification")} - seen
+    assert {name for name in MODULES if name.startswith("loopkit.verification.validation")} <= seen
+
+
 @each_module
 def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
     """``import loopkit`` needs what is always installed and nothing else."""
@@ -254,6 +272,21 @@ def test_exceptions_are_caught_by_name(module: Module) -> None:
             if any(c is None or (isinstance(c, ast.Name) and c.id in broad) for c in caught):
                 wrong.append(_at(module, node.lineno))
     assert not wrong
+
+
+#: They ask what others made, and only there does an error of Python's own mean no: isl, numpy, arrays of other
+#: libraries, the numbers of a call, and what a user's operation does with numbers.
+ASKS_OTHERS = ("loopkit.poly.limits", "loopkit.expr.kinds", "loopkit.runtime.kinds", "loopkit.runtime.cuda.kinds",
+               "loopkit.runtime.scalars", "loopkit.expr.operations")
+
+
+@each_module
+def test_errors_of_pythons_own_decide_nothing(module: Module) -> None:
+    """Nothing of ours is tried to find out by a KeyError whether it will do."""
+    if module.name not in ASKS_OTHERS:
+        assert not {"KeyError", "AttributeError", "TypeError"}.intersection(
+            name.id for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and node.type is not None
+            for name in ast.walk(node.type) if isinstance(name, ast.Name))
 
 
 @each_module

@@ -12,9 +12,10 @@ from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import GPU
+from loopkit.lowering.lowered import Storage
 from loopkit.lowering.pipeline import placed_as_typed, placed_once, scheduled_as_typed
 from loopkit.lowering.schedule import HostLoop, HostNode
-from loopkit.lowering.storage import Storage, each_storage
+from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import affordable, bounded, kept
 

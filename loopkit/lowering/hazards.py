@@ -18,8 +18,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Path, meeting
-from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     equal_coordinates,

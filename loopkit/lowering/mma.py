@@ -23,8 +23,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import LocalTag, MmaTag
-from loopkit.lowering.binding import GRID, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.poly.affine import add, multiply, subtract
 
 #: Along the rows and, two columns each, along the columns of a product.

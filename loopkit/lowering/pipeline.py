@@ -1,28 +1,26 @@
 """From kernel to loop program: one list of named stages, each of which prints."""
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.analysis.instructions import require_operands
-from loopkit.analysis.shapes import Shape, array_shapes
-from loopkit.ast.nodes import Program
-from loopkit.ast.printing import program_text
+from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import ENTRY_POINTS, IllegalTransformError, InternalError, PreconditionError, StorageError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import GPU, Machine, Target, resolve_target
 from loopkit.lowering.barriers import place_barriers
-from loopkit.lowering.binding import Launch, bind
+from loopkit.lowering.binding import bind
 from loopkit.lowering.crossing import Pair, crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
+from loopkit.lowering.lowered import Launch, Lowered, Storage
 from loopkit.lowering.program import build_program
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import Schedule, asked_apart, schedule, without_idle_auto
-from loopkit.lowering.storage import Storage, settle_storage
+from loopkit.lowering.storage import settle_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import bounded, kept
 
@@ -51,23 +49,6 @@ class Bound:
     def __str__(self) -> str:
         with bounded(f"printing the launches of kernel '{self.kernel.name}'"):
             return "\n".join(map(str, self.launches))
-
-
-@dataclass(frozen=True)
-class Lowered:
-    """Everything that a target needs to print a kernel.
-
-    :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
-    """
-
-    kernel: LoopKernel
-    storages: dict[str, Storage]
-    launches: tuple[Launch, ...]
-    program: Program
-    shapes: Mapping[str, Shape]
-
-    def __str__(self) -> str:
-        return program_text(self.program)
 
 
 #: A kernel ready for its schedule, that, its storage and its launches.

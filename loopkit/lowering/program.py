@@ -16,12 +16,11 @@ from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
-from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
 from loopkit.lowering.lanes import CutLanes
+from loopkit.lowering.lowered import BLOCK, GRID, Launch, Storage
 from loopkit.lowering.mma import mma_inames, with_mma
-from loopkit.lowering.storage import Storage
 from loopkit.lowering.vectors import cut_statements, vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable

@@ -13,6 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
 from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once, seq
+from loopkit.lowering.lowered import tree_lines
 from loopkit.poly.relations import in_one_iteration
 
 
@@ -256,15 +257,3 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...
             return tree
 
 
-def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
-    """The tree as indented text, a line a node."""
-    pad = "  " * depth
-    match tree:
-        case Loop(iname, body):
-            return [f"{pad}for {iname}", *tree_lines(body, depth + 1)]
-        case Seq(children):
-            return [line for c in children for line in tree_lines(c, depth)]
-        case Leaf(statement):
-            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
-        case _:
-            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]

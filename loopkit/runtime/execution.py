@@ -3,41 +3,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lazy import LazyTable
-from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.calls import Runner
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.typed import TypedKernels
 from loopkit.target.text_target import TextTarget
-
-
-class BoundCall(Protocol):
-    """A call with all arguments fixed, as :meth:`CompiledKernel.bind` makes them."""
-
-    def __call__(self) -> Outputs:
-        """Run it."""
-
-
-class Runner(Protocol):
-    """Runs one kernel.
-
-    :ivar kernels: the kernel with the dtypes of its calls.
-    """
-
-    kernels: TypedKernels
-
-    @property
-    def text_target(self) -> TextTarget:
-        """The target of the text that is shown without a call."""
-
-    def call(self, given: Mapping[str, Any]) -> Outputs:
-        """Check what is *given* and run."""
-
-    def bind(self, given: Mapping[str, Any]) -> BoundCall:
-        """The call with what is *given*, checked once."""
 
 
 @dataclass(frozen=True)

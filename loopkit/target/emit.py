@@ -18,8 +18,7 @@ from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.text import InstructionText, InstructionTexts, Printer, indented, or_else
 from loopkit.kernel.data import CachePolicy
-from loopkit.lowering.binding import BLOCK, GRID, Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText

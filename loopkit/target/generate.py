@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from loopkit.ast.reach import reaches
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.text_target import TextTarget
 

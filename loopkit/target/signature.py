@@ -12,8 +12,7 @@ from loopkit.ast.simplify import mentioned
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, GlobalArg
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.target.addresses import Flat
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import Layout, Parameter, ParameterKind

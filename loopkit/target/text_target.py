@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.target import Target, resolve_target
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, Layout
 

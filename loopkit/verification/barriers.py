@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
-from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.lowering.lowered import BLOCK, Launch
 from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.order import TOGETHER

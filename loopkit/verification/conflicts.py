@@ -17,8 +17,7 @@ from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
-from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (

@@ -11,7 +11,7 @@ from loopkit.analysis.witnesses import Violation, witness_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import meeting, paths
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided

@@ -12,7 +12,7 @@ from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 from loopkit.poly.relations import equal_coordinates, other_instance
 from loopkit.poly.sets import Map

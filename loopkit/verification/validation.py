@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.ast.nodes import Assign, For, Function, Sync
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.verification.validation_findings import Mismatch

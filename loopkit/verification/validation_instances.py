@@ -18,8 +18,7 @@ from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.storage import Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds

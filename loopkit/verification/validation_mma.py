@@ -14,8 +14,7 @@ from loopkit.expr.mappers import substitute, variables
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply, remainder
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair

@@ -17,8 +17,7 @@ from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, Path, meeting, paths
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
 from loopkit.poly.relations import (

@@ -33,7 +33,7 @@ from loopkit.analysis.dependences import unchanged_from
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
 from loopkit.kernel.target import Machine
 from loopkit.lowering import pipeline
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.cases import CASES, Case
 from tests.verification.faults import Fault, faults
 

@@ -13,7 +13,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.expr.mappers import variables
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.property.machine import execute
 
 #: By isl's text: the values of i, from n and m.

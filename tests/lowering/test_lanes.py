@@ -12,8 +12,8 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.instructions.vector_access import VectorAccess, vectors_in
-from loopkit.lowering.pipeline import Lowered
-from loopkit.runtime.alignment import serves
+from loopkit.lowering.lowered import Lowered
+from loopkit.runtime.typed import serves
 from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout
 from loopkit.verification.validation import findings

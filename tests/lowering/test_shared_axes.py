@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.verification.validation import validate
 from tests.nvrtc import compile_cuda
 

@@ -18,7 +18,8 @@ from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.target import Machine
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.poly.sets import Map
 from loopkit.transform.data import as_dtype
 from loopkit.verification.validation import validate

@@ -15,7 +15,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import For
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.lowering.shown import nodes
 from tests.property.machine import execute
 

@@ -13,7 +13,8 @@ import loopkit as lk
 from loopkit.ast.nodes import Scope
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda

@@ -11,7 +11,8 @@ import loopkit as lk
 from loopkit.analysis.dependences import unchanged_from
 from loopkit.kernel.tags import LocalTag
 from loopkit.kernel.tree import has_barrier
-from loopkit.lowering.pipeline import Bound, Lowered
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import Bound
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 

@@ -13,7 +13,7 @@ from hypothesis import given, reject
 
 import loopkit as lk
 from loopkit.analysis.dependences import dependences
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.property.machine import MachineError, execute
 from tests.property.test_programs import EXAMPLES, examples
 

@@ -12,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync
 from loopkit.instructions.vector_access import Vector, vectors_of, with_vector_access
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
 from tests.verification.changed import changed

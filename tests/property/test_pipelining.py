@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 
 import loopkit as lk
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.property.machine import execute

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.property.machine import execute
 
 Kernel = lk.LoopKernel

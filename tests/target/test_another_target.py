@@ -10,7 +10,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.kernel.target import TARGETS, Machine, registered
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.execution import EXECUTIONS, Execution
 from loopkit.runtime.host import HostRunner
 from loopkit.runtime.timing import Timing, TimingRequest

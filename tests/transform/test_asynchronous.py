@@ -12,7 +12,8 @@ import loopkit as lk
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step

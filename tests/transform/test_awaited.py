@@ -14,7 +14,8 @@ import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.vector_access import VectorAccess, vectors_of
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.deep import amount
 from tests.lowering.kernels import F32, make

@@ -8,7 +8,8 @@ import loopkit as lk
 from loopkit.ast.nodes import Node, Scope
 from loopkit.ast.walk import rewritten
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree, seq
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.lowering.program import build_program
 from loopkit.verification.checks import Subject, report_of
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.cases import CASES
 from tests.lowering.kernels import F32, chain, exchange, make, own_element
 from tests.property.machine import MachineError, execute

@@ -19,7 +19,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Assign, Program, Sync
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.limits import bounded
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.sets import Set

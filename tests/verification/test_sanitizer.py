@@ -5,7 +5,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.ast.nodes import If, Sync
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.cases import CASES
 from tests.gpu.explained import Allocation, explained, seen
 from tests.gpu.sanitizer import MARK, Log, all_faults, divergent

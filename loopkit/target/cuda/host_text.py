@@ -14,7 +14,7 @@ from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
 from loopkit.instructions.text import indented, or_else
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression

@@ -16,9 +16,7 @@ from loopkit.instructions.shuffle import lanes_of
 from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.kernel.target import registered
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
-from loopkit.lowering.storage import serves
+from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Register, declared
 from loopkit.target.assumptions import assumed_by, assumption_lines

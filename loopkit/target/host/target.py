@@ -20,8 +20,7 @@ from loopkit.instructions.atomic_update import has_openmp
 from loopkit.instructions.text import InstructionTexts, indented
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.target import registered
-from loopkit.lowering.binding import BLOCK, GRID, Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested, declared
 from loopkit.target.c.declarations import array_declaration, note_of

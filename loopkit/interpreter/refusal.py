@@ -10,6 +10,8 @@ import numpy as np
 from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
+from loopkit.interpreter.instances import Half, Instance, broken_orders, instances, reference_order
+from loopkit.interpreter.machine import Element, InitialData, Machine, Touch, bound_value, element_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -17,8 +19,6 @@ from loopkit.poly.points import least_params
 from loopkit.poly.sets import fix_params, range_from
 from loopkit.runtime import stages
 from loopkit.runtime.arguments import require_known
-from loopkit.runtime.replay.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.runtime.replay.machine import Element, InitialData, Machine, Touch, bound_value, element_text
 from loopkit.runtime.scalars import converter
 
 _SHOWN = 10

@@ -12,9 +12,9 @@ from loopkit.analysis.rounding import index_names
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.functions import FUNCTIONS
 from loopkit.expr.kinds import epsilon
+from loopkit.interpreter.instances import Instance, execution_order, instances, reference_order
+from loopkit.interpreter.machine import InitialData, Machine, bound_value
 from loopkit.runtime import stages
-from loopkit.runtime.replay.instances import Instance, execution_order, instances, reference_order
-from loopkit.runtime.replay.machine import InitialData, Machine, bound_value
 from tests.cases import CASES, Case
 
 Order = Callable[[lk.LoopKernel, list[Instance]], list[Instance]]

@@ -13,12 +13,12 @@ from loopkit.analysis.accesses import accesses_of, expand_rules, expanded_expres
 from loopkit.analysis.dependences import dependences
 from loopkit.errors import CallError, PreconditionError
 from loopkit.expr.kinds import kind_of
+from loopkit.interpreter.instances import Half, Instance
+from loopkit.interpreter.values import Values, converted
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.lowering.types import index_types
 from loopkit.poly.points import pair_test
-from loopkit.runtime.replay.instances import Half, Instance
-from loopkit.runtime.replay.values import Values, converted
 
 Element = tuple[int, ...]
 

@@ -124,7 +124,7 @@ class Values:
         if FUNCTIONS[name].kind in ("float", "predicate"):
             given = as_float(given)
         values = [converted(self._value(e, names), _computed_in(given)) for e in parameters]
-        return self._typed(expr, _FUNCTIONS[name](*values))
+        return self._typed(expr, function_value(name, *values))
 
     def _index(self, subscript: Expression) -> Expression:
         known = self._indices.get(id(subscript))
@@ -165,6 +165,15 @@ def _computed_in(found: Type) -> np.dtype[Any]:
     if isinstance(found, Weak):
         return (BOOL, INT64, FLOAT64, COMPLEX128)[rank_of(found)]
     return FLOAT32 if is_half(found) else found
+
+
+def function_value(name: str, *arguments: Any) -> Any:
+    """What the language's function *name* gives for scalars of numpy.
+
+    >>> function_value("rsqrt", np.float64(4))
+    np.float64(0.5)
+    """
+    return _FUNCTIONS[name](*arguments)
 
 
 # {{{ operations
