@@ -68,8 +68,15 @@ class Lowered:
 
     @property
     def scheduled(self) -> Schedule:
+        """:attr:`schedule`, where there is one."""
         assert self.schedule is not None, f"'{self.stage}' comes before 'schedule'"
         return self.schedule
+
+    def require_finished(self) -> None:
+        """:raises PreconditionError: stages are missing, so that the loop program is none yet, or not the last one."""
+        if self.stage != STAGES[-1].name:
+            raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered as far as the stage '{self.stage}'.",
+                                    subject=self.stage, hint="lower(knl) runs all stages")
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,11 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     """The source text of a lowered kernel; one of 64-bit indices where none of 32 bits could be right.
 
     :arg head: lines that stand as comments at the top, where the target's texts have them.
+    :raises PreconditionError: stages of lowering are missing.
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
     """
+    lowered.require_finished()
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,9 @@ from loopkit.errors import InternalError
 from loopkit.kernel.target import GPU
 from loopkit.kernel.tree import Leaf
 from loopkit.lowering.pipeline import STAGES, Lowered, run
+from loopkit.target.code import Layout
+from loopkit.target.generate import write_code
+from loopkit.verification.validation import validate
 from tests.cases import CASES
 from tests.golden_files import GoldenFiles
 from tests.lowering.host_loops import HOSTED
@@ -86,6 +90,13 @@ def test_a_stage_does_not_run_those_behind_it(monkeypatch: pytest.MonkeyPatch) -
         lk.lower(knl.copy(), stop=stop)
         assert [name for name in asked if NAMES.index(name) > number] == []
         assert asked == NAMES[:number + 1]
+
+
+@pytest.mark.parametrize("use", [validate, lambda low: write_code(low, lk.CTarget(), Layout())])
+def test_what_is_not_finished_is_no_program(use: Callable[[Lowered], object]) -> None:
+    assert use(lk.lower(shown("roots"))) is not None
+    with pytest.raises(lk.PreconditionError, match="as far as the stage 'vectors'"):
+        use(lk.lower(shown("roots"), stop="vectors"))
 
 
 # {{{ what checks find
