@@ -1,4 +1,4 @@
-"""Stage 5: hardware inames become parameters.
+"""The stage ``binding``: hardware inames become parameters.
 
 An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
 at every place along it where its target has separate copies, and at coordinate 0 elsewhere.

@@ -1,4 +1,4 @@
-"""Stage 3: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
+"""The stage ``schedule``: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

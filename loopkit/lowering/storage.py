@@ -1,4 +1,4 @@
-"""Stage 4: where temporaries live. Values become cells.
+"""The stage ``storage``: where temporaries live. Values become cells.
 
 A value that only its own thread reads is private; one that threads of the block read is shared; one that other
 blocks or later launches read is in global memory. Where two values are alive at once in one cell, the temporary

@@ -1,4 +1,4 @@
-"""Stage 9: text."""
+"""From a loop program to text."""
 from __future__ import annotations
 
 from collections.abc import Sequence
