@@ -85,7 +85,7 @@ def host(bound: Sequence[Launch], order: Block) -> None:
 
 
 def program(bound: Sequence[Launch], storages: Mapping[str, Storage], made: Program) -> None:
-    """The function of each launch is well-formed (:mod:`loopkit.ast.check`) and has its statements."""
+    """The function of each launch is well-formed (:mod:`loopkit.ast.check`) and assigns what its statements do."""
     host(bound, made.order)
     for launch, function in zip(bound, made.functions, strict=True):
         knl = launch.kernel
