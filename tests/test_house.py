@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -170,6 +171,40 @@ def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table()
     """Others get it from what they lower for; the library's pipelines are tuned to it."""
     takers = {m.name for m in MODULES.values() if any(i.target == "loopkit.kernel.devices.WARP" for i in m.imports)}
     assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
+
+
+#: The words by which each hardware instruction is named, and the modules that may: its file, the table of instructions,
+#: its transformation, the pass that finds where it serves, and its check. All others ask an instruction what it does.
+INSTRUCTIONS = {
+    "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
+        "transform.pipelining",)),
+    "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
+        "lowering.groups", "verification.completion", "verification.validation_order")),
+    "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
+        "transform.atomics", "transform.fillings", "target.host.target", "target.host.dialect")),
+    "block_flag": (r"BlockFlag|block_flag|\bflag_of\b", (
+        "transform.awaited", "target.cuda.dialect", "target.cuda.target")),
+    "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
+        "kernel.tags", "transform.tags", "transform.matrix_products", "lowering.mma", "lowering.program",
+        "verification.validation_mma", "verification.validation_instructions")),
+    "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
+        "transform.scan", "transform.matrix_products", "lowering.shuffles", "lowering.scans", "lowering.reductions",
+        "verification.validation_lanes", "target.cuda.target", "instructions.mma")),
+    "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
+        "kernel.tags", "transform.tags", "transform.matrix_products", "analysis.vectors", "analysis.order",
+        "lowering.code", "lowering.vectors", "lowering.vector_elements", "runtime.replay.instances",
+        "verification.validation_vectors", "verification.validation_instructions", "instructions.asynchronous_copy")),
+}
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
+    """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
+    words, others = INSTRUCTIONS[name]
+    allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", "instructions.cuda", *others)}
+    named = {m.name for m in FLOOR_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
+    assert sorted(named - allowed) == []
+    assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"
 
 
 def _pattern_classes(node: ast.AST) -> Iterator[str]:

@@ -35,7 +35,7 @@ def program_text(program: Program) -> str:
 
 
 def _function(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}{', blocks in turn' if function.ticketed else ''}"
+    yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"

@@ -38,8 +38,8 @@ class BlockFlag(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        waits = (f"awaits {', '.join(self.loads)}",) if self.loads else ()
-        return (*(("published",) if self.stores else ()), *waits)
+        waits = (f"waits for flags of {', '.join(self.loads)}",) if self.loads else ()
+        return (*(("sets a flag",) if self.stores else ()), *waits)
 
 
 def flag_of(assign: Assign) -> BlockFlag:

@@ -17,7 +17,7 @@ class CommitGroup(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return ("copies begun are a group",)
+        return ("commit group",)
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class WaitGroup(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (f"all groups but {self.pending} are done" if self.pending else "all groups are done",)
+        return (f"wait for all groups but {self.pending}" if self.pending else "wait for all groups",)
 
 
 def commits(instructions: Iterable[Instruction]) -> bool:

@@ -124,7 +124,7 @@ class Lanes:
     def declarations(self) -> Iterator[str]:
         """A register of each thread, and where it is needed one for what another lane holds.
 
-        Threads without an element take part in shuffles too; what they hand on has a value, although nobody uses it.
+        Threads without an element take part in shuffles too: they pass a value, although no thread uses it.
         """
         for name, a in self.arrays.items():
             extents = "".join(f"[{e}]" for e in a.shape[:-a.lanes])

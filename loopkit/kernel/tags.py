@@ -103,6 +103,11 @@ def is_parallel(tag: InameTag | None) -> bool:
     return isinstance(tag, GroupTag | LocalTag | AutoLocalTag)
 
 
+def is_collective(tag: InameTag | None) -> bool:
+    """Does one instruction of several threads execute all iterations along an iname of this tag?"""
+    return isinstance(tag, MmaTag)
+
+
 def is_innermost(tag: InameTag | None) -> bool:
     """Do loops over an iname of this tag stand around single statements, whatever stands between in the order?"""
     return isinstance(tag, IlpTag | VecTag | MmaTag)

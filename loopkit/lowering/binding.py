@@ -12,7 +12,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.awaited import awaited_by
+from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
@@ -83,7 +83,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    ticketed = any(True for _ in awaited_by(knl, tuple(bound)))
+    ticketed = any(True for _ in between_blocks_in(knl, tuple(bound)))
     return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine,
                   ticketed)
 

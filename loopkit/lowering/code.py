@@ -100,9 +100,9 @@ class Coder:
         if isinstance(tree, Barrier):
             return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.instructions))
         if isinstance(tree, Leaf) or not has_barrier(tree):
-            shuffle = tree.instruction if isinstance(tree, Leaf) else None
+            own = tree.instruction if isinstance(tree, Leaf) else None
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
-                                                                      shuffle))
+                                                                      own))
         return None
 
     def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:

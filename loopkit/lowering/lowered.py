@@ -63,7 +63,7 @@ class Storage:
         over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
         axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
         mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.between_blocks else ''}"
+        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.between_blocks else ''}"
         return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
 
     @property
@@ -215,7 +215,7 @@ class Launch:
 
     def __str__(self) -> str:
         inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        ticketed = " in turn" if self.ticketed else ""
+        ticketed = " by tickets" if self.ticketed else ""
         lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
         lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
         lines += tree_lines(self.tree, 1)

@@ -20,7 +20,7 @@ from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
 from loopkit.lowering.lanes import CutLanes
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Storage
-from loopkit.lowering.matrix_products import mma_inames, with_matrix_products
+from loopkit.lowering.mma import mma_inames, with_mma
 from loopkit.lowering.vectors import cut_statements, vector_inames, with_vectors
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable
@@ -39,7 +39,7 @@ def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) 
     body = simplified(_versions(knl, launch, storages, level, cut))
     if knl.options.textual_unroll:
         body = simplified(Block((written_out(body, kept=vector_inames(knl) | mma_inames(knl)),)))
-    body = with_matrix_products(body, knl, launch, storages)
+    body = with_mma(body, knl, launch, storages)
     body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages, cut)))
     arrays = tuple(_arrays(knl, launch, storages))
     function = Function(launch.name, launch.extents, launch.coordinates, arrays, body, launch.ticketed)

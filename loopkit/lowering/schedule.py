@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
 from loopkit.analysis.hosts import obstacle
-from loopkit.analysis.legality import across_blocks, iname_range, is_awaited, violations
+from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError
 from loopkit.kernel.kernel import LoopKernel
@@ -183,7 +183,7 @@ class _Cutter:
 
         def crosses(d: Dependence) -> bool:
             inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
-            key = (id(d.relation), *inames, d.of_value, is_awaited(self.kernel, d))
+            key = (id(d.relation), *inames, d.of_value, is_between_blocks(self.kernel, d))
             if key not in cache:
                 cache[key] = self._crosses(d, hosts)
             return cache[key]

@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, commute
-from loopkit.analysis.awaited import require_handed_on, require_one_launch
+from loopkit.analysis.between_blocks import require_one_launch, require_one_write
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import Dependence, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
@@ -42,7 +42,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
     if t.between_blocks:
         own = [places[a.statement] for a in accesses]
         require_one_launch(knl, t.name, [(place.launch, place.hosts) for place in own])
-        require_handed_on(knl, t.name)
+        require_one_write(knl, t.name)
         return
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return

@@ -139,19 +139,19 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     NVIDIA's compiler takes what a ``const`` and ``__restrict__`` pointer shows for constant. Of ``c ? x[i] : a[i]`` it
     makes one load from the one or the other address, and believes the same of that load, though *a* is written
     between two of them (seen with NVRTC 13.0 and 13.5). Where a function reads what it writes, the others say nothing:
-    that *a* says it is enough to keep loads and stores apart. What blocks hand on is read by no load of C++.
+    that *a* says it is enough to keep loads and stores apart. Values between blocks are read by no load of C++.
     """
     return not dialect.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
 
 
-def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, hands_on: bool = False,
+def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False,
                width: int = 110) -> list[str]:
     """``start(parameters)``, wrapped at *width*.
 
-    :arg hands_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
+    :arg passes_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
     """
-    items = [_declaration(x, dialect, alone=hands_on or _alone(x, parameters, dialect)) for x in parameters]
+    items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:
         return [f"{start}({dialect.no_parameters})"]
     lines = [f"{start}("]

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import Dependence, dependences, shared_loops
-from loopkit.analysis.legality import is_awaited, not_handed_on, violations
+from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import Violation, witness_of
 from loopkit.errors import IllegalTransformError
@@ -63,9 +63,9 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
             where = meeting(source, sink)
             shared, before = [*shared, *where.loops], where.before
         loops = shared_loops(knl, d.source, d.sink, shared)
-        key = (id(d.relation), loops, before, is_awaited(knl, d))
+        key = (id(d.relation), loops, before, is_between_blocks(knl, d))
         if key not in cache:
-            cache[key] = out_of_time_order(not_handed_on(knl, d), loops, before)
+            cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
         late = cache[key]
         if late is not None:
             yield _broken(knl, d, late)

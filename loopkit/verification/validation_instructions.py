@@ -9,7 +9,7 @@ from loopkit.instructions.vector_access import VectorAccess
 from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.verification.validation_findings import Mismatch
 from loopkit.verification.validation_grid import Grid
-from loopkit.verification.validation_products import ProductCheck
+from loopkit.verification.validation_mma import ProductCheck
 from loopkit.verification.validation_vectors import VectorCheck
 from loopkit.verification.validation_walk import Execution
 

@@ -10,13 +10,13 @@ import pymbolic.primitives as p
 import pytest
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import Type, dtype_of, weak
+from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import subexpressions
 from loopkit.expr.parsing import parse_expression
 from loopkit.target.c.expressions import to_c
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.host.dialect import C
-from tests.expr.typed import BFLOATS, REALS, Maker, WeakArrayError, arrays, lookup, numpy_value, run_c, source
+from tests.expr.typed import BFLOATS, REALS, Maker, WeakArrayError, arrays, dtype_of, lookup, numpy_value, run_c, source
 from tests.nvrtc import compile_cuda
 
 NAMES: dict[str, Type] = {

@@ -118,7 +118,7 @@ def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
     found = lk.verify(asked("i:l.0, j:l.0", "j"), full=True)
     assert found.verdict is lk.Verdict.PROVEN
     assert found["barriers"].notes == (
-        "kernel: copies begun are a group, all groups are done, barrier in the loop over 'k'",
+        "kernel: commit group, wait for all groups, barrier in the loop over 'k'",
         "  dep=: copy is done, behind starts")
 
 

@@ -42,7 +42,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, hands_on=True)
+    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, passes_on=True)
     lines = [*head, "{", *indented([*_helpers(writer.used), *wrapped(body)]), "}"]
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"

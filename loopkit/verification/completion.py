@@ -1,4 +1,4 @@
-"""Asynchronous copies that may not be done yet when something touches what they copy."""
+"""Accesses that may come before an asynchronous access that they conflict with is performed."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from loopkit.verification.smallest import smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
-    """Accesses to what a copy writes, and writes of what it reads, with no wait between that covers the copy."""
+    """Conflicts with asynchronous accesses, with no wait between that covers the asynchronous access."""
     knl, launch = conflicts.kernel, conflicts.launch
     waits = Waits(knl, launch, launch.tree)
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
@@ -30,14 +30,15 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
                       if (left := _left(conflicts, waits, some, scope)) is not None), None)
         if pairs is not None:
             does = f"touch an element of '{u.array}'" if u.array else "start"
+            noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
             yield refuted(VerificationError(
-                f"'{u.sink}' may {does} before the asynchronous copy '{u.source}' is done.",
+                f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
                 check="races", witness=smallest_witness(knl, u.array, u.kind, u.source, u.sink, pairs),
-                hint="wait for the copy's group between the two"))
+                hint="wait for its group between the two"))
 
 
-def is_for_copies(conflicts: Conflicts, place: PlacedBarrier) -> bool:
-    """Would something come too early for a copy of another thread, did threads not wait for each other at *place*?"""
+def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
+    """Is *place* needed so that threads see asynchronous accesses of other threads performed?"""
     if pending(place.barrier.instructions) is None:
         return False
     waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
@@ -57,7 +58,7 @@ def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unf
 
 def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: PlacedBarrier | None = None
           ) -> Map | None:
-    """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers the copy; ``None``: none."""
+    """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers it; ``None``: none."""
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)

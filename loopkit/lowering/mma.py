@@ -13,8 +13,8 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.legality import axis_inames, iname_range
-from loopkit.analysis.matrix_products import product_inames
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import subexpressions, substitute, variables
@@ -39,14 +39,14 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
     return frozenset(x for x, tag in knl.tags.items() if isinstance(tag, MmaTag))
 
 
-def with_matrix_products(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
+def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
     """*body*, the program of *launch*, where nests of ``mma`` loops say which product of matrices they are.
 
     Where some threads have no part, as in a tile at the edge, they stay loops.
 
     :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
     """
-    meant = {s.statement.id for s in launch.statements.values() if product_inames(knl, s.statement)}
+    meant = {s.statement.id for s in launch.statements.values() if collective_inames(knl, s.statement)}
     if not meant:
         return body
     finder = _Finder(knl, launch, storages, mma_inames(knl))
@@ -56,7 +56,7 @@ def with_matrix_products(body: Block, knl: LoopKernel, launch: Launch, storages:
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
             subject=s, hint="see use_mma for what they need, or untag_inames(knl, "
-                            f"{', '.join(map(repr, product_inames(knl, launch.statements[s].statement)))})")
+                            f"{', '.join(map(repr, collective_inames(knl, launch.statements[s].statement)))})")
     return body
 
 
@@ -116,7 +116,7 @@ class _Finder:
 
     def _nest(self, loop: For, names: Names) -> For:
         loops, assign = nest_of(loop)
-        if assign is None or not product_inames(self.kernel, self.kernel.statement_by_id[assign.statement]):
+        if assign is None or not collective_inames(self.kernel, self.kernel.statement_by_id[assign.statement]):
             return loop
         try:
             product = self._product(loops, assign, names)

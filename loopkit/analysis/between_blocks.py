@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.legality import across_blocks, is_awaited
+from loopkit.analysis.legality import across_blocks, is_between_blocks
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
@@ -26,8 +26,10 @@ from loopkit.poly.relations import other_instance, same_element, smallest_pair
 from loopkit.poly.sets import Map, lexmin_point
 
 
-def require_handed_on(knl: LoopKernel, name: str) -> None:
-    """Does each element of the awaited temporary *name* that is read come from one write, which is sure to be made?
+def require_one_write(knl: LoopKernel, name: str) -> None:
+    """Does each element of the temporary *name* that is read come from one write, which is sure to be made?
+
+    Its values go between blocks.
 
     :raises StorageError: one is never written, or twice, or read before.
     :raises UndecidedError: that depends on data.
@@ -53,7 +55,7 @@ def require_handed_on(knl: LoopKernel, name: str) -> None:
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-    """Are all accesses to the awaited temporary *name* in one launch?
+    """Are all accesses to the temporary *name*, which goes between blocks, in one launch?
 
     :arg launches: of each access the launch, and the loops of the host around it.
     :raises StorageError: they are not, or the host makes that launch more than once.
@@ -61,7 +63,7 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
     if len(set(launches)) <= 1 and not any(hosts for _, hosts in launches):
         return
     for d in dependences(knl):
-        if d.array == name and is_awaited(knl, d) and (apart := across_blocks(knl, d)) is not None:
+        if d.array == name and is_between_blocks(knl, d) and (apart := across_blocks(knl, d)) is not None:
             a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
             params, source, sink = smallest_pair(apart, a.inames, b.inames, parameters_of(knl))
             raise StorageError(
@@ -87,8 +89,9 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
         raise StorageError(f"'{s.id}' has a condition or a bound of '{a.array}', for which readers wait.",
                            subject=a.array, hint="read it into a temporary first")
     if not a.is_write and s.completion is not Completion.IMMEDIATE:
-        raise StorageError(f"'{s.id}' copies '{a.array}', for which readers wait, asynchronously.", subject=a.array,
-                           hint="pipeline(..., asynchronous=False)")
+        noun = ", ".join(i.noun for i in s.instructions)
+        raise StorageError(f"'{s.id}' reads '{a.array}', for which readers wait, by {noun}.", subject=a.array,
+                           hint="read it by a plain load")
     if not a.affine or (a.is_write and not certain_write(a)):
         raise UndecidedError(
             f"Readers of '{a.array}' may wait for ever: which of its elements are written and read is not known.",
@@ -132,8 +135,8 @@ def _with(params: dict[str, int]) -> str:
     return f" (with {', '.join(f'{k} = {v}' for k, v in params.items())})" if params else ""
 
 
-def awaited_by(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
-    """The awaited temporaries that *statements* touch."""
+def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
+    """The temporaries that *statements* touch and that go between blocks."""
     chosen = frozenset(statements)
     for name, accesses in accesses_by_array(knl).items():
         if name in knl.temporaries and knl.temporaries[name].between_blocks \
