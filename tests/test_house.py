@@ -192,7 +192,7 @@ INSTRUCTIONS = {
         "verification.validation_lanes", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.matrix_products", "analysis.vectors", "analysis.order",
-        "lowering.code", "lowering.vectors", "lowering.vector_elements", "runtime.replay.instances",
+        "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
         "verification.validation_vectors", "verification.validation_instructions", "instructions.asynchronous_copy")),
 }
 

@@ -335,7 +335,7 @@ class Runner(ABC):
         inputs = tuple(
             Input(x, i, kinds[x], _without_address(bound.arrays[x]), alignment(bound.arrays[x]), x in written,
                   not isinstance(bound.arrays[x], DeviceView), x not in bound.filled)
-            for i, x in enumerate(known.names) if x in kinds)
+            for i, x in enumerate(known.names) if x in kinds and x in bound.arrays)     # some the kernel never touches
         outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
                                x not in bound.filled) for x in fields if x not in kinds)
         made = [x.name for x in outputs]
