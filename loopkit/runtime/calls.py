@@ -324,18 +324,20 @@ class Runner(ABC):
         """The launch plan of a call, checked in full; :raises CallError: an argument does not fit."""
 
     def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
-                 kinds: Mapping[str, Kind], maker: tuple[Kind, Callable[[Any], Any] | None],
+                 kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike],
+                 maker: tuple[Kind, Callable[[Any], Any] | None],
                  alignment: Callable[[ArrayLike], int]) -> CheckedCall:
         """The call that *bound* was made of.
 
-        :arg kinds: of the inputs; *maker*: the kind of the outputs that the call allocates, and what adopts them.
-        :arg alignment: of the address of an array.
+        :arg kinds: of the inputs; *views*: of their memory. The kernel may leave some of them untouched.
+        :arg maker: the kind of the outputs that the call allocates, and what adopts them.
+        :arg alignment: of the address of an array that the kernel touches.
         """
         written, fields = self.kernels.kernel.written_names, typed.plan.outputs
         inputs = tuple(
-            Input(x, i, kinds[x], _without_address(bound.arrays[x]), alignment(bound.arrays[x]), x in written,
-                  not isinstance(bound.arrays[x], DeviceView), x not in bound.filled)
-            for i, x in enumerate(known.names) if x in kinds and x in bound.arrays)     # some the kernel never touches
+            Input(x, i, kinds[x], _without_address(views[x]), alignment(views[x]) if x in bound.arrays else 1,
+                  x in written, not isinstance(views[x], DeviceView), x not in bound.filled)
+            for i, x in enumerate(known.names) if x in kinds)
         outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
                                x not in bound.filled) for x in fields if x not in kinds)
         made = [x.name for x in outputs]

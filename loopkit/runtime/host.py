@@ -192,7 +192,8 @@ class HostRunner(Runner):
             dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, -1))
         text = typed.fitting(self.target, bound, bound.strided)
         maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
-        checked = self._checked(known, typed, text, bound, kinds, (maker, maker.adopt), lambda x: x.dtype.alignment)
+        checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
+                                lambda x: x.dtype.alignment)
         return HostPlan(checked, text, self._loaded(text), bound.arrays)
 
     def _loaded(self, text: Text) -> Mapping[str, Any]:

@@ -417,5 +417,5 @@ def test_lanes_are_no_address_space_of_the_users() -> None:
 
 def test_the_program_is_refused_when_a_lane_is_read_without_a_shuffle() -> None:
     with mock.patch("loopkit.lowering.shuffles.Shuffle", return_value=None), \
-            pytest.raises(InternalError, match="is read from another lane without a shuffle"):
+            pytest.raises(InternalError, match="is read from another lane without an instruction"):
         lk.lower(mapped(64))

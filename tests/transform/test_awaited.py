@@ -141,7 +141,7 @@ def test_whoever_starts_out_of_turn_is_found() -> None:
     found = [f for f in faults(low.program) if f.kind in kinds]
     assert {f.kind for f in found} == kinds
     for fault in found:
-        wrong = type(low)(low.kernel, low.storages, low.launches, fault.program, low.shapes)
+        wrong = replace(low, program=fault.program)
         assert validate(wrong)
         assert any(fails(wrong, x, seed) for seed in range(20))
 

@@ -93,7 +93,7 @@ class CudaRunner(Runner):
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
             bound = replace(bound, wide=True)          # however close together its elements lie on the host
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
-        checked = self._checked(known, typed, text, bound, kinds, _maker(given, kinds, views),
+        checked = self._checked(known, typed, text, bound, kinds, views, _maker(given, kinds, views),
                                 lambda x: x.itemsize if isinstance(x, DeviceView) else 1)
         scratch = text.scratch.byte_counts(bound.values)
         program = self._program(text, gpu)
