@@ -17,7 +17,7 @@ from loopkit.analysis.dependences import Dependence, dependences, shared_loops, 
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
-from loopkit.analysis.values import overtaken
+from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -364,7 +364,7 @@ def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violatio
     turned = [replace(v.dependence, relation=v.pairs) for v in found
               if v.reason != "lost" and v.dependence.of_value and v.dependence.exact]
     for array in dict.fromkeys(d.array for d in turned):
-        for d, pairs in overtaken(knl, array, [x for x in turned if x.array == array]):
+        for d, pairs in clobbered_flows(knl, array, [x for x in turned if x.array == array]):
             yield Violation(d, pairs, "lost")
 
 

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.devices import WARP, DeviceLimits
@@ -54,14 +54,6 @@ TARGETS = LazyTable[type[Target]]()
 
 #: The target of a kernel for which none is named.
 DEFAULT_TARGET = "cuda"
-
-T = TypeVar("T", bound=type[Target])
-
-
-def registered(cls: T) -> T:
-    """*cls*, which from here on has its name."""
-    TARGETS[cls.name] = cls
-    return cls
 
 
 def resolve_target(target: object) -> Target:

@@ -1,4 +1,4 @@
-"""Stage 6: barriers, each for a dependence that crosses threads of a block."""
+"""The stage ``barriers``: barriers, each for a dependence that crosses threads of a block."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Stage 5: hardware inames become parameters.
+"""The stage ``binding``: hardware inames become parameters.
 
 An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
 at every place along it where its target has separate copies, and at coordinate 0 elsewhere.
@@ -22,8 +22,7 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
-from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, Storage
-from loopkit.lowering.schedule import LaunchBody, Schedule
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value

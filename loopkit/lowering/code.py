@@ -1,4 +1,4 @@
-"""Stage 7: the loop program, in two levels.
+"""The stage ``loops``: the loop program, in two levels.
 
 isl keeps the *set* of instances, not program points, so a barrier could end under a condition that differs
 between threads. Hence the skeleton of loops, barriers and opaque regions is built with the threads projected

@@ -4,8 +4,8 @@ The stages make it, targets print it, and verification checks it.
 """
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -14,21 +14,110 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access
 from loopkit.analysis.shapes import Shape
-from loopkit.ast.nodes import Completion, Instruction, Program, Swizzle
+from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle
 from loopkit.ast.nodes import completion_of as of_instructions
-from loopkit.ast.printing import program_text
+from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.target import Machine
-from loopkit.kernel.tree import Leaf, Loop, Seq, Tree
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
+from loopkit.lowering.lanes import CutLanes
 from loopkit.poly.affine import subtract
+from loopkit.poly.limits import bounded
 from loopkit.poly.relations import at_coordinates
 from loopkit.poly.sets import InstanceSet, Map, least_value
 
 GRID = ("g.0", "g.1", "g.2")
 BLOCK = ("l.0", "l.1", "l.2")
+
+
+# {{{ the schedule
+
+@dataclass(frozen=True)
+class LaunchBody:
+    """What one launch runs.
+
+    :ivar tree: its sequential loops.
+    :ivar hosts: the inames of the host's loops around it, outermost first.
+    """
+
+    tree: Tree
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostLoop:
+    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
+
+    iname: str
+    body: tuple[HostNode, ...]
+
+
+HostNode = HostLoop | int
+
+
+@dataclass(frozen=True)
+class SchedulePoint:
+    """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
+
+    launch: int
+    hosts: tuple[str, ...]
+    way: Path
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A kernel and its launches.
+
+    :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
+    :ivar launches: in textual order.
+    :ivar order: what the host does with them.
+    """
+
+    kernel: LoopKernel
+    tree: Tree
+    launches: tuple[LaunchBody, ...]
+    order: tuple[HostNode, ...]
+
+    def __post_init__(self) -> None:
+        require_once(s for part in self.launches for s in leaves(part.tree))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(self.order, 0))
+
+    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
+        pad = "  " * depth
+        for node in nodes:
+            if isinstance(node, HostLoop):
+                yield f"{pad}on the host, for {node.iname}:"
+                yield from self._lines(node.body, depth + 1)
+            else:
+                yield f"{pad}launch {node}:"
+                yield from tree_lines(self.launches[node].tree, depth + 1)
+
+    def places(self) -> dict[str, SchedulePoint]:
+        """The place of each statement."""
+        ways = paths(self.tree)
+        return {s: SchedulePoint(i, part.hosts, ways[s])
+                for i, part in enumerate(self.launches) for s in leaves(part.tree)}
+
+
+def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
+    """The tree as indented text, a line a node."""
+    pad = "  " * depth
+    match tree:
+        case Loop(iname, body):
+            return [f"{pad}for {iname}", *tree_lines(body, depth + 1)]
+        case Seq(children):
+            return [line for c in children for line in tree_lines(c, depth)]
+        case Leaf(statement):
+            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
+        case _:
+            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]
+
+# }}}
 
 
 # {{{ temporaries
@@ -225,35 +314,60 @@ class Launch:
                   for s in self.statements.values()]
         return "\n".join(lines)
 
-
-def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
-    """The tree as indented text, a line a node."""
-    pad = "  " * depth
-    match tree:
-        case Loop(iname, body):
-            return [f"{pad}for {iname}", *tree_lines(body, depth + 1)]
-        case Seq(children):
-            return [line for c in children for line in tree_lines(c, depth)]
-        case Leaf(statement):
-            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
-        case _:
-            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]
-
 # }}}
+
+
+#: Two statements that must not be in one launch.
+Pair = tuple[str, str]
+
+#: The name of the last stage.
+FINISHED = "ast"
+
+_NO_PROGRAM = Program((), Block(()))
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """Everything that a target needs to print a kernel.
+    """A kernel on its way to text: what the stages up to *stage* found. What a later stage finds is empty.
 
+    :ivar kernel: as the stages up to *stage* left it.
+    :ivar machine: what it is lowered for.
+    :ivar stage: the name of the last stage.
     :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
+    :ivar apart: pairs of statements that must not be in one launch.
+    :ivar schedule: the launches and the host's loops around them.
+    :ivar storages: the cells of each temporary.
+    :ivar launches: bound to the grid and the block.
+    :ivar cut: by launch, the statements whose domains cut elements off their vectors.
+    :ivar program: the loop program, which targets print.
+    :ivar show: prints what *stage* added.
     """
 
     kernel: LoopKernel
-    storages: dict[str, Storage]
-    launches: tuple[Launch, ...]
-    program: Program
-    shapes: Mapping[str, Shape]
+    machine: Machine
+    stage: str = ""
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    apart: frozenset[Pair] = frozenset()
+    schedule: Schedule | None = None
+    storages: dict[str, Storage] = field(default_factory=dict)
+    launches: tuple[Launch, ...] = ()
+    cut: Mapping[str, Mapping[str, CutLanes]] = field(default_factory=dict)
+    program: Program = _NO_PROGRAM
+    show: Callable[[Lowered], str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        return program_text(self.program)
+        """What *stage* added."""
+        with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
+            return str(self.kernel) if self.show is None else self.show(self)
+
+    @property
+    def scheduled(self) -> Schedule:
+        """:attr:`schedule`, where there is one."""
+        assert self.schedule is not None, f"'{self.stage}' comes before 'schedule'"
+        return self.schedule
+
+    def require_finished(self) -> None:
+        """:raises PreconditionError: stages are missing, so that the loop program is none yet, or not the last one."""
+        if self.stage != FINISHED:
+            raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered as far as the stage '{self.stage}'.",
+                                    subject=self.stage, hint="lower(knl) runs all stages")

@@ -1,4 +1,4 @@
-"""Stage 4: where temporaries live. Values become cells.
+"""The stage ``storage``: where temporaries live. Values become cells.
 
 A value that only its own thread reads is private; one that threads of the block read is shared; one that other
 blocks or later launches read is in global memory. Where two values are alive at once in one cell, the temporary
@@ -28,8 +28,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.lowered import Storage, in_order
-from loopkit.lowering.schedule import Schedule, SchedulePoint
+from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order
 from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right_cells
 from loopkit.poly.relations import differing
 

@@ -10,10 +10,10 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, commute
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
 from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import Dependence, shared_loops
+from loopkit.analysis.dependences import Dependence, joined, joined_relations, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.values import misreads
+from loopkit.analysis.values_preserved import clobbered_values, same_flow
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
@@ -21,7 +21,7 @@ from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.schedule import SchedulePoint
+from loopkit.lowering.lowered import SchedulePoint
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
@@ -51,7 +51,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
     if space is AddressSpace.GLOBAL:
         _require_one_block_a_cell(knl, t, accesses, places, lead)
     axes = _axes(knl, accesses, space)
-    for wrong in misreads(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
+    for wrong in clobbered_values(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
         _refuse(knl, t, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
@@ -163,20 +163,13 @@ def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence]
     if len(writers) != 1 or not certain_write(writers[0]) or places[writers[0].statement].hosts:
         return False
     writer = writers[0]
-    wanted: dict[str, Map] = {}
-    for d in flows:
-        if d.source != writer.statement:
-            return False
-        wanted[d.sink] = wanted[d.sink].union(d.relation) if d.sink in wanted else d.relation
-    found: dict[str, Map] = {}
-    for a in accesses:
-        if not a.is_write:
-            if not a.affine or places[a.statement].launch <= places[writer.statement].launch:
-                return False
-            pairs = same_element(writer.relation, a.relation)
-            found[a.statement] = found[a.statement].union(pairs) if a.statement in found else pairs
-    return found.keys() == wanted.keys() and all(found[x].is_equal(wanted[x]) for x in found) \
-        and injective_given(writer.subscript_relation, writer.domain, [])
+    if any(d.source != writer.statement for d in flows):
+        return False
+    reads = [a for a in accesses if not a.is_write]
+    if not all(a.affine and places[a.statement].launch > places[writer.statement].launch for a in reads):
+        return False
+    found = joined(((writer.statement, a.statement), same_element(writer.relation, a.relation)) for a in reads)
+    return same_flow(joined_relations(flows), found) and injective_given(writer.subscript_relation, writer.domain, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]

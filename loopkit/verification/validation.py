@@ -49,6 +49,7 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
 
 def findings(lowered: Lowered) -> Iterator[Mismatch]:
     """What :func:`validate` gives, one by one as it is found."""
+    lowered.require_finished()
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):
         try:

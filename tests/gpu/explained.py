@@ -55,7 +55,6 @@ class Allocation(Memory):
 @cache
 def _lowered(name: str) -> Lowered:
     lowered = lk.lower(BY_NAME[name].make())
-    assert isinstance(lowered, Lowered)
     return lowered
 
 

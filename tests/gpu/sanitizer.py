@@ -125,7 +125,6 @@ def mutants(tool: str, most: int) -> list[Mutant]:
     result = []
     for case in CASES:
         lowered = lk.lower(case.make())
-        assert isinstance(lowered, Lowered)
         result += [Mutant(case, i, f.kind, f.text) for i, f in enumerate(all_faults(case, lowered))
                    if f.kind in KINDS[tool]]
     return result if len(result) <= most else random.Random(1).sample(result, most)

@@ -15,7 +15,6 @@ from loopkit.instructions.block_flag import CUDA_TICKET
 from loopkit.instructions.shuffle import lanes_of
 from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
-from loopkit.kernel.target import registered
 from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Register, declared
@@ -43,7 +42,6 @@ _FEWEST_REGISTERS = 16
 DEFAULT_ARCHITECTURE = "sm_90"
 
 
-@registered
 @dataclass(frozen=True)
 class CudaTarget(TextTarget):
     """CUDA C++ for one architecture, and how it is compiled.

@@ -19,7 +19,6 @@ from loopkit.errors import PreconditionError
 from loopkit.instructions.atomic_update import has_openmp
 from loopkit.instructions.text import InstructionTexts, indented
 from loopkit.kernel.data import AddressSpace
-from loopkit.kernel.target import registered
 from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested, declared
@@ -34,7 +33,6 @@ from loopkit.target.text_target import TextTarget
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 
-@registered
 @dataclass(frozen=True)
 class CTarget(TextTarget):
     """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.

@@ -10,14 +10,14 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.staging_proof import require_staged
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Seq, Tree, seq
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, staging
+from loopkit.transform import prefetch, staging
 from tests.transform.kernels import F32, matmul, stencil
 
 
@@ -89,7 +89,7 @@ def copy_of(knl: lk.LoopKernel, temporary: str) -> Statement:
 
 def refused(before: lk.LoopKernel, after: lk.LoopKernel, temporary: str) -> lk.Witness:
     with pytest.raises(lk.IllegalTransformError) as err:
-        require_staged(before, after, temporary, "the step")
+        require_copied_in(before, after, temporary, "the step")
     assert str(err.value.witness) in str(err.value)
     return err.value.witness
 
@@ -98,7 +98,7 @@ def refused(before: lk.LoopKernel, after: lk.LoopKernel, temporary: str) -> lk.W
 
 def test_what_staging_makes_is_proven(staged_kernel: tuple[lk.LoopKernel, lk.LoopKernel, str]) -> None:
     before, after, temporary = staged_kernel
-    require_staged(before, after, temporary, "the step")
+    require_copied_in(before, after, temporary, "the step")
 
 
 @pytest.mark.parametrize("at", ["first", "last"])
@@ -175,7 +175,7 @@ def distributed() -> tuple[lk.LoopKernel, lk.LoopKernel]:
     """All of the array copied ahead of the loop that reads it."""
     before = lk.fix_parameters(written_first(), n=8)
     after = lk.add_prefetch(before, "a", "i", default_tag=None)
-    require_staged(before, after, "a_fetch", "the step")
+    require_copied_in(before, after, "a_fetch", "the step")
     return before, after
 
 
@@ -189,7 +189,7 @@ def test_a_copy_before_the_write() -> None:
 def test_a_write_between_copy_and_use_is_no_matter() -> None:
     """The copy holds the value that the reader is to read, whoever writes the array then."""
     before, after = distributed()
-    require_staged(before, moved(after, [0, 1, 3, 2]), "a_fetch", "the step")
+    require_copied_in(before, moved(after, [0, 1, 3, 2]), "a_fetch", "the step")
 
 
 def test_a_copy_after_the_next_write() -> None:
@@ -220,9 +220,9 @@ def test_a_write_at_an_unknown_place_is_undecided() -> None:
         """, [lk.GlobalArg("a", F32, (8,)), lk.GlobalArg("x", F32), lk.GlobalArg("p", "int32"), "..."])
     before = lk.add_dtypes(before, {"y": F32})
     after = lk.add_prefetch(before, "a", "j", default_tag=None)
-    require_staged(before, after, "a_fetch", "the step")
+    require_copied_in(before, after, "a_fetch", "the step")
     with pytest.raises(lk.UndecidedError, match="scatter"):
-        require_staged(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
+        require_copied_in(before, moved(after, [1, 0, 2]), "a_fetch", "the step")
 
 # }}}
 
@@ -247,7 +247,7 @@ def test_an_array_written_in_between_is_refused_with_the_write() -> None:
     assert err.value.witness.element == (1,)
     assert err.value.after is not None
     with pytest.raises(lk.IllegalTransformError, match="before it is written") as own:
-        require_staged(knl, err.value.after, "a_fetch", "the step")
+        require_copied_in(knl, err.value.after, "a_fetch", "the step")
     assert own.value.witness == lk.Witness({}, ("writer", {"i": 1}), ("reader", {"i": 2}), "a", (1,), "flow")
 
 
@@ -281,15 +281,15 @@ def shrunk(domain: InstanceSet) -> InstanceSet:
 
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "a footprint shrunk": (staging, "_copy_domain", lambda right: lambda *args: shrunk(right(*args))),
-    "a box shrunk": (box, "swept_interval", lambda right: lambda *args: replace(
+    "a footprint shrunk": (prefetch, "_read_cells", lambda right: lambda *args: shrunk(right(*args))),
+    "a box shrunk": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=right(*args).extent - 1)),
-    "an offset shifted": (box.Box, "offsets", lambda right: lambda self, args: tuple(
+    "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
-    "a copied element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(
+    "a copied element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(
         add(e, 1) for e in right(self))),
-    "no flow to the readers": (staging, "_moved_dependences", lambda right: lambda *args: lambda: tuple(
-        d for d in right(*args)() if not d.array.endswith("_fetch"))),
+    "no flow to the readers": (prefetch, "_dependences", lambda right: lambda *args: (
+        d for d in right(*args) if not d.array.endswith("_fetch"))),
 }
 
 

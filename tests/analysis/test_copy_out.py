@@ -9,13 +9,13 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.buffer_proof import require_buffered
+from loopkit.analysis.copy_out import require_buffered
 from loopkit.analysis.dependences import Dependence, dependences
 from loopkit.expr.mappers import substitute
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
-from loopkit.transform import box, fillings
+from loopkit.transform import buffers, staging
 from tests.transform.kernels import F32
 
 
@@ -151,7 +151,7 @@ def without(array: str, *kinds: str) -> Callable[[Callable[..., Iterable[Depende
 
 
 def one_load_less(right: Callable[..., lk.LoopKernel]) -> Callable[..., lk.LoopKernel]:
-    return lambda self, step, points: right(self, step, fillings.Points(None, points.store))
+    return lambda self, points: right(self, buffers.Points(None, points.store))
 
 
 def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
@@ -162,17 +162,17 @@ def short_copies(right: Callable[..., Statement]) -> Callable[..., Statement]:
 
 
 FAULTS: dict[str, tuple[object, str, Callable[[Callable[..., Any]], Callable[..., Any]]]] = {
-    "an offset shifted": (box.Box, "offsets", lambda right: lambda self, args: tuple(
+    "an offset shifted": (staging.Box, "offsets", lambda right: lambda self, args: tuple(
         add(e, 1) for e in right(self, args))),
-    "an element shifted": (box.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
-    "a short box": (box, "swept_interval", lambda right: lambda *args: replace(
+    "an element shifted": (staging.Box, "arguments", lambda right: lambda self: tuple(add(e, 1) for e in right(self))),
+    "a short box": (staging, "swept_interval", lambda right: lambda *args: replace(
         right(*args), extent=max(right(*args).extent - 1, 1))),
-    "short copies": (fillings.Buffer, "_copy", short_copies),
-    "no load": (fillings.Buffer, "put_in", one_load_less),
-    "no flow": (fillings, "values_in", without("y_buf", "flow")),
-    "no anti": (fillings._Moved, "dependences", without("y", "anti")),
-    "no flow between fillings": (fillings._Moved, "dependences", without("y", "flow")),
-    "no output": (fillings._Moved, "dependences", without("y", "output")),
+    "short copies": (buffers.Buffer, "_copy", short_copies),
+    "no load": (buffers.Buffer, "put_in", one_load_less),
+    "no flow": (buffers, "values_in", without("y_buf", "flow")),
+    "no anti": (buffers.Buffer, "dependences", without("y", "anti")),
+    "no flow between fillings": (buffers.Buffer, "dependences", without("y", "flow")),
+    "no output": (buffers.Buffer, "dependences", without("y", "output")),
 }
 
 #: What harms no one: each element of the accumulation is of one filling.
