@@ -181,12 +181,12 @@ INSTRUCTIONS = {
     "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
         "lowering.groups", "verification.completion", "verification.validation_order")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
-        "transform.atomics", "transform.fillings", "target.host.target", "target.host.dialect")),
+        "transform.atomics", "transform.buffers", "target.host.target", "target.host.dialect")),
     "block_flag": (r"BlockFlag|block_flag|\bflag_of\b", (
         "transform.awaited", "target.cuda.dialect", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
         "kernel.tags", "transform.tags", "transform.matrix_products", "lowering.mma", "lowering.program",
-        "verification.validation_mma", "verification.validation_instructions")),
+        "lowering.pipeline", "verification.validation_mma", "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.matrix_products", "lowering.shuffles", "lowering.scans", "lowering.reductions",
         "verification.validation_lanes", "target.cuda.target", "instructions.mma")),

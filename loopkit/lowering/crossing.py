@@ -17,7 +17,7 @@ from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
-from loopkit.lowering.lowered import GRID, Launch, Schedule, Storage
+from loopkit.lowering.lowered import GRID, Launch, Pair, Schedule, Storage
 from loopkit.lowering.storage import common_inames, is_global_anyway, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks
 from loopkit.poly.relations import smallest_pair
