@@ -220,7 +220,7 @@ def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
 # }}}
 
 
-@pytest.mark.parametrize("names", permutations(("unused", "x", "y")), ids="-".join)
+@pytest.mark.parametrize("names", list(permutations(("unused", "x", "y"))), ids="-".join)
 @pytest.mark.parametrize("target", ["cuda", "c"])
 def test_an_array_that_the_kernel_never_touches(lab: Lab, target: str, names: tuple[str, ...]) -> None:
     """Wherever it stands among the arguments, the others arrive at their own parameters."""
