@@ -373,8 +373,8 @@ class Drawer:
                                          f"{name} <= {size}", f"{name} >= {size}")),))
 
     def options(self) -> Step:
-        option = self.one(("full_tiles", "annotate", "full_occupancy", "textual_unroll"))
-        return Step("set_options", (), ((option, option in ("full_occupancy", "textual_unroll")),))
+        option = self.one((("full_tiles", False), ("annotate", False), ("min_blocks", "max"), ("textual_unroll", True)))
+        return Step("set_options", (), (option,))
 
     # }}}
 
