@@ -32,7 +32,7 @@ class Options:
     verify: str = "on"
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a value of another kind, a number of blocks that cannot be, or an unknown extent of
+        """:raises PreconditionError: a value of another kind, an impossible number of blocks, or an unknown extent of
         checks.
         """
         require_kinds(Options, (), vars(self))

@@ -431,7 +431,7 @@ def test_as_many_blocks_as_there_are_threads_for(arch: str, length: int, blocks:
 
 @pytest.mark.parametrize("blocks", [-1, True, 1.0, None, "most"])
 def test_a_number_of_blocks_that_cannot_be(blocks: object) -> None:
-    with pytest.raises(lk.PreconditionError, match=rf"min_blocks.* {re.escape(str(blocks))}"):
+    with pytest.raises(lk.PreconditionError, match=rf"min_blocks.* .?{re.escape(str(blocks))}"):
         lk.set_options(swapped(64), min_blocks=blocks)
 
 # }}}
