@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from loopkit import library
+from loopkit.analysis.dependences import with_waived
 from loopkit.errors import (
     ENTRY_POINTS,
     AccessWitness,
@@ -112,5 +113,5 @@ __version__ = "0.1.0"
 
 EXECUTIONS.update({CTarget: ON_THE_HOST, CudaTarget: ON_GPUS})
 ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "cost": cost_of, "hints": tried_hints, "storage_hint": storage_hint,
-                     "replay": replay_refusal, "report_html": report_html})
+                     "code_html": code_html, "cost": cost_of, "dependences": with_waived, "hints": tried_hints,
+                     "storage_hint": storage_hint, "replay": replay_refusal, "report_html": report_html})

@@ -18,12 +18,13 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
 from loopkit.analysis.buffer_proof import relations_of
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.witnesses import Refusal, raise_smallest
 from loopkit.errors import IllegalTransformError, InternalError, Witness
 from loopkit.expr.nodes import Neutral
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import NotAffineError, subtract, to_aff

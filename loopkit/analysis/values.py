@@ -8,9 +8,10 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.waived import careless_reads, met, not_waived
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel

@@ -9,7 +9,8 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
 from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import dependences, unchanged_from
+from loopkit.analysis.constructors import annotated
+from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of, meeting_of
 from loopkit.analysis.partial_proof import require_collected
@@ -226,7 +227,7 @@ def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, uns
             "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
             hint='leave them out, or answer for them: assume="..."')
     owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", assume)
-    return knl.copy(obligations=(*knl.obligations, owed), carried=unchanged_from(knl))
+    return annotated(knl, obligations=(*knl.obligations, owed))
 
 
 def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:

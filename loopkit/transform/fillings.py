@@ -14,7 +14,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
-from loopkit.analysis.dependences import Dependence, shared_loops, values_in, with_waived
+from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import shared_loops, values_in, with_waived
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError
@@ -22,6 +23,7 @@ from loopkit.expr.mappers import map_children, substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.instructions.atomic_update import AtomicUpdate
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import InameTag
@@ -98,17 +100,17 @@ class Buffer:
         dims = [x for s, what in ((first, "init"), (last, "store")) if s is not None for x in self._dims(what)]
         dtype = (kernel.temporaries if self.of_value else kernel.array_args)[self.name].dtype
         temporary = TemporaryVariable(self.temporary, dtype, self.box.shape, self.space)
-        result = kernel.copy(
-            statements=statements, tree=tree, temporaries={**kernel.temporaries, self.temporary: temporary},
-            tags={**kernel.tags, **(dict.fromkeys(dims, self.tag) if self.tag is not None else {})})
 
-        def carried() -> tuple[Dependence, ...]:
+        def derived(found: Sequence[Dependence], after: LoopKernel) -> tuple[Dependence, ...]:
             moves = {u: self.moves(u) for u in self.users}
             if self.partial is not None:
-                return (*_collected(self, result, moves), *values_in(result, self.temporary, self.outer))
-            return (*_Moved(self, result, moves, first, last).dependences(),
-                    *values_in(result, self.temporary, self.outer))
-        return result.copy(carried=carried)
+                return (*_collected(self, after, moves), *values_in(after, self.temporary, self.outer))
+            return (*_Moved(self, after, moves, first, last).dependences(),
+                    *values_in(after, self.temporary, self.outer))
+        return with_dependences(
+            kernel, derived,
+            statements=statements, tree=tree, temporaries={**kernel.temporaries, self.temporary: temporary},
+            tags={**kernel.tags, **(dict.fromkeys(dims, self.tag) if self.tag is not None else {})})
 
     def moves(self, user: str) -> list[tuple[Access, Map]]:
         """For each access of *user*: the point of loading and storing that is its element."""

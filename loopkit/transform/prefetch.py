@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import declared, expand_rules
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
@@ -162,8 +162,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
         allowed=Allowed(allow_reordering, allow_global_storage, allow_launches), assume=assume, unsafe=unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
-    return result.copy(carried=result.carried,
-                       substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
@@ -229,11 +228,8 @@ def _reaches(kernel: LoopKernel, rule: str, name: str) -> bool:
 
 
 def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, SubstitutionRule]) -> LoopKernel:
-    carried = kernel.carried
-    source = kernel
-    return kernel.copy(
-        statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules},
-        carried=carried if carried is not None else (lambda: with_waived(source)))
+    return rewritten(
+        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
+        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules})
 
 # }}}

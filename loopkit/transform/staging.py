@@ -3,12 +3,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as, accesses_of, analysis_domain, expand_rules, uses_at
-from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
+from loopkit.analysis.constructors import annotated, with_dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
@@ -17,6 +18,7 @@ from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
@@ -229,13 +231,13 @@ def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement
     statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
     temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
                                   request.space)
-    made = kernel.copy(
+    made = with_dependences(
+        kernel, partial(_moved_dependences, kernel, request, copy, readers, moves),
         statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
-        tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})},
-        carried=_moved_dependences(kernel, request, copy, readers, moves))
+        tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})})
     result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
     owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
-    return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
+    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
 
 
 def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
@@ -345,43 +347,42 @@ def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
 
 
 def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, readers: Sequence[Statement],
-                       moves: Mapping[str, Sequence[Map]]) -> Callable[[], tuple[Dependence, ...]]:
+                       moves: Mapping[str, Sequence[Map]], found: Sequence[Dependence], _: LoopKernel
+                       ) -> list[Dependence]:
     """What bound the readers binds the copy instead; and the copy's values flow to the readers."""
     value_names = variables(copy.expression)
+    relations: dict[str, Map] = {}
+    for s in readers:
+        union: Map | None = None
+        for move in moves[s.id]:
+            own = restrict(move, analysis_domain(kernel, s))
+            union = own if union is None else union.union(own)
+        assert union is not None
+        relations[s.id] = union
+    elsewhere = {s.id: _read_elsewhere(kernel, s) for s in readers}
+    result: list[Dependence] = []
+    for d in found:
+        reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
+        if reader not in relations or d.array not in value_names:
+            result.append(d)
+            continue
+        if request.moves_only != d.array or d.array in elsewhere[reader]:
+            result.append(d)
+        if d.kind == "flow":
+            moved = replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id)
+        else:
+            moved = replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id)
+        if request.moves_only == d.array:
+            moved = _on_one_element(kernel, moved, copy)
+        result.append(moved)
+    # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
+    written = {s: kernel.statement_by_id[s].written for s in relations}
+    result += [Dependence("anti", written[s], copy.id, s, relation.reverse())
+               for s, relation in relations.items() if written[s] in value_names & kernel.array_args.keys()]
+    result += [Dependence("flow", request.temporary, copy.id, s, relation.reverse(), of_value=True)
+               for s, relation in relations.items()]
+    return result
 
-    def compute() -> tuple[Dependence, ...]:
-        relations: dict[str, Map] = {}
-        for s in readers:
-            union: Map | None = None
-            for move in moves[s.id]:
-                own = restrict(move, analysis_domain(kernel, s))
-                union = own if union is None else union.union(own)
-            assert union is not None
-            relations[s.id] = union
-        elsewhere = {s.id: _read_elsewhere(kernel, s) for s in readers}
-        result: list[Dependence] = []
-        for d in with_waived(kernel):
-            reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
-            if reader not in relations or d.array not in value_names:
-                result.append(d)
-                continue
-            if request.moves_only != d.array or d.array in elsewhere[reader]:
-                result.append(d)
-            if d.kind == "flow":
-                moved = replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id)
-            else:
-                moved = replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id)
-            if request.moves_only == d.array:
-                moved = _on_one_element(kernel, moved, copy)
-            result.append(moved)
-        # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
-        written = {s: kernel.statement_by_id[s].written for s in relations}
-        result += [Dependence("anti", written[s], copy.id, s, relation.reverse())
-                   for s, relation in relations.items() if written[s] in value_names & kernel.array_args.keys()]
-        result += [Dependence("flow", request.temporary, copy.id, s, relation.reverse(), of_value=True)
-                   for s, relation in relations.items()]
-        return tuple(result)
-    return compute
 
 def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree,
             value: Expression) -> Tree:
