@@ -1,8 +1,8 @@
 """loopkit: array computations as polyhedral loop nests, transformed by proven steps, run on CUDA GPUs or the host."""
 from __future__ import annotations
 
-from loopkit import library
-from loopkit.analysis.dependences import with_waived
+from typing import TYPE_CHECKING, Any
+
 from loopkit.errors import (
     ENTRY_POINTS,
     AccessWitness,
@@ -33,25 +33,9 @@ from loopkit.kernel.data import AddressSpace, GlobalArg, SubstitutionRule, Tempo
 from loopkit.kernel.history import History
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
-from loopkit.kernel.printing import kernel_text, statements_text
+from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
-from loopkit.lowering.cost import cost_of
-from loopkit.lowering.pipeline import lower
-from loopkit.notebook.html import code_html, kernel_html, report_html
-from loopkit.runtime.compiled import (
-    CompiledKernel,
-    call,
-    compile,  # noqa: A004
-)
-from loopkit.runtime.cuda.timing import ON_GPUS
-from loopkit.runtime.equivalence import check_equivalent
-from loopkit.runtime.execution import EXECUTIONS
-from loopkit.runtime.host import ON_THE_HOST
-from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.replay.refusal import CellDifference, Replay, replay_refusal
-from loopkit.target.code import GeneratedCode
-from loopkit.target.cuda import CudaTarget
-from loopkit.target.host import CTarget
+from loopkit.lazy import LazyTable
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
 from loopkit.transform.atomics import make_atomic
 from loopkit.transform.awaited import await_values
@@ -69,7 +53,6 @@ from loopkit.transform.distribution import distribute_loop, unroll_and_jam
 from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.fusion import fuse_loops
-from loopkit.transform.hints import storage_hint, tried_hints
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
 from loopkit.transform.layout import swizzle, tag_array_axes
@@ -87,9 +70,30 @@ from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
 from loopkit.transform.two_level_scan import make_two_level_scan
 from loopkit.transform.whole_tiles import fill_tiles
-from loopkit.verification.checks import check_barriers, check_bounds, check_coverage, check_legal, check_races, verify
-from loopkit.verification.code import generate_code
-from loopkit.verification.report import Check, Finding, Report, Verdict
+
+if TYPE_CHECKING:
+    from loopkit import library
+    from loopkit.interpreter.refusal import CellDifference, Replay
+    from loopkit.lowering.pipeline import lower
+    from loopkit.runtime.compiled import (
+        CompiledKernel,
+        compile,  # noqa: A004
+    )
+    from loopkit.runtime.equivalence import check_equivalent
+    from loopkit.runtime.outputs import Outputs
+    from loopkit.target.code import GeneratedCode
+    from loopkit.target.cuda import CudaTarget
+    from loopkit.target.host import CTarget
+    from loopkit.verification.checks import (
+        check_barriers,
+        check_bounds,
+        check_coverage,
+        check_legal,
+        check_races,
+        verify,
+    )
+    from loopkit.verification.code import generate_code
+    from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
     "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
@@ -111,7 +115,52 @@ __all__ = [
 
 __version__ = "0.1.0"
 
-EXECUTIONS.update({CTarget: ON_THE_HOST, CudaTarget: ON_GPUS})
-ENTRY_POINTS.update({"call": call, "str": kernel_text, "statements": statements_text, "html": kernel_html,
-                     "code_html": code_html, "cost": cost_of, "dependences": with_waived, "hints": tried_hints,
-                     "storage_hint": storage_hint, "replay": replay_refusal, "report_html": report_html})
+#: The names above that type checkers import: others import them by asking for them.
+_LATER = LazyTable[Any]({
+    "CTarget": "loopkit.target.host:CTarget",
+    "CellDifference": "loopkit.interpreter.refusal:CellDifference",
+    "Check": "loopkit.verification.report:Check",
+    "CompiledKernel": "loopkit.runtime.compiled:CompiledKernel",
+    "CudaTarget": "loopkit.target.cuda:CudaTarget",
+    "Finding": "loopkit.verification.report:Finding",
+    "GeneratedCode": "loopkit.target.code:GeneratedCode",
+    "Outputs": "loopkit.runtime.outputs:Outputs",
+    "Replay": "loopkit.interpreter.refusal:Replay",
+    "Report": "loopkit.verification.report:Report",
+    "Verdict": "loopkit.verification.report:Verdict",
+    "check_barriers": "loopkit.verification.checks:check_barriers",
+    "check_bounds": "loopkit.verification.checks:check_bounds",
+    "check_coverage": "loopkit.verification.checks:check_coverage",
+    "check_equivalent": "loopkit.runtime.equivalence:check_equivalent",
+    "check_legal": "loopkit.verification.checks:check_legal",
+    "check_races": "loopkit.verification.checks:check_races",
+    "compile": "loopkit.runtime.compiled:compile",
+    "generate_code": "loopkit.verification.code:generate_code",
+    "library": "loopkit.library",
+    "lower": "loopkit.lowering.pipeline:lower",
+    "verify": "loopkit.verification.checks:verify",
+})
+
+TARGETS.addresses.update({"c": "loopkit.target.host:CTarget", "cuda": "loopkit.target.cuda:CudaTarget"})
+ENTRY_POINTS.addresses.update({
+    "call": "loopkit.runtime.compiled:call",
+    "code_html": "loopkit.notebook.html:code_html",
+    "cost": "loopkit.lowering.cost:cost_of",
+    "dependences": "loopkit.analysis.dependences:with_waived",
+    "hints": "loopkit.transform.hints:tried_hints",
+    "html": "loopkit.notebook.html:kernel_html",
+    "replay": "loopkit.interpreter.refusal:replay_refusal",
+    "report_html": "loopkit.notebook.html:report_html",
+    "statements": "loopkit.kernel.printing:statements_text",
+    "storage_hint": "loopkit.transform.hints:storage_hint",
+    "str": "loopkit.kernel.printing:kernel_text",
+})
+
+if not TYPE_CHECKING:              # a type checker would take any name for one of ours
+    def __getattr__(name: str) -> Any:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return globals().setdefault(name, _LATER[name])
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *_LATER})

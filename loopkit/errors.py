@@ -5,9 +5,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-#: What higher floors offer on an error or a kernel (replaying it, calling it, its HTML form); filled by
-#: ``loopkit/__init__.py``.
-ENTRY_POINTS: dict[str, Callable[..., Any]] = {}
+from loopkit.lazy import LazyTable
+
+#: What higher floors offer on an error or a kernel (replaying it, calling it, its HTML form); ``loopkit/__init__.py``
+#: gives the addresses.
+ENTRY_POINTS = LazyTable[Callable[..., Any]]()
 
 
 class LoopkitError(Exception):

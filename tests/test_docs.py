@@ -22,10 +22,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 #: ``.. autofunction:: loopkit.split_iname`` and its like.
 _DOCUMENTED = re.compile(r"^\.\. auto\w+:: loopkit\.(\S+)", re.MULTILINE)
 DOCUMENTED = {name for page in PAGES for name in _DOCUMENTED.findall(page.text)}
-#: What ``loopkit/__init__.py`` imports for its users: not what it plugs in, and neither modules nor the future.
-PUBLIC = {name for name, value in vars(lk).items()
-          if inspect.getmodule(value) is not None and (inspect.isclass(value) or inspect.isfunction(value))
-          and not name.startswith("_") and value not in lk.ENTRY_POINTS.values()}
+#: Functions and classes for users; :mod:`loopkit.library` has a page.
+PUBLIC = {name for name in lk.__all__ if not inspect.ismodule(getattr(lk, name))}
 
 
 # {{{ pages

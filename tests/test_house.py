@@ -1,7 +1,7 @@
 """The rules of the house: who may import whom, and how large a thought may grow.
 
-    errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
-    > verification > runtime > (tune, notebook, library)
+    lazy > errors > poly > expr > ast > kernel > instructions > analysis > language > transform > lowering > target
+    > verification > runtime > (tune, notebook, library, interpreter)
 
 A package imports from those before it, never from those after it; packages in one bracket leave each other alone.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -24,8 +25,9 @@ import loopkit as lk
 ROOT = Path(__file__).parents[1]
 
 #: From the ground up; packages in one tuple are of one height.
-FLOORS = (("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",), ("language",),
-          ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",), ("tune", "notebook", "library"))
+FLOORS = (("lazy",), ("errors",), ("poly",), ("expr",), ("ast",), ("kernel",), ("instructions",), ("analysis",),
+          ("language",), ("transform",), ("lowering",), ("target",), ("verification",), ("runtime",),
+          ("tune", "notebook", "library", "interpreter"))
 HEIGHT = {name: height for height, floor in enumerate(FLOORS) for name in floor}
 
 #: Import names, which for these packages are their names on the package index.
@@ -171,6 +173,40 @@ def test_only_the_library_and_targets_take_the_length_of_a_warp_from_the_table()
     assert {name for name in takers if not name.startswith("loopkit.library.")} == {"loopkit.kernel.target"}
 
 
+#: The words by which each hardware instruction is named, and the modules that may: its file, the table of instructions,
+#: its transformation, the pass that finds where it serves, and its check. All others ask an instruction what it does.
+INSTRUCTIONS = {
+    "asynchronous_copy": (r"[Aa]synchronous_?[Cc]op(y|ies)|cp\.async\.c[ag]|copy_async", (
+        "transform.pipelining",)),
+    "groups": (r"CommitGroup|WaitGroup|end_copy_group|wait_for_copies|\bpending\(", (
+        "lowering.groups", "verification.completion", "verification.validation_order")),
+    "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
+        "transform.atomics", "transform.buffers", "target.host.target", "target.host.dialect")),
+    "block_flag": (r"BlockFlag|block_flag|\bflag_of\b", (
+        "transform.awaited", "target.cuda.dialect", "target.cuda.target")),
+    "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
+        "kernel.tags", "transform.tags", "transform.matrix_products", "lowering.mma", "lowering.program",
+        "lowering.pipeline", "verification.validation_mma", "verification.validation_instructions")),
+    "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
+        "transform.scan", "transform.matrix_products", "lowering.shuffles", "lowering.scans", "lowering.reductions",
+        "verification.validation_lanes", "target.cuda.target", "instructions.mma")),
+    "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
+        "kernel.tags", "transform.tags", "transform.matrix_products", "analysis.vectors", "analysis.order",
+        "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
+        "verification.validation_vectors", "verification.validation_instructions", "instructions.asynchronous_copy")),
+}
+
+
+@pytest.mark.parametrize("name", INSTRUCTIONS)
+def test_an_instruction_is_named_where_it_belongs(name: str) -> None:
+    """What all others need of an instruction they ask of :class:`loopkit.ast.nodes.Instruction`."""
+    words, others = INSTRUCTIONS[name]
+    allowed = {f"loopkit.{m}" for m in (f"instructions.{name}", "instructions.table", "instructions.cuda", *others)}
+    named = {m.name for m in FLOOR_MODULES if not m.name.startswith("loopkit.library.") and re.search(words, m.text)}
+    assert sorted(named - allowed) == []
+    assert sorted(m for m in allowed - named if not m.startswith("loopkit.instructions.")) == [], "no longer named"
+
+
 def _pattern_classes(node: ast.AST) -> Iterator[str]:
     for inner in ast.walk(node):
         if isinstance(inner, ast.MatchClass | ast.Name):
@@ -200,6 +236,24 @@ def test_no_module_asks_which_target_it_has(module: Module) -> None:
     assert not wrong
 
 
+#: All of lowering that translation validation may know: the data that is checked, and the types of names.
+CHECKED = {"loopkit.lowering.lowered", "loopkit.lowering.types"}
+
+
+def test_validation_knows_nothing_of_how_code_is_made() -> None:
+    """Neither its modules nor those of verification that they import."""
+    seen: set[str] = set()
+    ahead = {"loopkit.verification.validation"}
+    while ahead:
+        module = MODULES[ahead.pop()]
+        seen.add(module.name)
+        imported = {own for i in module.imports if (own := _own(i.target))}
+        wrong = {own for own in imported if own.startswith("loopkit.lowering")} - CHECKED
+        assert not wrong, f"{module.name} imports {wrong}"
+        ahead |= {own for own in imported if own.startswith("loopkit.verification")} - seen
+    assert {name for name in MODULES if name.startswith("loopkit.verification.validation")} <= seen
+
+
 @each_module
 def test_optional_packages_are_imported_where_they_are_used(module: Module) -> None:
     """``import loopkit`` needs what is always installed and nothing else."""
@@ -220,6 +274,21 @@ def test_exceptions_are_caught_by_name(module: Module) -> None:
     assert not wrong
 
 
+#: They ask what others made, and only there does an error of Python's own mean no: isl, numpy, arrays of other
+#: libraries, the numbers of a call, and what a user's operation does with numbers.
+ASKS_OTHERS = ("loopkit.poly.limits", "loopkit.expr.kinds", "loopkit.runtime.kinds", "loopkit.runtime.cuda.kinds",
+               "loopkit.runtime.scalars", "loopkit.expr.operations")
+
+
+@each_module
+def test_errors_of_pythons_own_decide_nothing(module: Module) -> None:
+    """Nothing of ours is tried to find out by a KeyError whether it will do."""
+    if module.name not in ASKS_OTHERS:
+        assert not {"KeyError", "AttributeError", "TypeError"}.intersection(
+            name.id for node in ast.walk(module.tree) if isinstance(node, ast.ExceptHandler) and node.type is not None
+            for name in ast.walk(node.type) if isinstance(name, ast.Name))
+
+
 @each_module
 def test_a_file_is_one_thought(module: Module) -> None:
     assert len(module.text.splitlines()) <= MOST_LINES_OF_A_FILE
@@ -234,11 +303,11 @@ def test_a_function_is_one_step(module: Module) -> None:
 
 @each_module
 def test_a_package_file_defines_nothing(module: Module) -> None:
-    """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imported."""
+    """``__init__.py`` has a docstring, imports, and (the topmost one) names for what it imports now or later."""
     if not module.is_package:
         return
     allowed = (ast.Import, ast.ImportFrom)
     if module.name == "loopkit":
-        allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr)
+        allowed = (*allowed, ast.Assign, ast.AnnAssign, ast.Expr, ast.If)
     assert ast.get_docstring(module.tree), "a package says in its docstring what it is for"
     assert not [_at(module, node.lineno) for node in module.tree.body[1:] if not isinstance(node, allowed)]

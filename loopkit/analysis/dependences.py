@@ -29,6 +29,9 @@ from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import SharedLoop, cells, identity_on, in_time_order, same_element
 from loopkit.poly.sets import Map
 
+#: Two statements.
+Pair = tuple[str, str]
+
 #: Operations of isl for following the values of an argument.
 FOLLOWING = 500_000
 
@@ -82,6 +85,12 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
     """The dimensions of *loops* in the two statements."""
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     return tuple((a.index(x), b.index(x)) for x in loops)
+
+
+def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+    """Those *pairs* of instances of two statements whose source runs first, as *knl* stands."""
+    where = meeting_of(execution_paths(knl), source, sink)
+    return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
 
 # {{{ computing them in the reference order
@@ -239,13 +248,22 @@ def _of_values(array: str, accesses: Sequence[Access], found: Iterable[tuple[int
                          exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
 
 
-def joined_relations(found: Iterable[Dependence]) -> dict[tuple[str, str], Map]:
-    """The relations of each pair of statements joined."""
-    result: dict[tuple[str, str], Map] = {}
-    for d in found:
-        pair = (d.source, d.sink)
-        result[pair] = result[pair].union(d.relation) if pair in result else d.relation
+def joined(parts: Iterable[tuple[Pair, Map]]) -> dict[Pair, Map]:
+    """The relations of each pair of statements joined: two may meet through several references."""
+    result: dict[Pair, Map] = {}
+    for pair, relation in parts:
+        result[pair] = result[pair].union(relation) if pair in result else relation
     return result
+
+
+def joined_relations(found: Iterable[Dependence]) -> dict[Pair, Map]:
+    """The relations of each pair of statements joined."""
+    return joined(((d.source, d.sink), d.relation) for d in found)
+
+
+def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[Pair, Map]:
+    """The dependences of *array* between each two statements, those of one *kind* or all."""
+    return joined_relations(d for d in dependences(knl) if d.array == array and kind in (None, d.kind))
 
 
 def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:

@@ -1,6 +1,6 @@
 """The proof that statements may run at more instances than they did: what they did before gives what it gave.
 
-As :mod:`loopkit.analysis.staging_proof`, it compares two kernels. Statements of the second run at more points and fill
+As :mod:`loopkit.analysis.copy_in`, it compares two kernels. Statements of the second run at more points and fill
 temporaries there. Four things must hold. At a point that was there before a statement computes the same value. What is
 read at the new points was read before, or is a value of a temporary that was written. A reader that was there before
 gets the values that it got. And a new step of a reduction that such a reader sees combines the neutral element.
@@ -25,8 +25,8 @@ from loopkit.analysis.accesses import (
 )
 from loopkit.analysis.dependences import dependences, joined_relations
 from loopkit.analysis.shapes import reached_elements
-from loopkit.analysis.witnesses import Refusal, refuse_smallest
-from loopkit.errors import IllegalTransformError, Witness
+from loopkit.analysis.values_preserved import Flow, wrong_values
+from loopkit.analysis.witnesses import Refusal, element_of_sink, refuse_smallest
 from loopkit.expr.dtypes import FLOAT64
 from loopkit.expr.mappers import children, head_of
 from loopkit.expr.nodes import REDUCTIONS
@@ -35,7 +35,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside, read_beyond
 from loopkit.poly.enumerated import where_holds
-from loopkit.poly.relations import element_at, identity_on
+from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set
 
 #: Whole numbers up to this are the same in every dtype of numbers, and so are their sums and products up to it.
@@ -123,7 +123,7 @@ def _parts(expr: Expression) -> tuple[Expression, ...]:
 
 # {{{ what is read at the new points
 
-def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceSet, flow: Mapping[Pair, Map], step: str
+def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceSet, flow: Flow, step: str
              ) -> Iterator[Refusal]:
     """Where access *a* of a statement touches what has no value, or no cell; *beyond*: the instances that it gained."""
     new = after.statement_by_id[a.statement]
@@ -148,38 +148,27 @@ def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceS
 
 def _refusal(after: LoopKernel, step: str, s: Statement, points: Set, array: str, kind: str, what: str,
              a: Access | None = None) -> Refusal:
-    return Refusal.of_points(after, s.id, points, lambda params, _, values: IllegalTransformError(
-        f"{step}: {what}.", Witness(
-            params, (s.id, {}), (s.id, values), array,
-            None if a is None else element_at(a.subscript_relation, params, tuple(values.values())), kind)),
-        None if a is None else doubt_of(after, a))
+    element, doubt = (None, None) if a is None else (element_of_sink(a.subscript_relation), doubt_of(after, a))
+    return Refusal.of_points(after, s.id, s.id, points, f"{step}: {what}.", array, kind, element, doubt=doubt)
 
 # }}}
 
 
 # {{{ readers that were there
 
-Pair = tuple[str, str]
-
-
-def _another_flow(before: LoopKernel, after: LoopKernel, known: Mapping[Pair, Map], found: Mapping[Pair, Map],
-                  array: str, step: str, inames: Collection[str]) -> Iterator[Refusal]:
+def _another_flow(before: LoopKernel, after: LoopKernel, known: Flow, found: Flow, array: str, step: str,
+                  inames: Collection[str]) -> Iterator[Refusal]:
     """Where readers of *before* get other values than they got."""
     doubt = doubt_of(before, *accesses_by_array(before)[array])
-    others: dict[str, list[Refusal]] = {"more": [], "lost": []}
-    for pair in dict.fromkeys((*known, *found)):
-        source, sink = (before.statement_by_id[s] for s in pair)
-        any_pair: Map = found[pair] if pair in found else known[pair]
-        none = any_pair.subtract(any_pair)
-        now = found[pair].intersect_range(analysis_domain(before, sink).set) if pair in found else none
-        lost = known[pair].subtract(now) if pair in known else none
-        more = now.subtract(known[pair]) if pair in known else now
-        for kind, wrong in (("more", more), ("lost", lost)):
-            if not wrong.is_empty():
-                leave = _others(inames, [x for x in source.inames if x not in sink.inames])
-                others[kind].append(_flow_refusal(after, step, leave, source, sink, wrong, array,
-                                                  f"'{sink.id}' would get another value of '{array}'", doubt))
-    yield from others["more"] or others["lost"]     # a value that is lost gave its place to one that is new
+    now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
+           for pair, relation in found.items()}
+    wrong = list(wrong_values(known, now))
+    # a value that is lost gave its place to one that is new
+    for w in [w for w in wrong if not w.is_lost] or wrong:
+        source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))
+        leave = _others(inames, [x for x in source.inames if x not in sink.inames])
+        yield _flow_refusal(after, step, leave, source, sink, w.pairs, array,
+                            f"'{sink.id}' would get another value of '{array}'", doubt)
 
 
 def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode, beyond: Mapping[str, InstanceSet],
@@ -208,9 +197,7 @@ def _flow_refusal(after: LoopKernel, step: str, leave: Sequence[str], source: St
                   array: str, what: str, doubt: str | None) -> Refusal:
     """:arg leave: inames without which the step would keep the flow, for hints."""
     hints = [f"leave '{x}' out" for x in leave] or [f"name the statements that run on with within=, '{source.id}' not"]
-    return Refusal(after, source.id, sink.id, pairs, lambda params, at_source, at_sink: IllegalTransformError(
-        f"{step}: {what}.", Witness(params, (source.id, at_source), (sink.id, at_sink), array, None, "value"), hints),
-        doubt)
+    return Refusal(after, source.id, sink.id, pairs, f"{step}: {what}.", array, "value", hints=hints, doubt=doubt)
 
 
 def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:

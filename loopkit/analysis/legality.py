@@ -18,7 +18,7 @@ from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
-from loopkit.analysis.values import overtaken
+from loopkit.analysis.values_preserved import clobbered_flows
 from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
@@ -50,7 +50,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
     for d in dependences(knl):
         where = meeting_of(paths, d.source, d.sink)
         a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
-        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value, is_awaited(knl, d))
+        key = (id(d.relation), a.inames, b.inames, where, d.reorderable, d.of_value, is_between_blocks(knl, d))
         if key not in cache:
             cache[key] = list(_broken(knl, d, where.loops, where.before))
         for pairs, reason in cache[key]:
@@ -64,7 +64,7 @@ def violations(knl: LoopKernel) -> Iterator[Violation]:
 
 def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) -> Iterator[tuple[Map, str]]:
     if not d.reorderable:
-        late = out_of_time_order(not_handed_on(knl, d), shared_loops(knl, d.source, d.sink, loops), before)
+        late = out_of_time_order(not_to_later_blocks(knl, d), shared_loops(knl, d.source, d.sink, loops), before)
         if late is not None:
             yield late, "order"
     if loops or not before:
@@ -81,7 +81,7 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
     if any((x in source) != (x in sink) for x in axes):
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
-    apart, places = not_handed_on(knl, d), _places(knl, d)
+    apart, places = not_to_later_blocks(knl, d), _places(knl, d)
     if places is not None:                  # else any two may be in different ones
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
@@ -100,19 +100,19 @@ def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | No
     return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
 
 
-def is_awaited(knl: LoopKernel, d: Dependence) -> bool:
-    """Does *d* bring values of a temporary to readers that wait for them?"""
+def is_between_blocks(knl: LoopKernel, d: Dependence) -> bool:
+    """Does *d* bring values to readers that wait for them, perhaps in another block of the launch?"""
     temporary = knl.temporaries.get(d.array)
     return temporary is not None and temporary.between_blocks and d.kind == "flow"
 
 
-def not_handed_on(knl: LoopKernel, d: Dependence) -> Map:
+def not_to_later_blocks(knl: LoopKernel, d: Dependence) -> Map:
     """The pairs of *d* but those whose reader waits, in a block with a greater number than the writer's."""
-    return d.relation.subtract(to_blocks_behind(knl, d.source, d.sink, d.relation)) if is_awaited(knl, d) \
+    return d.relation.subtract(to_later_blocks(knl, d.source, d.sink, d.relation)) if is_between_blocks(knl, d) \
         else d.relation
 
 
-def to_blocks_behind(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
+def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
     """Those *pairs* whose sink runs in a block with a greater number than that of the source's block.
 
     Blocks are numbered along ``g.0`` first. Statements that are on different axes of the grid are not compared.
@@ -366,7 +366,7 @@ def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violatio
     turned = [replace(v.dependence, relation=v.pairs) for v in found
               if v.reason != "lost" and v.dependence.of_value and v.dependence.exact]
     for array in dict.fromkeys(d.array for d in turned):
-        for d, pairs in overtaken(knl, array, [x for x in turned if x.array == array]):
+        for d, pairs in clobbered_flows(knl, array, [x for x in turned if x.array == array]):
             yield Violation(d, pairs, "lost")
 
 

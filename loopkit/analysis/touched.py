@@ -7,7 +7,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, expand_rules, expanded_expression
-from loopkit.expr.evaluate import evaluate
+from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import children
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -24,23 +24,15 @@ def touched_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping
     """
     if data_params(knl, statement.domain):
         return None
-    holds = [_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
+    holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
     if 0 in holds:
         return frozenset()
     return None if None in holds else frozenset(_touched(knl, statement, array, point))
 
 
-def _value(e: Expression, point: Mapping[str, int]) -> int | None:
-    """*e* at *point*; ``None`` where it depends on data, or is arithmetic on real numbers."""
-    try:
-        return int(evaluate(e, point))
-    except (KeyError, TypeError):
-        return None
-
-
 def _touched(knl: LoopKernel, s: Statement, array: str, point: Mapping[str, int]) -> Iterator[Touched]:
     def element(e: Expression) -> tuple[int, ...] | None:
-        values = [_value(x, point) for x in e.index_tuple] if isinstance(e, p.Subscript) else []
+        values = [known_value(x, point) for x in e.index_tuple] if isinstance(e, p.Subscript) else []
         known = tuple(v for v in values if v is not None)
         return known if len(known) == len(values) else None
 
@@ -59,7 +51,7 @@ def _touched(knl: LoopKernel, s: Statement, array: str, point: Mapping[str, int]
                     yield from reads(x)
             case p.If(condition=condition, then=then, else_=else_):
                 yield from reads(condition)
-                holds = _value(condition, point)
+                holds = known_value(condition, point)
                 if holds is not None:
                     yield from reads(then if holds else else_)
                 else:
@@ -67,7 +59,7 @@ def _touched(knl: LoopKernel, s: Statement, array: str, point: Mapping[str, int]
             case p.LogicalAnd() | p.LogicalOr():
                 for x in e.children:
                     yield from reads(x)
-                    value = _value(x, point)
+                    value = known_value(x, point)
                     if value is None or bool(value) == isinstance(e, p.LogicalOr):
                         break
             case _:

@@ -5,14 +5,14 @@ instance (its statement's place in the text, then its inames), then by the secon
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NoReturn
 
 from loopkit.analysis.accesses import accesses_of, expanded_expression
 from loopkit.analysis.touched import touched_at
-from loopkit.errors import LoopkitError, UndecidedError, Witness
+from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -23,8 +23,23 @@ from loopkit.poly.sets import Map, Set, range_from
 #: What pairs of instances are compared by.
 Size = tuple[object, ...]
 
-#: Of the parameters and the inames of the two instances of a witness, the error that shows it.
-Told = Callable[[Mapping[str, int], Mapping[str, int], Mapping[str, int]], LoopkitError]
+#: The element that a witness shows, of its parameters and the inames of its two instances.
+Element = Callable[[dict[str, int], dict[str, int], dict[str, int]], tuple[int, ...] | None]
+
+
+def element_of_sink(relation: Map) -> Element:
+    """The element to which *relation* takes the second instance."""
+    return lambda params, _, at: element_at(relation, params, tuple(at.values()))
+
+
+def element_of_source(relation: Map) -> Element:
+    """The element to which *relation* takes the first instance."""
+    return lambda params, at, _: element_at(relation, params, tuple(at.values()))
+
+
+def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
+    """The element of *array* that instances of two statements of *knl* touch both."""
+    return lambda params, first, second: witness_at(knl, array, kind, params, (source, first), (sink, second)).element
 
 
 @dataclass(frozen=True)
@@ -32,8 +47,9 @@ class Refusal:
     """Pairs of instances that a step would break; some, at least.
 
     :ivar knl: a kernel that has the statements *source* and *sink*.
-    :ivar pairs: by the inames of the two; where only *sink* has a part in it, from the one point without coordinates.
-    :ivar told: the error for one of the pairs.
+    :ivar pairs: by the inames of the two; where *alone*, from the one point without coordinates to those of *sink*.
+    :ivar sentence: what the step would do; *array*, *kind* and *element* are those of the witness.
+    :ivar after: the kernel that the step would have made.
     :ivar doubt: why it is not known of each pair that it is broken; ``None``: it is known.
     """
 
@@ -41,24 +57,45 @@ class Refusal:
     source: str
     sink: str
     pairs: Map
-    told: Told
+    sentence: str
+    array: str
+    kind: str
+    element: Element | None = None
+    hints: Sequence[str] = ()
+    after: LoopKernel | None = None
     doubt: str | None = None
+    alone: bool = False
 
     @classmethod
-    def of_points(cls, knl: LoopKernel, statement: str, points: Set, told: Told, doubt: str | None = None) -> Refusal:
-        """That of single instances of *statement*."""
-        return cls(knl, "", statement, points_as_pairs(points), told, doubt)
+    def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, sentence: str, array: str,
+                  kind: str = "missing", element: Element | None = None, *, after: LoopKernel | None = None,
+                  doubt: str | None = None) -> Refusal:
+        """That of single instances of *sink*, which *source* does not serve."""
+        return cls(knl, source, sink, points_as_pairs(points), sentence, array, kind, element, after=after,
+                   doubt=doubt, alone=True)
 
     @cached_property
     def smallest(self) -> SmallestPair:
         """The smallest of the pairs, of which there are some."""
-        inames = self.knl.statement_by_id[self.source].inames if self.source else ()
+        inames = () if self.alone else self.knl.statement_by_id[self.source].inames
         return smallest_pair(self.pairs, inames, self.knl.statement_by_id[self.sink].inames, parameters_of(self.knl))
 
     @property
     def size(self) -> Size:
         """What refusals are compared by."""
-        return size_of(self.knl, self.source, self.sink, self.smallest)
+        return size_of(self.knl, "" if self.alone else self.source, self.sink, self.smallest)
+
+    @property
+    def witness(self) -> Witness:
+        """The smallest of the pairs, with its element."""
+        params, first, second = self.smallest
+        element = None if self.element is None else self.element(params, first, second)
+        return Witness(params, (self.source, first), (self.sink, second), self.array, element, self.kind)
+
+    @property
+    def error(self) -> IllegalTransformError:
+        """The error that shows the smallest of the pairs."""
+        return IllegalTransformError(self.sentence, self.witness, self.hints, after=self.after)
 
 
 def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
@@ -78,9 +115,8 @@ def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
 
 
 def raise_smallest(sure: Iterable[Refusal]) -> NoReturn:
-    """:raises LoopkitError: that of the smallest pair."""
-    least = min(sure, key=lambda r: r.size)
-    raise least.told(*least.smallest)
+    """:raises IllegalTransformError: that of the smallest pair."""
+    raise min(sure, key=lambda r: r.size).error
 
 
 def size_of(knl: LoopKernel, source: str, sink: str, pair: SmallestPair) -> Size:

@@ -145,7 +145,7 @@ class _Check:
             name = e.aggregate.name
             index = e.index_tuple[-self.lanes[name]:]
             if self.own.setdefault(name, index) != index:
-                raise self._fault(f"'{e}' is read from another lane without a shuffle")
+                raise self._fault(f"'{e}' is read from another lane without an instruction that does so")
 
     def _use(self, expr: Expression, scope: _Scope) -> None:
         missing = variables(expr) - scope.names

@@ -70,6 +70,16 @@ class Instruction:
         """The expressions that a thread evaluates for it beside those of the node."""
         return ()
 
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        """What it assumes of the arguments of a call."""
+        return ()
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        """The arrays that it needs to begin at a multiple of its widest access."""
+        return frozenset()
+
     def claims(self, element: Expression, target: Expression) -> bool:
         """Does it make the access to *element* itself, in an assignment to *target*, so that nothing else may?"""
         return False
@@ -249,7 +259,7 @@ class Array:
     :ivar shape: ``()`` for a scalar.
     :ivar across_regions: a private one whose value lives from one region to another.
     :ivar lanes: an array of as many trailing axes with an element for each thread of the block, which it holds in a
-        register; other lanes of its warp read it by shuffles. It is not *shared*.
+        register, and instructions of a warp read elements of other lanes. It is not *shared*.
     :ivar note: what a reader may want to know.
     :ivar swizzle: how a shared one mixes its columns; that is for the text alone, all else counts cells by subscripts.
     """
@@ -280,15 +290,6 @@ class Function:
     arrays: tuple[Array, ...]
     body: Block
     ticketed: bool = False
-
-    @property
-    def threads(self) -> int:
-        result = 1
-        for axis in ("l.0", "l.1", "l.2"):
-            extent = self.extents.get(axis, 1)
-            assert isinstance(extent, int)
-            result *= extent
-        return result
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,13 @@ def program_text(program: Program) -> str:
     return "\n\n".join("\n".join(part) for part in (*host, *map(_function, program.functions)))
 
 
+def block_text(block: Block) -> str:
+    """The nodes of *block* as text."""
+    return "\n".join(_lines(block, 0))
+
+
 def _function(function: Function) -> Iterator[str]:
-    yield f"launch {function.name}{', blocks in turn' if function.ticketed else ''}"
+    yield f"launch {function.name}{', blocks by tickets' if function.ticketed else ''}"
     axes = [f"{axis}: {to_text(function.extents[axis])}" for axis in sorted(function.extents)]
     if axes:
         yield f"  axes {', '.join(axes)}"

@@ -10,7 +10,7 @@ from typing import assert_never, overload
 
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Instruction, Node, Region, Sync
 
 Change = Callable[[Node], Node]
 
@@ -67,6 +67,21 @@ def nodes_in(node: Node) -> Iterator[Node]:
         node = ahead.pop()
         yield node
         ahead.extend(reversed(child_nodes(node)))
+
+
+def instructions_in(node: Node) -> Iterator[Instruction]:
+    """The instructions that stand on *node* and the nodes in it."""
+    for inner in nodes_in(node):
+        match inner:
+            case Assign() | Sync():
+                yield from inner.instructions
+            case For() | Region():
+                if inner.instruction is not None:
+                    yield inner.instruction
+            case If() | Define() | Call() | Block():
+                pass
+            case _:
+                assert_never(inner)
 
 
 @overload

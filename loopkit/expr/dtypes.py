@@ -207,22 +207,6 @@ def type_of(expr: Expression, lookup: Lookup) -> Type | None:
     return type_of_node(expr, lookup, lambda e: type_of(e, lookup))
 
 
-def dtype_of(expr: Expression, lookup: Lookup) -> np.dtype | None:
-    """The dtype of an expression by itself; ``None`` where it is not known yet.
-
-    >>> names = {"a": FLOAT32, "i": weak(INT32)}
-    >>> i, a = p.Variable("i"), p.Variable("a")
-    >>> dtype_of(p.Product((i, p.Subscript(a, i))), names.get)
-    dtype('float32')
-    >>> dtype_of(p.Quotient(i, 2), names.get)
-    dtype('float64')
-
-    :raises TypeInferenceError: an operation that its operands do not have.
-    """
-    found = type_of(expr, lookup)
-    return None if found is None else resolve(found)
-
-
 def type_of_node(expr: Expression, lookup: Lookup, child: Callable[[Expression], Type | None]) -> Type | None:
     """The type of *expr* from the types of its operands, which *child* gives."""
     match expr:

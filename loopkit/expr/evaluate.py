@@ -22,6 +22,15 @@ _OF_INTEGERS: Mapping[str, Callable[[int], int]] = {
                                                      lambda x: x)}
 
 
+class NoValueError(Exception):
+    """An expression that has no value: it is no integer arithmetic, or a name of it has none."""
+
+
+class _KnownValues(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        raise NoValueError(name)
+
+
 def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
     """The value of an integer expression, as the generated texts compute it: ``//`` and ``%`` round down, unless they
     are nodes that are C's.
@@ -31,16 +40,29 @@ def evaluate(expr: Expression, values: Mapping[str, int]) -> int:
     7
 
     :raises KeyError: a name of *expr* has no value in *values*.
-    :raises TypeError: *expr* holds a node that is no integer arithmetic.
+    :raises NoValueError: *expr* holds a node that is no integer arithmetic.
     """
     return evaluator(expr)(values)
+
+
+def known_value(expr: Expression, values: Mapping[str, int]) -> int | None:
+    """:func:`evaluate`; ``None`` where a name has no value in *values*, or *expr* is no integer arithmetic.
+
+    >>> import pymbolic.primitives as p
+    >>> known_value(p.Sum((p.Variable("n"), p.Variable("m"))), {"n": 1}) is None
+    True
+    """
+    try:
+        return int(evaluator(expr)(_KnownValues(values)))
+    except NoValueError:
+        return None
 
 
 @lru_cache(maxsize=4096)
 def evaluator(expr: Expression) -> Evaluator:
     """*expr* as a function of parameter values.
 
-    :raises TypeError: *expr* holds a node that is no integer arithmetic.
+    :raises NoValueError: *expr* holds a node that is no integer arithmetic.
     """
     shifted = parameter_plus_constant(expr)
     if shifted is not None:
@@ -88,7 +110,7 @@ def evaluator(expr: Expression) -> Evaluator:
             inner, f = evaluator(*parameters), _OF_INTEGERS[name]
             return lambda values: f(inner(values))
         case _:
-            raise TypeError(f"{expr!r} is no integer arithmetic")
+            raise NoValueError(f"{expr!r} is no integer arithmetic")
 
 
 def truncated_quotient(a: int, b: int) -> int:

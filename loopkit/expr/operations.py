@@ -14,7 +14,7 @@ from pymbolic.typing import Expression
 
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, resolve, type_of
-from loopkit.expr.evaluate import evaluate
+from loopkit.expr.evaluate import NoValueError, evaluate
 from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
@@ -156,7 +156,7 @@ def _combined(operation: ReductionOperation, nest: Any) -> Any:
     a, b = (_combined(operation, part) for part in nest)
     try:
         return None if a is None or b is None else evaluate(operation.expression, {"a": a, "b": b})
-    except (TypeError, ValueError, ArithmeticError):
+    except (NoValueError, TypeError, ValueError, ArithmeticError):
         return None                         # infinity's remainder, say
 
 

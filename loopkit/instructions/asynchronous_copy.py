@@ -5,15 +5,19 @@ thread started since its last commit; a wait leaves the newest groups under way.
 """
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Completion
+from loopkit.ast.nodes import Assign, Completion, For, Instruction
+from loopkit.ast.signs import Signs
 from loopkit.errors import PreconditionError
 from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.text import InstructionText, Printer
+from loopkit.instructions.vector_access import Vector, vectors_of
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
@@ -28,6 +32,13 @@ class AsynchronousCopy(MemoryInstruction):
     noun: ClassVar[str] = "an asynchronous copy"
     memories: ClassVar[frozenset[str]] = frozenset({"local"})
     completion: ClassVar[Completion] = Completion.GROUP
+    capability: ClassVar[int] = 80
+    alternative: ClassVar[str] = ", or pipeline(..., asynchronous=False)"
+
+    def refuse_memory(self, statement: Statement, memory: str) -> None:
+        raise PreconditionError(
+            f"'{statement.id}' is asynchronous, but '{statement.written}' is {memory} and not in shared memory.",
+            subject=statement.id, hint="let other threads read it too, or copy it as other values")
 
     @property
     def titles(self) -> tuple[str, ...]:
@@ -62,3 +73,64 @@ class AsynchronousCopy(MemoryInstruction):
 def is_asynchronous_copy(assign: Assign) -> bool:
     """Is *assign* executed by an asynchronous copy?"""
     return any(isinstance(i, AsynchronousCopy) for i in assign.instructions)
+
+
+# {{{ CUDA
+
+#: NVRTC has no header for it, so that it is spelled in PTX here and nowhere else.
+_COPY_ASYNC = """
+// cp.async: BYTES bytes go to shared memory while the thread goes on; 16 pass by the first cache
+template <int BYTES> __device__ __forceinline__ void copy_async(void *shared, const void *global)
+{
+    const unsigned int to = __cvta_generic_to_shared(shared);
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(global) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" :: "r"(to), "l"(global), "n"(BYTES) : "memory");
+}
+"""
+
+
+def _one(printer: Printer, node: Assign, _: Instruction, signs: Signs) -> Iterator[str]:
+    dtype = printer.dtype_of(node.target)
+    yield _call(printer, printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype),
+                dtype.itemsize)
+
+
+def _call(printer: Printer, target: str, source: str, size: int) -> str:
+    """The copy of *size* bytes."""
+    printer.used.add("copy_async")
+    return f"copy_async<{size}>(&{target}, &{source});"
+
+
+def _vectors(printer: Printer, loop: For, signs: Signs) -> Iterator[str] | None:
+    """The copies of a loop, whole vectors at a time, where source and target have vectors of one length."""
+    loaded = [v for v in vectors_of(loop) if v.loaded]
+    stored = [v for v in vectors_of(loop) if v.stored]
+    if len(loaded) == len(stored) == 1 and loaded[0].length == stored[0].length:
+        return _vector_copies(printer, loop, (loaded[0], stored[0]), signs)
+    return None
+
+
+def _vector_copies(printer: Printer, loop: For, vectors: tuple[Vector, Vector], signs: Signs) -> Iterator[str]:
+    (assign,) = loop.body.children
+    assert isinstance(assign, Assign)
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    if printer.annotate:
+        yield f"// {assign.statement}"
+    source, target = vectors
+    size = source.length * printer.dtype_of(target.element).itemsize
+    if loop.stop - loop.start == source.length:
+        first = [printer.place(v.at(loop.iname, loop.start), signs) for v in (target, source)]
+        yield _call(printer, first[0], first[1], size)
+        return
+    x, inside = loop.iname, signs.from_start(loop.iname, loop.start)
+    yield "#pragma unroll"
+    yield f"for ({printer.index} {x} = {loop.start}; {x} < {loop.stop}; {x} += {source.length})"
+    yield f"    {_call(printer, printer.place(target.element, inside), printer.place(source.element, inside), size)}"
+
+
+CUDA = InstructionText({"copy_async": _COPY_ASYNC}, assignment=_one, vectors=_vectors)
+
+# }}}

@@ -1,12 +1,20 @@
 """Atomic update: an element is read, combined with an operand and written in one step that no thread can divide."""
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 from pymbolic.typing import Expression
 
+from loopkit.ast.nodes import Assign
+from loopkit.ast.signs import Signs
+from loopkit.errors import PreconditionError
+from loopkit.expr.kinds import is_half
+from loopkit.expr.nodes import REDUCTIONS
 from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.text import InstructionText, Printer
 
 
 @dataclass(frozen=True)
@@ -23,3 +31,52 @@ class AtomicUpdate(MemoryInstruction):
     @property
     def titles(self) -> tuple[str, ...]:
         return ("atomic",)
+
+
+# {{{ CUDA, and C with OpenMP
+
+_INTEGERS = ("int32", "uint32", "int64", "uint64")
+#: CUDA's functions and their dtypes, by what combines.
+_FUNCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "+": ("atomicAdd", (*_INTEGERS, "float32", "float64")),
+    "min": ("atomicMin", _INTEGERS), "max": ("atomicMax", _INTEGERS)}
+
+
+def _cuda(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> Iterator[str]:
+    """The update on a GPU; its old value is not used, so that nothing waits for it.
+
+    :raises PreconditionError: CUDA has no such function.
+    """
+    assert node.combine is not None
+    function, dtypes = _FUNCTIONS.get(REDUCTIONS[node.combine].combine, ("", ()))
+    dtype = printer.dtype_of(node.target)
+    if dtype.name not in dtypes:
+        raise PreconditionError(
+            f"CUDA has no atomic {node.combine} of {dtype.name}, as '{node.statement}' needs it.",
+            subject=node.statement, hint=f"the dtypes are {', '.join(dtypes)}" if dtypes else
+            f"the atomic operations are {', '.join(op for op in REDUCTIONS if REDUCTIONS[op].combine in _FUNCTIONS)}")
+    target, operand = printer.value(node.target, signs, dtype), printer.value(node.value, signs, dtype)
+    if function == "atomicAdd" and dtype.name == "int64":     # the sum of two's complements is the same
+        yield f"atomicAdd((unsigned long long *)&{target}, (unsigned long long)({operand}));"
+    else:
+        yield f"{function}(&{target}, {operand});"
+
+
+CUDA = InstructionText(assignment=_cuda)
+
+
+def _openmp(printer: Printer, node: Assign, _: AtomicUpdate, signs: Signs) -> list[str]:
+    """The threads of one block run one after the other, so that only global memory is updated at once."""
+    plain = printer.plain(node, signs)
+    return ["#pragma omp atomic", plain] if printer.is_global(node.target) else [plain]
+
+
+#: Of C's threads, for updates of memory that all of them see.
+OPENMP = InstructionText(assignment=_openmp)
+
+
+def has_openmp(operation: str, dtype: np.dtype) -> bool:
+    """Can OpenMP update an element of *dtype* atomically by *operation*?"""
+    return REDUCTIONS[operation].combine in ("+", "*") and dtype.kind != "c" and not is_half(dtype)
+
+# }}}

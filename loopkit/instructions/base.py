@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from pymbolic.typing import Expression
 
@@ -12,7 +13,20 @@ from loopkit.kernel.statement import Statement
 
 @dataclass(frozen=True)
 class MemoryInstruction(Instruction):
-    """An instruction that makes the accesses of a statement."""
+    """An instruction that makes the accesses of a statement.
+
+    :cvar capability: the first architecture that has it: 80 for sm_80.
+    :cvar alternative: what a user can do on an earlier one, as a part of a hint.
+    """
+
+    capability: ClassVar[int] = 0
+    alternative: ClassVar[str] = ""
+
+    def refuse_memory(self, statement: Statement, memory: str) -> None:
+        """Called where the assignee of *statement* lies in a *memory* on which it does not work.
+
+        :raises PreconditionError: plain loads and stores are not what was asked for.
+        """
 
     def require_operands(self, kernel: LoopKernel, statement: Statement, expression: Expression) -> None:
         """Can it execute *statement*, whose *expression* has no calls of rules?

@@ -11,7 +11,9 @@ from typing import ClassVar
 from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, Completion, Instruction
+from loopkit.ast.signs import Signs
 from loopkit.expr.mappers import variables
+from loopkit.instructions.text import InstructionText, Printer, TicketText
 
 
 @dataclass(frozen=True)
@@ -36,10 +38,78 @@ class BlockFlag(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        waits = (f"awaits {', '.join(self.loads)}",) if self.loads else ()
-        return (*(("published",) if self.stores else ()), *waits)
+        waits = (f"waits for flags of {', '.join(self.loads)}",) if self.loads else ()
+        return (*(("sets a flag",) if self.stores else ()), *waits)
 
 
 def flag_of(assign: Assign) -> BlockFlag:
     """How *assign* accesses flags; it may access none."""
     return next((i for i in assign.instructions if isinstance(i, BlockFlag)), BlockFlag())
+
+
+# {{{ CUDA
+
+def _loading(printer: Printer, flag: BlockFlag) -> Printer:
+    return printer.loading(flag.loads, "wait_for") if flag.loads else printer
+
+
+def _storing(printer: Printer, node: Assign, flag: BlockFlag, signs: Signs) -> list[str] | None:
+    if not flag.stores:
+        return None
+    printer.used.add("publish")
+    dtype = printer.dtype_of(node.target)
+    return [f"publish(&{printer.place(node.target, signs, dtype)}, {printer.value(node.value, signs, dtype)});"]
+
+
+#: What the functions need of each other comes first; all of them stand here and nowhere else.
+CUDA = InstructionText({
+    "handed": """
+// what blocks hand on: 4 bytes a word, below the mark that they are there
+template <typename T> struct handed {
+    using type = T;
+    static constexpr int count = (sizeof(T) + 3) / 4;
+    unsigned long long words[count];
+};
+""",
+    "publish": """
+template <typename T> __device__ __forceinline__ void publish(handed<T> *to, typename handed<T>::type value)
+{
+    unsigned int parts[handed<T>::count] = {};
+    memcpy(parts, &value, sizeof(T));
+    for (int i = 0; i < handed<T>::count; ++i)
+        asm volatile("st.relaxed.gpu.global.u64 [%0], %1;"
+                     :: "l"(&to->words[i]), "l"(1ull << 32 | parts[i]) : "memory");
+}
+""",
+    "wait_for": """
+template <typename T> __device__ __forceinline__ T wait_for(const handed<T> *from)
+{
+    unsigned int parts[handed<T>::count];
+    for (int i = 0; i < handed<T>::count; ++i) {
+        unsigned long long word;
+        do
+            asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(word) : "l"(&from->words[i]) : "memory");
+        while (word >> 32 == 0);
+        parts[i] = word;
+    }
+    T value;
+    memcpy(&value, parts, sizeof(T));
+    return value;
+}
+"""}, assignment=_storing, loads=_loading, element_type=lambda name: f"handed<{name}>",
+    element_bytes=lambda size: 8 * -(-size // 4))
+
+#: The ticket of a block.
+CUDA_TICKET = TicketText("next_block", """
+// the number of this block among those of the launch, in the order in which they start
+__device__ __forceinline__ unsigned int next_block(unsigned int *started)
+{
+    __shared__ unsigned int number;
+    if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0)
+        number = atomicAdd(started, 1);
+    __syncthreads();
+    return number;
+}
+""", shared_bytes=4)
+
+# }}}

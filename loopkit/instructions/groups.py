@@ -1,11 +1,12 @@
 """Commit groups and waits for them: how a thread completes the asynchronous accesses that it started."""
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 from loopkit.ast.nodes import Completion, Instruction
+from loopkit.instructions.text import InstructionText
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class CommitGroup(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return ("copies begun are a group",)
+        return ("commit group",)
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class WaitGroup(Instruction):
 
     @property
     def titles(self) -> tuple[str, ...]:
-        return (f"all groups but {self.pending} are done" if self.pending else "all groups are done",)
+        return (f"wait for all groups but {self.pending}" if self.pending else "wait for all groups",)
 
 
 def commits(instructions: Iterable[Instruction]) -> bool:
@@ -46,3 +47,34 @@ def pending(instructions: Iterable[Instruction]) -> int | None:
 def group_instructions(*, commit: bool, leaving: int | None) -> tuple[Instruction, ...]:
     """A commit if *commit*, then a wait that leaves *leaving* groups under way, if that is a number."""
     return (*((CommitGroup(),) if commit else ()), *(() if leaving is None else (WaitGroup(leaving),)))
+
+
+# {{{ CUDA
+
+def _commit(used: set[str], _: CommitGroup) -> Iterator[str]:
+    used.add("end_copy_group")
+    yield "end_copy_group();"
+
+
+def _wait(used: set[str], wait: WaitGroup) -> Iterator[str]:
+    used.add("wait_for_copies")
+    yield f"wait_for_copies<{wait.pending}>();"
+
+
+CUDA_COMMIT = InstructionText({"end_copy_group": """
+// the copies that the thread began since the last group are one
+__device__ __forceinline__ void end_copy_group()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+"""}, sync=_commit)
+
+CUDA_WAIT = InstructionText({"wait_for_copies": """
+// until all groups of the thread but the NEWEST newest are done
+template <int NEWEST> __device__ __forceinline__ void wait_for_copies()
+{
+    asm volatile("cp.async.wait_group %0;" :: "n"(NEWEST) : "memory");
+}
+"""}, sync=_wait)
+
+# }}}

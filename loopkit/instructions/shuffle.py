@@ -5,17 +5,19 @@ which each thread holds its own element in a register.
 """
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assign, Block, If, Instruction, Region, Scope
-from loopkit.ast.walk import rewritten
+from loopkit.ast.nodes import Array, Assign, Block, Function, If, Instruction, Region, Scope
+from loopkit.ast.walk import nodes_in, rewritten
 from loopkit.errors import InternalError
-from loopkit.expr.mappers import elements_of
+from loopkit.expr.mappers import elements_of, map_children
+from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.affine import add, affine_difference, floor_div, multiply
 
 
@@ -94,3 +96,86 @@ def _assignments(block: Block) -> Iterator[Assign]:
                 yield from _assignments(node.then)
             case _:
                 raise InternalError("A shuffle should be one assignment, perhaps under a guard.")
+
+
+# {{{ CUDA
+
+#: All lanes of a warp take part.
+_EVERY_LANE = "0xffffffff"
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The arrays in lanes of one function.
+
+    :ivar others: for each array the name of what another lane holds; *variables*: those that need a variable for it,
+        because all lanes read and not all of them write.
+    """
+
+    arrays: Mapping[str, Array]
+    others: Mapping[str, str]
+    variables: frozenset[str]
+    type_name: Callable[[np.dtype], str]
+
+    @property
+    def types(self) -> dict[str, np.dtype]:
+        return {self.others[name]: a.dtype for name, a in self.arrays.items()}
+
+    def declarations(self) -> Iterator[str]:
+        """A register of each thread, and where it is needed one for what another lane holds.
+
+        Threads without an element take part in shuffles too: they pass a value, although no thread uses it.
+        """
+        for name, a in self.arrays.items():
+            extents = "".join(f"[{e}]" for e in a.shape[:-a.lanes])
+            other = f", {self.others[name]}" if name in self.variables else ""
+            yield f"{self.type_name(a.dtype)} {name}{extents}{{}}{other};{f'  // {a.note}' if a.note else ''}"
+
+    def shuffle(self, region: Region) -> tuple[list[str], Region, Mapping[str, str]]:
+        """The lines that read what *region* takes from another lane, if they are lines of their own; the region with a
+        name for it; and how the name is spelled.
+        """
+        shuffle, (node, read) = region.instruction, read_of_other_lane(region, self.arrays)
+        assert isinstance(shuffle, Shuffle)
+        assert isinstance(read.aggregate, p.Variable)
+        name = read.aggregate.name
+        array, other = self.arrays[name], self.others[name]
+        lead = "".join(f"[{i}]" for i in read.index_tuple[:-array.lanes])
+        value = self._read(f"{name}{lead}", array.dtype, shuffle.offset, shuffle.width)
+        node = replace(node, value=_put(node.value, read, p.Variable(other)))
+        if not _apart(region):
+            return [], Region(Block((node,))), {other: value}
+        return [f"{other} = {value};"], Region(with_assignment(region.body, node)), {}
+
+    def _read(self, name: str, dtype: np.dtype, offset: int | None, width: int) -> str:
+        """What the lane holds that is *offset* further on (or back), or that is the first of *width*."""
+        def one(value: str) -> str:
+            if offset is None:
+                return f"__shfl_sync({_EVERY_LANE}, {value}, 0, {width})"
+            where = "down" if offset > 0 else "up"
+            return f"__shfl_{where}_sync({_EVERY_LANE}, {value}, {abs(offset)})"
+        if dtype.kind == "c":
+            # a shuffle moves one register, or two
+            return f"{self.type_name(dtype)}({one(name + '.re')}, {one(name + '.im')})"
+        return one(name)
+
+
+def lanes_of(knl: LoopKernel, function: Function, type_name: Callable[[np.dtype], str]) -> Lanes:
+    """The arrays of *function* that are in lanes."""
+    arrays = {a.name: a for a in function.arrays if a.lanes}
+    reads = [read_of_other_lane(node, arrays)[1] for node in nodes_in(function.body)
+             if isinstance(node, Region) and _apart(node)]
+    variables = frozenset(read.aggregate.name for read in reads if isinstance(read.aggregate, p.Variable))
+    return Lanes(arrays, {name: knl.fresh_name(f"{name}_other") for name in arrays}, variables, type_name)
+
+
+def _apart(region: Region) -> bool:
+    """Must lanes read that must not write? Then a guard stands between the two."""
+    return isinstance(region.instruction, Shuffle) and not (
+        region.instruction.spare or isinstance(region.body.children[0], Assign))
+
+
+def _put(expr: Expression, read: p.Subscript, value: Expression) -> Expression:
+    return value if expr == read else map_children(expr, lambda e: _put(e, read, value))
+
+# }}}

@@ -5,17 +5,20 @@ what a :class:`Vector` names before and behind the loop, several elements an acc
 """
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import AlignedArray, Assign, Assumed, Block, DivisibleSize, For, Function, If, Instruction
+from loopkit.ast.nodes import Assign, Assumed, Block, For, If, Instruction
+from loopkit.ast.signs import Signs
 from loopkit.ast.walk import nodes_in
-from loopkit.expr.mappers import children, substitute, variables
+from loopkit.expr.mappers import children, map_children, substitute, variables
 from loopkit.expr.text import to_text
+from loopkit.instructions.text import InstructionText, Printer, indented, or_else
 from loopkit.poly.affine import add, affine_difference, readable_comparison, subtract
 
 #: Bytes of the widest access of a thread.
@@ -83,6 +86,14 @@ class VectorAccess(Instruction):
     def titles(self) -> tuple[str, ...]:
         return (*map(str, self.vectors), *(("all are computed",) if self.computes_all else ()))
 
+    @property
+    def assumed(self) -> tuple[Assumed, ...]:
+        return tuple(a for v in self.vectors for a in v.assumed)
+
+    @property
+    def aligned(self) -> frozenset[str]:
+        return frozenset(v.array for v in self.vectors)
+
 
 def vectors_of(loop: For) -> tuple[Vector, ...]:
     """What is moved in vector accesses around *loop*."""
@@ -148,18 +159,6 @@ def _at(expr: Expression, iname: str, value: Expression) -> Expression:
     return substitute(expr, {iname: value})
 
 
-def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
-    """What the vectors of *functions* take for granted of a call: of each array the most, of each size once."""
-    found = dict.fromkeys(a for f in functions for v in vectors_in(f.body) for a in v.assumed)
-    most: dict[AlignedArray, int] = {}
-    for a in found:
-        if isinstance(a, AlignedArray):
-            rows = replace(a, elements=1)
-            most[rows] = max(most.get(rows, 0), a.elements)
-    arrays = [replace(rows, elements=elements) for rows, elements in most.items()]
-    return (*arrays, *(a for a in found if isinstance(a, DivisibleSize)))
-
-
 def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
     """The elements that *expr* reads whatever their values are, the inner ones first."""
     match expr:
@@ -174,3 +173,200 @@ def certain_elements(expr: Expression) -> Iterator[p.Subscript]:
         case _:
             for child in children(expr):
                 yield from certain_elements(child)
+
+
+# {{{ CUDA: elements go through small arrays, which stay in registers
+
+#: The built-in type that is moved, by the bytes of an access: of some dtypes their own, for all else its bits.
+_OWN = {("float32", 8): "float2", ("float32", 16): "float4", ("float64", 16): "double2", ("complex64", 16): "float4",
+        ("int32", 8): "int2", ("int32", 16): "int4"}
+_BITS = {2: "unsigned short", 4: "unsigned int", 8: "uint2", 16: "uint4"}
+
+def access_type(dtype: np.dtype, length: int) -> str:
+    """The type by which *length* elements of *dtype* are moved at once."""
+    size = length * dtype.itemsize
+    return _OWN.get((dtype.name, size), _BITS[size])
+
+
+def in_registers(loop: For) -> For:
+    """*loop* with its vectors' elements in their registers, which count from the first iteration.
+
+    Neighbours of what is loaded, and not written, are taken from there too as far as they are. What may not be read is
+    not there if lanes load it. Registers hold what iterations compute that a condition leaves out, where that does no
+    harm: then there is nothing to branch for.
+    """
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    written = assign.target.aggregate if isinstance(assign.target, p.Subscript) else assign.target
+    loaded = [v for v in vectors_of(loop) if v.element.aggregate != written]
+    certain = _certain_reads(assign)
+    index = subtract(p.Variable(loop.iname), loop.start)
+    places: dict[Expression, Expression] = {v.element: p.Subscript(p.Variable(v.name), index) for v in vectors_of(loop)}
+
+    def moved(expr: Expression) -> Expression:
+        if not isinstance(expr, p.Subscript):
+            return map_children(expr, moved)
+        if expr not in places:
+            places[expr] = expr
+            for v in loaded:
+                if v.inside is None or expr in certain:
+                    places[expr] = _neighbour(loop, v, expr, places[expr])
+        return places[expr] if places[expr] is not expr else map_children(expr, moved)
+    target = moved(assign.target)
+    assert isinstance(target, p.Variable | p.Subscript)
+    body = Block((replace(assign, target=target, value=moved(assign.value)),))
+    if condition is not None and not (isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all):
+        body = Block((If(condition, body),))
+    return replace(loop, body=body, instruction=None)
+
+
+def lane_by_lane(loop: For, vector: Vector) -> For:
+    """The loop that stores *vector* of *loop*, element by element, in the lanes that are in, where not all of them are.
+
+    Each store has all of its condition to itself: it is a predicate then, and no branch that keeps the loads of what
+    follows behind it.
+    """
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    assert condition is not None
+    held = p.Subscript(p.Variable(vector.name), subtract(p.Variable(loop.iname), loop.start))
+    store = replace(assign, target=vector.element, value=held, combine=None)
+    own = condition.children if isinstance(condition, p.LogicalAnd) else (condition,)
+    alone = p.LogicalAnd((p.LogicalNot(for_all(condition, loop)), *own))
+    return replace(loop, body=Block((If(alone, Block((store,))),)), instruction=None)
+
+
+def loaded_by_lanes(loop: For, vector: Vector) -> For:
+    """The loop that loads *vector* of *loop*, element by element, as far as a lane that is in needs it.
+
+    That may be an element beside its own, which a lane that is not in would have loaded.
+    """
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    others = {v.element for v in vectors_of(loop) if v is not vector}
+    index = subtract(p.Variable(loop.iname), loop.start)
+    loads: list[Assign | If] = []
+    for element in _certain_reads(assign):
+        by = None if element in others else _distance(loop, vector, element)
+        if by is None:
+            continue
+        held = p.Subscript(p.Variable(vector.name), add(index, by))
+        given = [] if condition is None else [condition]
+        given += [_held(loop, by)] if by else []
+        load = replace(assign, target=held, value=element, combine=None)
+        loads.append(If(given[0] if len(given) == 1 else p.LogicalAnd(tuple(given)), Block((load,))) if given else load)
+    return replace(loop, body=Block(tuple(loads)), instruction=None)
+
+
+def _certain_reads(assign: Assign) -> dict[p.Subscript, None]:
+    """The elements that *assign* reads wherever it runs."""
+    index = assign.target.index_tuple if isinstance(assign.target, p.Subscript) else ()
+    return dict.fromkeys(e for expr in (assign.value, *index) for e in certain_elements(expr))
+
+
+def _distance(loop: For, vector: Vector, element: p.Subscript) -> int | None:
+    """By how many iterations what *vector* has is ahead of *element*, if it has some of it."""
+    if element.aggregate != vector.element.aggregate or element.index_tuple[:-1] != vector.element.index_tuple[:-1]:
+        return None
+    by = affine_difference(element.index_tuple[-1], vector.element.index_tuple[-1])
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    return by if by is not None and abs(by) < loop.stop - loop.start else None
+
+
+def _neighbour(loop: For, vector: Vector, element: p.Subscript, otherwise: Expression) -> Expression:
+    """*element*, from the registers of *vector* in the iterations whose element is there, in others *otherwise*."""
+    by = _distance(loop, vector, element)
+    if not by:
+        return otherwise
+    assert isinstance(loop.start, int)
+    held = p.Subscript(p.Variable(vector.name), add(p.Variable(loop.iname), by - loop.start))
+    return p.If(_held(loop, by), held, otherwise)
+
+
+def _held(loop: For, by: int) -> p.Comparison:
+    """The iterations whose element, *by* further than that of a vector, is in its registers."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    x = p.Variable(loop.iname)
+    return p.Comparison(x, "<", loop.stop - by) if by > 0 else p.Comparison(x, ">=", loop.start - by)
+
+
+def registers(vector: Vector, loop: For, dtype: np.dtype, type_name: str) -> str:
+    """The declaration of a vector's registers."""
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    return f"alignas({vector.length * dtype.itemsize}) {type_name} {vector.name}[{loop.stop - loop.start}];"
+
+
+def moves(vector: Vector, loop: For, dtype: np.dtype, first: str, each: str, index: str, *, load: bool,
+          policy: str = "") -> Iterator[str]:
+    """All of *vector* between memory and its registers.
+
+    :arg first: the first element as text; *each*: the element in terms of the loop's variable, of which *index* is the
+        type.
+    :arg policy: the function that loads or stores under the array's cache policy.
+    """
+    assert isinstance(loop.start, int)
+    assert isinstance(loop.stop, int)
+    moved = access_type(dtype, vector.length)
+
+    def move(own: str, element: str) -> str:
+        target, source = (own, f"&{element}") if load else (f"&{element}", own)
+        if policy and not load:
+            return f"{policy}(reinterpret_cast<{moved} *>({target}), *reinterpret_cast<const {moved} *>({source}));"
+        value = f"reinterpret_cast<const {moved} *>({source})"
+        value = f"{policy}({value})" if policy else f"*{value}"
+        return f"*reinterpret_cast<{moved} *>({target}) = {value};"
+    if loop.stop - loop.start == vector.length:
+        yield move(vector.name, first)
+        return
+    x = loop.iname
+    offset = x if loop.start == 0 else to_text(subtract(p.Variable(x), loop.start))
+    yield "#pragma unroll"
+    yield f"for ({index} {x} = {loop.start}; {x} < {loop.stop}; {x} += {vector.length})"
+    yield f"    {move(f'&{vector.name}[{offset}]', each)}"
+
+
+def _moved(printer: Printer, loop: For, access: VectorAccess, signs: Signs) -> Iterator[str]:
+    """A loop with the vector loads before and the vector stores behind it."""
+    assign, condition = assignment_of(loop)
+    assert assign is not None
+    for i in assign.instructions:
+        text = printer.text_of(i)
+        if text is not None and text.vectors is not None and (lines := text.vectors(printer, loop, signs)) is not None:
+            yield from lines
+            return
+    inside = signs.from_start(loop.iname, loop.start)
+    dtypes = {v.name: printer.dtype_of(v.element) for v in access.vectors}
+    for v in access.vectors:
+        yield registers(v, loop, dtypes[v.name], printer.type_name(dtypes[v.name]))
+
+    def moved(v: Vector, *, load: bool) -> Iterator[str]:
+        first, each = printer.place(v.at(loop.iname, loop.start), signs), printer.place(v.element, inside)
+        policy = printer.policy_load(v.array) if load else printer.policy_store(v.element)
+        return moves(v, loop, dtypes[v.name], first, each, printer.index, load=load, policy=policy)
+    emitter = printer.with_registers(dtypes)
+    for v in access.vectors:
+        if v.loaded and v.inside is None:
+            yield from moved(v, load=True)
+        elif v.loaded and v.inside is not None:
+            yield f"if ({printer.condition(v.inside, signs)}) {{"
+            yield from indented(moved(v, load=True))
+            yield from or_else(list(emitter.loop(loaded_by_lanes(loop, v), signs)))
+    yield from emitter.loop(in_registers(loop), signs)
+    for v in access.vectors:
+        if v.stored and condition is None:
+            yield from moved(v, load=False)
+        elif v.stored and condition is not None:
+            yield f"if ({printer.condition(for_all(condition, loop), signs)}) {{"
+            yield from indented(moved(v, load=False))
+            yield "}"
+            if printer.annotate:
+                yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
+            yield from emitter.loop(lane_by_lane(loop, v), signs)
+
+
+CUDA = InstructionText(loop=_moved, assumes_layout=True)
+
+# }}}

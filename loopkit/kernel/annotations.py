@@ -19,7 +19,7 @@ R = TypeVar("R")
 #: One of a kind, and several; other classes go by their name.
 _WORDS: Mapping[object, tuple[str, str]] = {
     str: ("a text", "texts"), bool: ("True or False", "truth values"), int: ("an integer", "integers"),
-    float: ("a number", "numbers"), NoneType: ("None", "None"),
+    float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
     npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("a set of isl's", "sets of isl's"))}
 
 #: The classes of numbers; True and False are none.
@@ -76,7 +76,7 @@ def fits(value: object, kind: Any) -> bool:
     """
     origin: Any = get_origin(kind) or kind
     inner = get_args(kind)
-    if kind == npt.DTypeLike or kind is Any:
+    if kind == npt.DTypeLike or kind is Any or kind is inspect.Parameter.empty:       # a method's self
         return True
     if origin is Union or origin is UnionType:
         return any(fits(value, one) for one in inner)

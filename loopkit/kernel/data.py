@@ -84,7 +84,8 @@ class TemporaryVariable:
     :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
     :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
     :ivar fixed: the user declared both, so that its storage is exactly that or refused.
-    :ivar lanes: of a shared one: each thread holds its own element in a register, and others read it by shuffles only.
+    :ivar lanes: of a shared one: each thread holds its own element in a register, and only instructions of a warp read
+        elements of other lanes.
     :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
     :ivar note: what a reader of the code may want to know of it.
     :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.

@@ -147,10 +147,9 @@ class LoopKernel:
 
     def statement(self, statement_id: str) -> Statement:
         """:raises UnknownNameError: there is no such statement."""
-        try:
-            return self.statement_by_id[statement_id]
-        except KeyError:
-            raise unknown("statement", statement_id, self.statement_by_id) from None
+        if statement_id not in self.statement_by_id:
+            raise unknown("statement", statement_id, self.statement_by_id)
+        return self.statement_by_id[statement_id]
 
     def operation(self, name: str) -> Operation:
         """The reduction operation called *name*, the user's or the language's."""

@@ -129,7 +129,7 @@ def _datum(datum: Argument | TemporaryVariable) -> str:
     if isinstance(datum, TemporaryVariable) and datum.swizzle is not None:
         text += f" {datum.swizzle}"
     if isinstance(datum, TemporaryVariable) and datum.between_blocks:
-        text += " awaited"
+        text += " between blocks"
     if isinstance(datum, GlobalArg) and datum.cache_policy is not None:
         text += f" {datum.cache_policy}"
     return text

@@ -88,19 +88,24 @@ class AutoLocalTag(InameTag):
 NAMES = ("g.0", "g.1", "g.2", "l.0", "l.1", "l.2", "l.auto", "unr", "ilp", "ilp.unr", "ilp.seq", "vec", "mma", "for")
 
 
-def parse_tag(text: str) -> InameTag:
-    """The tag called *text*; :raises KeyError: there is none of that name."""
+def parse_tag(text: str) -> InameTag | None:
+    """The tag called *text*, if there is one."""
     if text in ("g.0", "g.1", "g.2"):
         return GroupTag(int(text[2]))
     if text in ("l.0", "l.1", "l.2"):
         return LocalTag(int(text[2]))
     return {"l.auto": AutoLocalTag(), "unr": UnrollTag(), "ilp": IlpTag(), "ilp.unr": IlpTag(),
-            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}[text]
+            "ilp.seq": IlpTag(unroll=False), "vec": VecTag(), "mma": MmaTag(), "for": ForTag()}.get(text)
 
 
 def is_parallel(tag: InameTag | None) -> bool:
     """Do the instances along an iname of this tag run at once, in no order?"""
     return isinstance(tag, GroupTag | LocalTag | AutoLocalTag)
+
+
+def is_collective(tag: InameTag | None) -> bool:
+    """Does one instruction of several threads execute all iterations along an iname of this tag?"""
+    return isinstance(tag, MmaTag)
 
 
 def is_innermost(tag: InameTag | None) -> bool:

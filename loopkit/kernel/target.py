@@ -2,10 +2,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.devices import WARP, DeviceLimits
+from loopkit.lazy import LazyTable
 
 
 @dataclass(frozen=True)
@@ -48,19 +49,11 @@ class Target:
         return None if self.limits is None else self.limits.capability
 
 
-#: The targets by name.
-TARGETS: dict[str, type[Target]] = {}
+#: The targets by name; ``loopkit/__init__.py`` gives the addresses of ours.
+TARGETS = LazyTable[type[Target]]()
 
 #: The target of a kernel for which none is named.
 DEFAULT_TARGET = "cuda"
-
-T = TypeVar("T", bound=type[Target])
-
-
-def registered(cls: T) -> T:
-    """*cls*, which from here on has its name."""
-    TARGETS[cls.name] = cls
-    return cls
 
 
 def resolve_target(target: object) -> Target:

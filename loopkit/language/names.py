@@ -8,6 +8,7 @@ from loopkit.errors import NameConflictError
 from loopkit.expr.cursor import KEYWORDS
 from loopkit.expr.functions import DTYPE_NAMES, FUNCTIONS
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.instructions.cuda import CUDA_NAMES
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
@@ -32,8 +33,7 @@ isgreaterequal isless islessequal islessgreater isunordered math_errhandling"""
 
 _CUDA = """threadIdx blockIdx blockDim gridDim warpSize dim3 half float2 float3 float4 double2 double3 double4 int2 int3
 int4 uint uint2 uint3 uint4 cudaStream_t half2 nv_bfloat16 nv_bfloat162 hfloor hceil htrunc hrint atomicAdd atomicMin
-atomicMax atomicAnd atomicOr atomicCAS copy_async end_copy_group wait_for_copies load_evict_last LoadEvictLast handed
-publish wait_for next_block"""
+atomicMax atomicAnd atomicOr atomicCAS load_evict_last LoadEvictLast"""
 
 #: The helpers of host C for halves.
 _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
@@ -42,9 +42,9 @@ _HALVES = "from_f16 to_f16 round_f16 from_bf16 to_bf16 round_bf16 odd_f32"
 _FUNCTIONS = [f"{lead}{name}{end}" for name in [*FUNCTIONS, "fabs", "fmin", "fmax", "rint", "llabs", "labs", "hypot"]
               for lead in ("", "c") for end in ("", "f")]
 
-#: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64, mma_m8n8k4_f64.
+#: Helpers for single operations of one dtype: min_i32, power3_f32, make_complex64.
 _HELPER = re.compile(r"(floor_div|floor_mod|int_power|abs|min|max|rsqrt(_normal)?|exp10|sinpi|cospi|power\d+)"
-                     r"_[iufc]\d+|make_complex(64|128)|mma_m\d+n\d+k\d+_f64")
+                     r"_[iufc]\d+|make_complex(64|128)")
 
 #: More functions of C's headers and of CUDA, which arrays may hide and kernels may not; with an f for float32.
 _MATH = """
@@ -60,7 +60,8 @@ _CODE = re.compile(r"[iufc]\d{1,2}")
 #: Words of the language that mean something only before a parenthesis: arrays and sizes may be called so, too.
 _CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
 
-RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *_HALVES.split(), *_FUNCTIONS])
+RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_NAMES, *_HALVES.split(),
+                      *_FUNCTIONS])
 
 
 def fault(name: str, *, called: bool = False) -> str | None:

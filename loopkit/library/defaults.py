@@ -50,14 +50,14 @@ def longest_row(columns: int, multiple: int) -> int:
     return columns + multiple - gcd(columns, multiple)
 
 
-def over_threads(knl: LoopKernel, iname: str, threads: int, items: int, axis: int = 0) -> LoopKernel:
-    """*iname* over blocks and threads along *axis*, *items* of it a thread.
+def over_threads(knl: LoopKernel, threads: int, items: int) -> LoopKernel:
+    """The iname ``i`` over blocks and threads, *items* of it a thread.
 
     Neighbouring threads have neighbouring elements, so that each load of a warp is one piece of memory; the items
     of a thread lie *threads* apart, in a loop that is unrolled, so that its loads are all under way at once.
     """
     if items == 1:
-        return split_iname(knl, iname, threads, outer_tag=f"g.{axis}", inner_tag=f"l.{axis}")
-    knl = split_iname(knl, iname, threads*items, outer_tag=f"g.{axis}")
-    return split_iname(knl, f"{iname}_inner", threads, outer_iname=f"{iname}_item", inner_iname=f"{iname}_thread",
-                       outer_tag="unr", inner_tag=f"l.{axis}")
+        return split_iname(knl, "i", threads, outer_tag="g.0", inner_tag="l.0")
+    knl = split_iname(knl, "i", threads*items, outer_tag="g.0")
+    return split_iname(knl, "i_inner", threads, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
+                       inner_tag="l.0")

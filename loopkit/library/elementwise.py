@@ -56,4 +56,4 @@ def _elementwise(name: str, statement: str, names: str, dtype: npt.DTypeLike, th
                  items: int | None) -> LoopKernel:
     known = known_dtype(dtype)
     knl = add_dtypes(make_kernel("{[i]: 0<=i<n}", statement, name=name), {names: known})
-    return over_threads(knl, "i", threads, items_a_thread(known) if items is None else items)
+    return over_threads(knl, threads, items_a_thread(known) if items is None else items)

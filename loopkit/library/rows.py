@@ -118,7 +118,7 @@ def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
     return 9 if row.weights else 5
 
 
-def threads_for(columns: int, dtype: np.dtype, loads: int = 2) -> int:
+def threads_for(columns: int, dtype: np.dtype, loads: int) -> int:
     """So many threads that each has about *loads* loads of 16 bytes: the nearest power of two, or a warp where a row
     has as many vectors; of two loads, no fewer: a multiprocessor full of threads has 64 kB under way then.
 

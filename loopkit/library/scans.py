@@ -40,7 +40,7 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
     tile = threads*items
     chunk, under_way = tile*tiles, min(tiles, 4)
     first = f"{chunk}*b + {tile*under_way}*g + {tile}*u + {items}*j"
-    tiled = Tiled("b", f"{chunk}*b", "n", "x[{}]", "y[{}]", "before[b]", threads, items, tiles)
+    tiled = Tiled(f"{chunk}*b", "n", "x[{}]", "y[{}]", "before[b]", threads, items, tiles)
     knl = make_kernel(
         [f"{{[b]: 0<=b and {chunk}*b<n}}",
          f"[b] -> {{[g, u]: 0<=g and 0<=u<{under_way} and {under_way}*g + u < {tiles}}}",
@@ -87,7 +87,7 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
            [1., 2., 3.]], dtype=float32)
     """
     known = known_dtype(dtype)
-    row = Tiled("b", "0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
+    row = Tiled("0", "m", "x[b, {}]", "y[b, {}]", "0", threads or THREADS, 1, None)
     if columns is not None:
         items = items_a_thread(known)
         back = before_row("b", require_positive(columns, "columns"), items)
@@ -111,12 +111,11 @@ def _threads_of_row(columns: int, items: int) -> int:
 
 @dataclass(frozen=True)
 class Tiled:
-    """What a block does: prefix sums from *start* to *end*, tile by tile.
+    """What the block *b* does: prefix sums from *start* to *end*, tile by tile.
 
     In a tile *r* thread *i* has *items* neighbouring elements, which stay in registers. Their sum goes into a scan over
     the threads, and what a thread gets from that, with what was in the tiles before, is where it starts.
 
-    :ivar block: the iname of the block.
     :ivar x: an element, ``{}`` its place; likewise *y*.
     :ivar before: what comes before the first element.
     :ivar tiles: how many there are at most; ``None``: as many as it takes.
@@ -124,7 +123,6 @@ class Tiled:
     :ivar cut: *start* is up to a vector before the first element, which has the place 0.
     """
 
-    block: str
     start: str
     end: str
     x: str
@@ -146,15 +144,15 @@ class Tiled:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        b, end, items = self.block, self.end, self.items
+        end, items = self.end, self.items
         some = "" if self.everywhere else f" and {self.place} < {end}"
         behind = f" and 0 <= {self.place} + {{}}" if self.cut else ""
         few = "" if self.tiles is None else f" and r<{self.tiles}"
-        return (f"[{b}] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
+        return (f"[b] -> {{[r]: 0<=r{few} and {self.start} + {self.threads*items}*r < {end}}}",
                 "[r] -> {[o]: 0<=o<r}",
-                f"[{b}, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
-                f"[{b}, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
-                f"[{b}, r, i] -> {{[w]: 0<=w<{items}{'' if self.cut else f' and {self.place} + w < {end}'}}}",
+                f"[b, r] -> {{[i]: 0<=i<{self.threads}{some}}}", "[i] -> {[h]: 0<=h<i}",
+                f"[b, r, i] -> {{[v]: 0<=v<{items} and {self.place} + v < {end}{behind.format('v')}}}",
+                f"[b, r, i] -> {{[w]: 0<=w<{items}{'' if self.cut else f' and {self.place} + w < {end}'}}}",
                 "[w] -> {[k]: 0<=k<=w}", *([f"{{[z]: 0<=z<{items}}}"] if self.cut else []))
 
     @property
@@ -167,7 +165,7 @@ class Tiled:
                 <> kept[i, z] = 0
             end"""
         return f"""
-        for {self.block}, r
+        for b, r
             {nothing}
             for i, v
                 <> kept[i, v] = {self.x.format(at)}  {{id=load}}

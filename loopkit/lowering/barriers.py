@@ -1,4 +1,4 @@
-"""Stage 6: barriers, each for a dependence that crosses threads of a block."""
+"""The stage ``barriers``: barriers, each for a dependence that crosses threads of a block."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,11 @@ from loopkit.instructions.table import WAITS
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Loop, Path, Seq, Step, Tree, leaves, meeting, paths, seq
-from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.completion import unfinished
 from loopkit.lowering.groups import with_groups
 from loopkit.lowering.hazards import Hazard, at_once, hazards, scope_of
+from loopkit.lowering.lowered import GRID, Launch, Storage
 from loopkit.lowering.schedule import parted_by
-from loopkit.lowering.storage import Storage
 from loopkit.poly.limits import affordable
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (

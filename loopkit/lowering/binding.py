@@ -1,4 +1,4 @@
-"""Stage 5: hardware inames become parameters.
+"""The stage ``binding``: hardware inames become parameters.
 
 An axis of the grid or the block is an iname minus its minimum. A statement outside an axis of its launch runs
 at every place along it where its target has separate copies, and at coordinate 0 elsewhere.
@@ -6,14 +6,13 @@ at every place along it where its target has separate copies, and at coordinate 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.awaited import awaited_by
+from loopkit.analysis.between_blocks import between_blocks_in
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range, iname_span
 from loopkit.errors import PreconditionError
 from loopkit.kernel.data import AddressSpace
@@ -23,102 +22,14 @@ from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
 from loopkit.kernel.target import Machine
 from loopkit.kernel.tree import Leaf, Loop, Tree, leaves, paths, rewrite
 from loopkit.lowering.launch_kernel import launch_kernel
-from loopkit.lowering.schedule import LaunchBody, Schedule, tree_lines
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch, LaunchBody, Schedule, Storage
 from loopkit.poly.affine import add, floor_div, multiply, remainder, subtract
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.extents import first_value
-from loopkit.poly.sets import InstanceSet, Set, at_least, least_value
-
-GRID = ("g.0", "g.1", "g.2")
-BLOCK = ("l.0", "l.1", "l.2")
+from loopkit.poly.sets import InstanceSet, Set, at_least
 
 #: An axis and the inames that lie on it in some statement, outermost first.
 OnAxis = tuple[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class BoundStatement:
-    """A statement at its place in a launch.
-
-    :ivar domain: the instances: dimensions are the sequential loops around it, outermost first; its hardware
-        inames, and the axes on which only coordinate 0 runs it, are parameters.
-    :ivar hardware: its inames on ``g`` and ``l`` axes.
-    :ivar auto: its ``l.auto`` inames, spread over the threads of the block.
-    :ivar alone_on: axes on which only coordinate 0 runs it.
-    """
-
-    statement: Statement
-    domain: InstanceSet
-    hardware: tuple[str, ...]
-    auto: tuple[str, ...]
-    alone_on: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One launch: its tree of sequential loops, its statements, and its axes.
-
-    :ivar extents: of each axis that is used, in the kernel's parameters. A conditional one says of the whole
-        grid when it has blocks.
-    :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
-    :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
-    :ivar block_ranges: the same for ``g`` inames that have constant ones, whatever the sizes.
-    :ivar whole: further ``g`` inames of which every block has a value that occurs.
-    :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
-    :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
-    :ivar machine: what it runs on.
-    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
-    """
-
-    name: str
-    tree: Tree
-    statements: Mapping[str, BoundStatement]
-    extents: Mapping[str, Expression]
-    coordinates: Mapping[str, Expression]
-    ranges: Mapping[str, tuple[int, int]]
-    block_ranges: Mapping[str, tuple[int, int]]
-    whole: frozenset[str]
-    hosts: tuple[str, ...]
-    kernel: LoopKernel
-    machine: Machine
-    ticketed: bool = False
-
-    @property
-    def block(self) -> tuple[int, int, int]:
-        x, y, z = (self.extents.get(axis, 1) for axis in BLOCK)
-        assert isinstance(x, int)
-        assert isinstance(y, int)
-        assert isinstance(z, int)
-        return x, y, z
-
-    @property
-    def grid(self) -> tuple[Expression, Expression, Expression]:
-        x, y, z = (self.extents.get(axis, 1) for axis in GRID)
-        return x, y, z
-
-    @cached_property
-    def host_lows(self) -> Mapping[str, int]:
-        """The least values of *hosts*, where they are constant."""
-        lows = {x: least_value(self.kernel.assumptions, x) for x in self.hosts}
-        return {x: low for x, low in lows.items() if low is not None}
-
-    @property
-    def threads(self) -> int:
-        x, y, z = self.block
-        return x * y * z
-
-    def __str__(self) -> str:
-        inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
-        ticketed = " in turn" if self.ticketed else ""
-        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
-        lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
-        lines += tree_lines(self.tree, 1)
-        lines += [f"  {s.statement.id}: {s.domain.text}"
-                  + (f" alone on {', '.join(s.alone_on)}" if s.alone_on else "")
-                  + (f" spread over threads: {', '.join(s.auto)}" if s.auto else "")
-                  for s in self.statements.values()]
-        return "\n".join(lines)
 
 
 def bind(schedule: Schedule, storages: Mapping[str, Storage], machine: Machine) -> tuple[Launch, ...]:
@@ -171,7 +82,7 @@ def _launch(knl: LoopKernel, part: LaunchBody, name: str, storages: Mapping[str,
             domain = s.domain.bound([x for x in s.inames if x not in loops]).onto(loops)
             cache[key] = domain.where(*(("==", p.Variable(axis)) for axis in alone))
         bound[s.id] = BoundStatement(s, cache[key], hardware, auto, alone)
-    ticketed = any(True for _ in awaited_by(knl, tuple(bound)))
+    ticketed = any(True for _ in between_blocks_in(knl, tuple(bound)))
     return Launch(name, tree, bound, extents, coordinates, ranges, block_ranges, whole, part.hosts, knl, machine,
                   ticketed)
 

@@ -1,4 +1,4 @@
-"""Stage 7: the loop program, in two levels.
+"""The stage ``loops``: the loop program, in two levels.
 
 isl keeps the *set* of instances, not program points, so a barrier could end under a condition that differs
 between threads. Hence the skeleton of loops, barriers and opaque regions is built with the threads projected
@@ -23,13 +23,12 @@ from loopkit.expr.mappers import substitute
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
-from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
 from loopkit.lowering.converted import converted, with_values, with_values_substituted
 from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
 from loopkit.lowering.iterations import About, saying_where
-from loopkit.lowering.storage import Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
@@ -101,9 +100,9 @@ class Coder:
         if isinstance(tree, Barrier):
             return _Opaque((), lambda _domain: Sync(tree.serves, tree.scope, tree.instructions))
         if isinstance(tree, Leaf) or not has_barrier(tree):
-            shuffle = tree.instruction if isinstance(tree, Leaf) else None
+            own = tree.instruction if isinstance(tree, Leaf) else None
             return _Opaque(tuple(leaves(tree)), lambda domain: Region(self.region(tree, level.inside(domain)),
-                                                                      shuffle))
+                                                                      own))
         return None
 
     def _region_leaf(self, tree: Tree, level: Level) -> _Opaque | None:

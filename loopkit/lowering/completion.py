@@ -11,8 +11,7 @@ from loopkit.ast.nodes import Completion
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import meeting, paths
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.storage import Storage, completion_of
+from loopkit.lowering.lowered import Launch, Storage, completion_of
 from loopkit.poly.relations import equal_coordinates, in_time_order, same_element
 from loopkit.poly.sets import Map
 

@@ -12,9 +12,9 @@ from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import GPU
-from loopkit.lowering.pipeline import placed_as_typed, placed_once, scheduled_as_typed
-from loopkit.lowering.schedule import HostLoop, HostNode
-from loopkit.lowering.storage import Storage, each_storage
+from loopkit.lowering.lowered import HostLoop, HostNode, Storage
+from loopkit.lowering.pipeline import lowered_as_typed, placed_once
+from loopkit.lowering.storage import each_storage
 from loopkit.lowering.types import infer_types
 from loopkit.poly.limits import affordable, bounded, kept
 
@@ -40,12 +40,12 @@ def _cost_of(knl: LoopKernel) -> Cost:
         typed = _attempt(lambda: _with_types(knl))
         if isinstance(typed, str):
             return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, typed), reason=typed)
-        placed = _attempt(lambda: placed_once(knl, GPU) if typed.inferred else placed_as_typed(typed.kernel, GPU))
+        placed = _attempt(lambda: placed_once(knl, GPU) if typed.inferred else lowered_as_typed(typed.kernel, GPU,
+                                                                                                   "launches"))
         if isinstance(placed, str):
             return _one_by_one(knl, typed, placed)
-    _, schedule, storages, _ = placed
-    cells = {x: _cells(knl, typed, s) for x, s in storages.items() if x in knl.temporaries}
-    return Cost(cells, len(schedule.launches), tuple(_hosts(schedule.order)))
+    cells = {x: _cells(knl, typed, s) for x, s in placed.storages.items() if x in knl.temporaries}
+    return Cost(cells, len(placed.scheduled.launches), tuple(_hosts(placed.scheduled.order)))
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class _Typed:
 
 def _one_by_one(knl: LoopKernel, typed: _Typed, reason: str) -> Cost:
     """The cells of each temporary of a kernel that cannot be lowered as it is, as far as its schedule gives them."""
-    storages = _attempt(lambda: dict(each_storage(scheduled_as_typed(typed.kernel, GPU))))
+    storages = _attempt(lambda: dict(each_storage(lowered_as_typed(typed.kernel, GPU, "memory").scheduled)))
     if isinstance(storages, str):
         return Cost({}, None, unknown=dict.fromkeys(knl.temporaries, storages), reason=reason)
     cells: dict[str, Cells] = {}

@@ -18,13 +18,10 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
-from loopkit.lowering.binding import GRID, Launch
-from loopkit.lowering.schedule import Schedule
-from loopkit.lowering.storage import Storage, common_inames, is_global_anyway, leaves_its_launch, space_of_flow
+from loopkit.lowering.lowered import GRID, Launch, Pair, Schedule, Storage
+from loopkit.lowering.storage import common_inames, is_global_anyway, leaves_its_launch, space_of_flow
 from loopkit.lowering.storage_proof import one_cell_across_blocks
 from loopkit.poly.relations import smallest_pair
-
-Pair = tuple[str, str]
 
 
 def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:

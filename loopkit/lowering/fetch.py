@@ -19,7 +19,7 @@ from loopkit.ast.nodes import Block, Define, For, If, Node
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, remainder
 from loopkit.poly.sets import Set, range_condition
 

@@ -18,8 +18,8 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
-from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
 from loopkit.lowering.decided import borders, has_branches
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.corners import worst_corner
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of

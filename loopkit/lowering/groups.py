@@ -17,8 +17,8 @@ from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, has_barrier, leaves, meeting, paths, seq
-from loopkit.lowering.binding import Launch
 from loopkit.lowering.completion import Unfinished
+from loopkit.lowering.lowered import Launch
 from loopkit.poly.piecewise import as_points
 from loopkit.poly.relations import (
     in_one_iteration,

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.matrix_products import is_product
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.ast.nodes import Completion, Scope
@@ -18,8 +18,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.kernel.tree import Path, meeting
-from loopkit.lowering.binding import BLOCK, BoundStatement, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage
 from loopkit.poly.affine import add, floor_div, multiply
 from loopkit.poly.relations import (
     equal_coordinates,
@@ -174,7 +173,7 @@ def _other_thread(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs
             known.append((ca, cb))
         elif ca is not None or cb is not None or a.auto or b.auto:
             same = None                      # one side is met on every thread along the axis, or on any
-    if is_product(knl, a.statement) or is_product(knl, b.statement):
+    if collective_inames(knl, a.statement) or collective_inames(knl, b.statement):
         same = None                          # what an instance reads, any lane of its warp may load
     if same is not None and known:
         same = equal_coordinates(x, [c for c, _ in known], y, [c for _, c in known])

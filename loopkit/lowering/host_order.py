@@ -5,10 +5,9 @@ from collections.abc import Mapping
 
 from loopkit.ast.nodes import Block, Call, Node
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import Launch
 from loopkit.lowering.converted import converted, with_values
 from loopkit.lowering.launch_kernel import host_domain
-from loopkit.lowering.schedule import HostLoop, HostNode, Schedule
+from loopkit.lowering.lowered import HostLoop, HostNode, Launch, Schedule
 from loopkit.poly import codegen
 from loopkit.poly.codegen import CallNode, CodeLoop, CodeSeq, CodeTree
 from loopkit.poly.sets import InstanceSet

@@ -18,7 +18,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
-from loopkit.lowering.schedule import LaunchBody
+from loopkit.lowering.lowered import LaunchBody
 from loopkit.poly.affine import is_quasi_affine, rounded_once
 from loopkit.poly.extents import first_value
 from loopkit.poly.relations import at_one_point

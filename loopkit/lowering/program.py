@@ -1,4 +1,4 @@
-"""Stages 7 and 8: the loop program of each launch, its versions, and what it declares."""
+"""The loops of each launch, their versions for full and partial tiles, and what a launch declares."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -9,45 +9,38 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_of
 from loopkit.analysis.dependences import shared_loops, with_waived
 from loopkit.analysis.legality import iname_range, iname_span
-from loopkit.ast.check import require_well_formed
-from loopkit.ast.nodes import Array, Block, Function, If, Program
-from loopkit.ast.simplify import simplified, with_regions_apart, without_unused_names
+from loopkit.ast.nodes import Array, Block, Function, If
+from loopkit.ast.simplify import simplified
 from loopkit.ast.unroll import written_out
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, has_barrier, leaves, meeting, paths, seq
-from loopkit.lowering.binding import BLOCK, GRID, Launch
 from loopkit.lowering.code import Coder, Level
 from loopkit.lowering.full_tiles import VERSION, edges_are_small, full_block, full_iterations
 from loopkit.lowering.lanes import CutLanes
-from loopkit.lowering.matrix_products import mma_inames, with_matrix_products
-from loopkit.lowering.storage import Storage
-from loopkit.lowering.vectors import cut_statements, vector_inames, with_vectors
+from loopkit.lowering.lowered import GRID, Launch, Storage
+from loopkit.lowering.mma import mma_inames
+from loopkit.lowering.vectors import vector_inames
 from loopkit.poly.codegen import condition_expression
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import differing
 from loopkit.poly.sets import interval_of, range_condition, range_from
 
 
-def build_program(launches: tuple[Launch, ...], storages: Mapping[str, Storage], order: Block) -> Program:
-    """The loop program of a lowered kernel; *order* is the host's part of it."""
-    return Program(tuple(_function(launch.kernel, launch, storages) for launch in launches), order)
+def generate_loops(launch: Launch, storages: Mapping[str, Storage], cut: Mapping[str, CutLanes]) -> Function:
+    """The function of *launch*: its loops with their bounds and conditions, and what it declares.
+
+    :arg cut: the statements whose domains cut elements off their vectors.
+    """
+    knl = launch.kernel
+    body = _versions(knl, launch, storages, _outermost(knl, launch), cut)
+    return Function(launch.name, launch.extents, launch.coordinates, tuple(_arrays(knl, launch, storages)), body,
+                    launch.ticketed)
 
 
-def _function(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Function:
-    level = _outermost(knl, launch)
-    cut = cut_statements(knl, launch, storages)
-    body = simplified(_versions(knl, launch, storages, level, cut))
-    if knl.options.textual_unroll:
-        body = simplified(Block((written_out(body, kept=vector_inames(knl) | mma_inames(knl)),)))
-    body = with_matrix_products(body, knl, launch, storages)
-    body = with_regions_apart(without_unused_names(with_vectors(body, knl, launch, storages, cut)))
-    arrays = tuple(_arrays(knl, launch, storages))
-    function = Function(launch.name, launch.extents, launch.coordinates, arrays, body, launch.ticketed)
-    kept = {name for name, storage in storages.items() if storage.space is AddressSpace.GLOBAL}
-    own = {a.name for a in arrays if not a.shared}
-    require_well_formed(function, kept.union(knl.argument_by_name), own.union(launch.ranges, BLOCK))
-    return function
+def unrolled(body: Block, knl: LoopKernel) -> Block:
+    """*body* with the iterations of unrolled loops written one after the other, but for those of vectors and mma."""
+    return simplified(Block((written_out(body, kept=vector_inames(knl) | mma_inames(knl)),)))
 
 
 def _versions(knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage], level: Level,

@@ -1,4 +1,4 @@
-"""Stage 2: reductions over threads are written out: by shuffles within warps, or as a tree in shared memory.
+"""The stage ``reductions``: those over threads are written out, by shuffles within warps or as a tree in shared memory.
 
 Each thread combines its part into its own accumulator first. How the parts are combined then depends on where the
 threads are (:func:`loopkit.lowering.shuffles.no_shuffles`). In a tree each thread stores its part, and in about

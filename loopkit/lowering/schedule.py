@@ -1,4 +1,4 @@
-"""Stage 3: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
+"""The stage ``schedule``: the order that runs. Parallel loops leave the tree, and the kernel is cut into launches."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,84 +7,16 @@ from dataclasses import dataclass
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.hosts import obstacle
-from loopkit.analysis.legality import across_blocks, iname_range, is_awaited, violations
+from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
-from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once, seq
+from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
+from loopkit.lowering.lowered import HostLoop, HostNode, LaunchBody, Schedule, SchedulePoint
 from loopkit.poly.relations import in_one_iteration
-
-
-@dataclass(frozen=True)
-class LaunchBody:
-    """What one launch runs.
-
-    :ivar tree: its sequential loops.
-    :ivar hosts: the inames of the host's loops around it, outermost first.
-    """
-
-    tree: Tree
-    hosts: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class HostLoop:
-    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
-
-    iname: str
-    body: tuple[HostNode, ...]
-
-
-HostNode = HostLoop | int
-
-
-@dataclass(frozen=True)
-class SchedulePoint:
-    """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
-
-    launch: int
-    hosts: tuple[str, ...]
-    way: Path
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A kernel and its launches.
-
-    :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
-    :ivar launches: in textual order.
-    :ivar order: what the host does with them.
-    """
-
-    kernel: LoopKernel
-    tree: Tree
-    launches: tuple[LaunchBody, ...]
-    order: tuple[HostNode, ...]
-
-    def __post_init__(self) -> None:
-        require_once(s for part in self.launches for s in leaves(part.tree))
-
-    def __str__(self) -> str:
-        return "\n".join(self._lines(self.order, 0))
-
-    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
-        pad = "  " * depth
-        for node in nodes:
-            if isinstance(node, HostLoop):
-                yield f"{pad}on the host, for {node.iname}:"
-                yield from self._lines(node.body, depth + 1)
-            else:
-                yield f"{pad}launch {node}:"
-                yield from tree_lines(self.launches[node].tree, depth + 1)
-
-    def places(self) -> dict[str, SchedulePoint]:
-        """The place of each statement."""
-        ways = paths(self.tree)
-        return {s: SchedulePoint(i, part.hosts, ways[s])
-                for i, part in enumerate(self.launches) for s in leaves(part.tree)}
 
 
 def schedule(knl: LoopKernel, apart: frozenset[tuple[str, str]] = frozenset()) -> Schedule:
@@ -184,7 +116,7 @@ class _Cutter:
 
         def crosses(d: Dependence) -> bool:
             inames = [self.kernel.statement_by_id[s].inames for s in (d.source, d.sink)]
-            key = (id(d.relation), *inames, d.of_value, is_awaited(self.kernel, d))
+            key = (id(d.relation), *inames, d.of_value, is_between_blocks(self.kernel, d))
             if key not in cache:
                 cache[key] = self._crosses(d, hosts)
             return cache[key]
@@ -257,15 +189,3 @@ def sequential(tree: Tree, tags: Mapping[str, InameTag], pending: tuple[str, ...
             return tree
 
 
-def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
-    """The tree as indented text, a line a node."""
-    pad = "  " * depth
-    match tree:
-        case Loop(iname, body):
-            return [f"{pad}for {iname}", *tree_lines(body, depth + 1)]
-        case Seq(children):
-            return [line for c in children for line in tree_lines(c, depth)]
-        case Leaf(statement):
-            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
-        case _:
-            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]

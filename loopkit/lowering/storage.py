@@ -1,4 +1,4 @@
-"""Stage 4: where temporaries live. Values become cells.
+"""The stage ``storage``: where temporaries live. Values become cells.
 
 A value that only its own thread reads is private; one that threads of the block read is shared; one that other
 blocks or later launches read is in global memory. Where two values are alive at once in one cell, the temporary
@@ -8,13 +8,11 @@ finds the value which it would have found in the reference order.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from math import inf, prod
 from typing import Any
 
-import numpy as np
-import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
@@ -24,121 +22,16 @@ from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.waived import met
-from loopkit.ast.nodes import Completion, Instruction, Swizzle
-from loopkit.ast.nodes import completion_of as of_instructions
 from loopkit.errors import ShapeError, StorageError
-from loopkit.expr.mappers import map_children, variables
+from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.schedule import Schedule, SchedulePoint
+from loopkit.lowering.lowered import Schedule, SchedulePoint, Storage, in_order
 from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right_cells
-from loopkit.poly.affine import subtract
-from loopkit.poly.relations import at_coordinates, differing
-from loopkit.poly.sets import Map
-
-
-@dataclass(frozen=True)
-class Storage:
-    """The cells of one temporary.
-
-    :ivar lead: inames whose values stand before the subscripts, each counted from its minimum in *lows*.
-    :ivar shape: all extents, those of *lead* first.
-    :ivar lanes: each thread holds its own element, behind *lead*, in a register.
-    :ivar note: what a reader of the code may want to know.
-    :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
-    :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
-    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
-    """
-
-    name: str
-    dtype: np.dtype
-    space: AddressSpace
-    lead: tuple[str, ...]
-    lows: tuple[Expression, ...]
-    shape: tuple[Expression, ...]
-    lanes: bool = False
-    note: str = ""
-    order: tuple[int, ...] = ()
-    swizzle: Swizzle | None = None
-    instruction: Instruction | None = None
-
-    def __str__(self) -> str:
-        extents = "".join(f"[{e}]" for e in self.in_memory)
-        over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
-        axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
-        mixed = f", {self.swizzle}" if self.swizzle is not None else ""
-        kind = f"{' in lanes' if self.lanes else ''}{', awaited' if self.between_blocks else ''}"
-        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
-
-    @property
-    def memory(self) -> str:
-        """The memory that it lies in: its address space, or ``"lanes"``."""
-        return "lanes" if self.lanes else self.space.value
-
-    @property
-    def between_blocks(self) -> bool:
-        """Do blocks of one launch wait for its values?"""
-        return self.instruction is not None and self.instruction.completion is Completion.FLAG
-
-    @property
-    def in_memory(self) -> tuple[Expression, ...]:
-        """All extents as the axes lie in memory, the slowest first."""
-        own = len(self.lead)
-        return (*self.shape[:own], *_in_order(self.shape[own:], self.order))
-
-    @property
-    def leading(self) -> tuple[Expression, ...]:
-        """The subscripts of the expansion."""
-        return tuple(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True))
-
-    def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
-        """*own* subscripts, as their axes lie in memory, with those of the expansion before them."""
-        return (*self.leading, *_in_order(own, self.order))
-
-    def touched(self, access: Access) -> Map:
-        """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
-        return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
-            else access.relation
-
-
-def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
-    """*expr* with the subscripts of temporaries extended by those of their expansion."""
-    match expr:
-        case p.Subscript(aggregate=p.Variable(name=name)):
-            own = tuple(in_storage(i, storages) for i in expr.index_tuple)
-            return p.Subscript(expr.aggregate, storages[name].subscripts(own) if name in storages else own)
-        case p.Variable(name=name):
-            storage = storages.get(name)
-            return p.Subscript(expr, storage.subscripts(())) if storage is not None and storage.lead else expr
-        case _:
-            return map_children(expr, lambda e: in_storage(e, storages))
-
-
-def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
-    """Does *instruction* work on the memory in which the assignee of *s* lies?"""
-    storage = storages.get(s.written)
-    return (AddressSpace.GLOBAL.value if storage is None else storage.memory) in instruction.memories
-
-
-def completion_of(s: Statement, storages: Mapping[str, Storage]) -> Completion:
-    """The event at which the accesses of *s* are performed."""
-    return of_instructions(i for i in s.instructions if serves(i, s, storages))
-
-
-def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
-                    ) -> tuple[Instruction, ...]:
-    """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
-    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
-    read = frozenset[str]().union(*map(variables, (value, *subscripts)))
-    own = tuple(i for i in s.instructions if serves(i, s, storages))
-    found = dict.fromkeys(storages[x].instruction for x in sorted({s.written, *read}) if x in storages)
-    return (*own, *(i.accessing(stores=s.written in storages and storages[s.written].instruction == i,
-                                loads=tuple(x for x in sorted(read) if x in storages and storages[x].instruction == i))
-                    for i in found if i is not None))
+from loopkit.poly.relations import differing
 
 
 def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
@@ -301,10 +194,6 @@ def _own_shape(t: TemporaryVariable, shape: tuple[Expression | None, ...]) -> tu
 
 # {{{ how axes lie
 
-def _in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
-    return tuple(values[axis] for axis in order) if order and values else values
-
-
 def _position(t: TemporaryVariable, axis: int) -> int:
     return t.order.index(axis) if t.order else axis
 
@@ -320,7 +209,7 @@ def _require_axes(t: TemporaryVariable, own: tuple[Expression, ...], space: Addr
         where = "in registers" if space is not AddressSpace.GLOBAL else "in global memory"
         raise StorageError(f"'{t.name}' is swizzled, but it lies {where}, and only shared memory has banks.",
                            subject=t.name, hint="leave the swizzle out, or let other threads of the block read it")
-    columns = _in_order(own, t.order)[-1]
+    columns = in_order(own, t.order)[-1]
     whole = t.swizzle.chunk*t.swizzle.period
     if t.swizzle.axis >= len(own) or _position(t, t.swizzle.axis) == len(own) - 1 or not isinstance(columns, int) \
             or columns % whole:

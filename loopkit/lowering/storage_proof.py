@@ -8,12 +8,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, commute
-from loopkit.analysis.awaited import require_handed_on, require_one_launch
+from loopkit.analysis.between_blocks import require_one_launch, require_one_write
 from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import shared_loops
+from loopkit.analysis.dependences import joined, joined_relations, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
-from loopkit.analysis.values import misreads
+from loopkit.analysis.values_preserved import clobbered_values, same_flow
 from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
@@ -22,7 +22,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting
-from loopkit.lowering.schedule import SchedulePoint
+from loopkit.lowering.lowered import SchedulePoint
 from loopkit.poly.flow import TimedAccess
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.relations import (
@@ -43,7 +43,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
     if t.between_blocks:
         own = [places[a.statement] for a in accesses]
         require_one_launch(knl, t.name, [(place.launch, place.hosts) for place in own])
-        require_handed_on(knl, t.name)
+        require_one_write(knl, t.name)
         return
     if _evidently_right(knl, accesses, flows, places, space, lead):
         return
@@ -52,7 +52,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
     if space is AddressSpace.GLOBAL:
         _require_one_block_a_cell(knl, t, accesses, places, lead)
     axes = _axes(knl, accesses, space)
-    for wrong in misreads(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
+    for wrong in clobbered_values(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
         _refuse(knl, t, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
@@ -164,20 +164,13 @@ def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence]
     if len(writers) != 1 or not certain_write(writers[0]) or places[writers[0].statement].hosts:
         return False
     writer = writers[0]
-    wanted: dict[str, Map] = {}
-    for d in flows:
-        if d.source != writer.statement:
-            return False
-        wanted[d.sink] = wanted[d.sink].union(d.relation) if d.sink in wanted else d.relation
-    found: dict[str, Map] = {}
-    for a in accesses:
-        if not a.is_write:
-            if not a.affine or places[a.statement].launch <= places[writer.statement].launch:
-                return False
-            pairs = same_element(writer.relation, a.relation)
-            found[a.statement] = found[a.statement].union(pairs) if a.statement in found else pairs
-    return found.keys() == wanted.keys() and all(found[x].is_equal(wanted[x]) for x in found) \
-        and injective_given(writer.subscript_relation, writer.domain, [])
+    if any(d.source != writer.statement for d in flows):
+        return False
+    reads = [a for a in accesses if not a.is_write]
+    if not all(a.affine and places[a.statement].launch > places[writer.statement].launch for a in reads):
+        return False
+    found = joined(((writer.statement, a.statement), same_element(writer.relation, a.relation)) for a in reads)
+    return same_flow(joined_relations(flows), found) and injective_given(writer.subscript_relation, writer.domain, [])
 
 
 Axis = tuple[type[InameTag], int, tuple[tuple[str, ...], ...]]

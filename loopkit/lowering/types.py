@@ -1,4 +1,4 @@
-"""Stage 1: every argument and temporary gets its dtype, and the neutral elements their values.
+"""The stage ``types``: every argument and temporary gets its dtype, and the neutral elements their values.
 
 A temporary takes the dtype of its first write; where that is weak (``<> s = 0``) the later ones decide with it. An
 output takes the join of its writes, a reduction's accumulator the dtype of its operand. Sizes that nobody declared

@@ -34,9 +34,8 @@ from loopkit.instructions.vector_access import Vector, certain_elements, with_ve
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag
-from loopkit.lowering.binding import GRID, Launch
 from loopkit.lowering.lanes import CutLanes, lanes_of, loops_of_one
-from loopkit.lowering.storage import Storage, in_storage
+from loopkit.lowering.lowered import GRID, Launch, Storage, in_storage
 from loopkit.lowering.vector_elements import LENGTHS, ArrayMemory, Elements, Names, anywhere, are_close
 from loopkit.poly.affine import add, affine_difference, multiply
 from loopkit.poly.sets import InstanceSet

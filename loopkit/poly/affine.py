@@ -127,10 +127,10 @@ def to_aff(expr: Expression, dims: Sequence[str], params: Collection[str] | None
     return _aff(expr, tuple(dims), tuple(sorted(free)))
 
 
-def is_quasi_affine(expr: Expression) -> bool:
-    """Is *expr* one quasi-affine form of the names in it, without cases?"""
+def is_quasi_affine(expr: Expression, dims: Sequence[str] = (), params: Collection[str] | None = None) -> bool:
+    """Is *expr* one quasi-affine form, without cases, of *dims* and of *params* (``None``: of any other names)?"""
     try:
-        to_aff(expr, ())
+        to_aff(expr, dims, params)
     except NotAffineError:
         return False
     return True

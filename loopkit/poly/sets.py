@@ -405,13 +405,6 @@ def _fixed_at(points: isl.Set, dim: int, value: isl.Val) -> tuple[isl.Set, int]:
     return without_empty_pieces(points.fix_val(DIM.set, dim, value)), int(value.to_python())
 
 
-def least_params(params: isl.Set, usual: int, names: Sequence[str]) -> dict[str, int]:
-    """The smallest values of the parameters *names* in *params*; *usual* for one that nothing is said of."""
-    point = lexmin_point(params.from_params(), ())
-    assert point is not None
-    return {x: point[0].get(x, usual) for x in names}
-
-
 T = TypeVar("T", isl.Set, isl.Map)
 
 

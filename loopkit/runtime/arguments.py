@@ -22,9 +22,8 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.points import checker
 from loopkit.runtime import stages
-from loopkit.runtime.overlap import internal_overlap, require_disjoint
 from loopkit.runtime.scalars import converter
-from loopkit.runtime.views import ArrayLike
+from loopkit.runtime.views import ArrayLike, internal_overlap
 
 #: Makes an output that the caller did not pass, given its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
@@ -154,14 +153,11 @@ class CallPlan:
         strided: list[str] = []
         longer: list[str] = []
         filled: list[str] = []
-        given = len(arrays)
         for plan in self.arrays:
             extents = [None if axis.extent is None else axis.extent(values) for axis in plan.axes]
             array = arrays.get(plan.name)
             if array is None:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
-            elif plan.written and given > 1:
-                require_disjoint(plan.name, array, arrays)
             # an array may be larger than what is written
             if plan.name in self._filled and not plan.read and list(array.shape) == extents:
                 filled.append(plan.name)

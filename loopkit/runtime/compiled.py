@@ -11,12 +11,12 @@ from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import extent_of_checks
 from loopkit.kernel.target import Target
+from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import disassembly, find_cuda_compiler, has_cuda_compiler
-from loopkit.runtime.cuda.devices import why_not
+from loopkit.runtime.cuda.devices import stream_handle, why_not
 from loopkit.runtime.cuda.resources import Resources, kernel_resources
 from loopkit.runtime.cuda.runner import CudaRunner
-from loopkit.runtime.cuda.streams import stream_handle
-from loopkit.runtime.execution import BoundCall, execution_for
+from loopkit.runtime.execution import execution_for
 from loopkit.runtime.outputs import Outputs
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.typed import Text
@@ -87,6 +87,7 @@ class CompiledKernel:
         other.__dict__.update(self.__dict__, _stream=handle, _runner=runner, _call=runner.call)
         return other
 
+    @checked
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
              rotate: bool = False, bytes: float | None = None, flops: float | None = None,  # noqa: A002
              **kwargs: Any) -> Timing:
@@ -101,6 +102,7 @@ class CompiledKernel:
         :arg rotate: take turns among copies of the arrays that together are larger than the caches, so that each run
             finds its arguments in memory.
         :arg bytes: what one run moves, *flops*: how many operations it does; the result then has rates.
+        :raises PreconditionError: an option is of another kind than its annotation names.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> timing = lk.compile(knl, target="c").time(x=np.ones(1000), bytes=16000, duration=0.01)

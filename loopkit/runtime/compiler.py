@@ -32,8 +32,7 @@ from loopkit.runtime.flags import (
     faults_of,
     tried,
 )
-from loopkit.runtime.processes import run_quietly
-from loopkit.runtime.rejection import rejected
+from loopkit.runtime.processes import rejected, run_quietly
 from loopkit.target.host import CTarget
 
 

@@ -13,6 +13,7 @@ from loopkit.analysis.rounding import accumulation_length, index_names
 from loopkit.errors import CallError, EquivalenceError, PreconditionError, TypeInferenceError
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.kinds import epsilon, is_half, kind_of
+from loopkit.expr.mappers import variables
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.data import GlobalArg, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -172,11 +173,11 @@ def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[s
 
 
 def _evaluated(shape: tuple[Any, ...], sizes: Mapping[str, int], array: str) -> tuple[int | None, ...]:
-    try:
-        return tuple(None if e is None else max(evaluate(e, sizes), 0) for e in shape)
-    except KeyError as err:
-        raise CallError(f"the shape of '{array}' depends on '{err.args[0]}', which has no value.",
-                        argument=str(err.args[0]), hint=f"add '{err.args[0]}' to parameters") from None
+    missing = sorted(frozenset().union(*(variables(e) for e in shape if e is not None)) - sizes.keys())
+    if missing:
+        raise CallError(f"the shape of '{array}' depends on '{missing[0]}', which has no value.", argument=missing[0],
+                        hint=f"add '{missing[0]}' to parameters")
+    return tuple(None if e is None else max(evaluate(e, sizes), 0) for e in shape)
 
 
 def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], parameters: Mapping[str, Any],

@@ -1,42 +1,16 @@
-"""How kernels are executed, by the class of their target."""
+"""How kernels are executed, by the name of their target."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.outputs import Outputs
+from loopkit.lazy import LazyTable
+from loopkit.runtime.calls import Runner
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.typed import TypedKernels
 from loopkit.target.text_target import TextTarget
-
-
-class BoundCall(Protocol):
-    """A call with all arguments fixed, as :meth:`CompiledKernel.bind` makes them."""
-
-    def __call__(self) -> Outputs:
-        """Run it."""
-
-
-class Runner(Protocol):
-    """Runs one kernel.
-
-    :ivar kernels: the kernel with the dtypes of its calls.
-    """
-
-    kernels: TypedKernels
-
-    @property
-    def text_target(self) -> TextTarget:
-        """The target of the text that is shown without a call."""
-
-    def call(self, given: Mapping[str, Any]) -> Outputs:
-        """Check what is *given* and run."""
-
-    def bind(self, given: Mapping[str, Any]) -> BoundCall:
-        """The call with what is *given*, checked once."""
 
 
 @dataclass(frozen=True)
@@ -52,14 +26,16 @@ class Execution:
     time: Callable[[Any, Mapping[str, Any], TimingRequest], Timing]
 
 
-#: By the class of a target; ``loopkit/__init__.py`` fills it.
-EXECUTIONS: dict[type[TextTarget], Execution] = {}
+#: By the name of a target; a module is imported for the first kernel that it runs.
+EXECUTIONS = LazyTable[Execution]({
+    "c": "loopkit.runtime.host:ON_THE_HOST",
+    "cuda": "loopkit.runtime.cuda.timing:ON_GPUS",
+})
 
 
 def execution_for(target: TextTarget) -> Execution:
     """:raises PreconditionError: kernels for *target* have a text, and nothing runs it."""
-    found = EXECUTIONS.get(type(target))
-    if found is None:
+    if target.name not in EXECUTIONS:
         raise PreconditionError(f"Nothing runs kernels for the target '{target.name}'.", subject=target.name,
                                 hint=f"generate_code(knl, target={target.name!r}) gives their text")
-    return found
+    return EXECUTIONS[target.name]

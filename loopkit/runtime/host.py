@@ -6,29 +6,28 @@ import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from loopkit.ast.nodes import Block
 from loopkit.ast.order import calls
 from loopkit.errors import DeviceError
 from loopkit.expr.kinds import is_half
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.runtime.arguments import BoundArguments
 from loopkit.runtime.cache import DiskCache, cache_directory
+from loopkit.runtime.calls import CallSignatures, CheckedCall, Output, Runner
 from loopkit.runtime.compiler import find_compiler
 from loopkit.runtime.execution import Execution
-from loopkit.runtime.kinds import NUMPY, general_kind, host_view
+from loopkit.runtime.kinds import NUMPY, ArrayKinds, HostKind, TorchKind, host_view
 from loopkit.runtime.library import load_library
 from loopkit.runtime.outputs import Outputs
-from loopkit.runtime.program import Getter, getter
 from loopkit.runtime.timing import Timing, TimingRequest
-from loopkit.runtime.typed import Text, TypedKernels
-from loopkit.runtime.views import Array, ArrayLike
-from loopkit.target.code import GeneratedCode, GeneratedKernel, Parameter, ParameterKind
+from loopkit.runtime.typed import Text
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides, stride
+from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.host import CTarget
 
 
@@ -51,128 +50,195 @@ _CTYPES: dict[str, Any] = {
     **{f"{sign}int{bits}": getattr(ctypes, f"c_{sign}int{bits}") for sign in ("", "u") for bits in (8, 16, 32, 64)}}
 
 
-class HostProgram:
-    """The functions of a translation unit, of a loaded library.
+class HostPlan:
+    """What calls of one signature launch on the host.
 
-    :arg order: the calls of them, where it is more than each once.
+    A call's operands are the addresses of its inputs, of the outputs that it allocates and of temporaries, its scalars,
+    and then the constants; each function takes some of them.
+
+    :arg functions: of the loaded text.
+    :arg arrays: inputs and outputs, for their strides.
     """
 
-    def __init__(self, library: ctypes.CDLL, launches: Sequence[GeneratedKernel], order: Block | None = None) -> None:
-        self._library = library
-        self._order = order
-        self._calls: tuple[tuple[Any, tuple[Getter, ...]], ...] = tuple(
-            (_function(library, launch), tuple(_argument(p) for p in launch.parameters)) for launch in launches)
-        self._launches = tuple(launches)
+    def __init__(self, checked: CheckedCall, text: Text, functions: Mapping[str, Any], arrays: Mapping[str, ArrayLike]
+                 ) -> None:
+        self._checked = checked
+        self._text = text
+        scratch = text.scratch.makers(checked.values)
+        self._scratch = tuple(scratch.values())
+        self._makers = tuple(_maker(x) for x in checked.outputs)
+        dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
+        # what no function takes is converted for the sake of the check
+        self._scalars = tuple((i, convert, _passed_as(dtypes.get(name)))
+                              for (i, convert), name in zip(checked.scalars, checked.scalar_names, strict=True))
+        operands = {x: k for k, x in enumerate([
+            *((ParameterKind.ARRAY, x) for x in checked.array_names),
+            *((ParameterKind.SCRATCH, x) for x in scratch), *((ParameterKind.VALUE, x) for x in checked.scalar_names)])}
+        constants: list[Any] = []
+        picks = {}
+        for launch in text.code.kernels:
+            places = []
+            for p in launch.parameters:
+                key = p.kind, p.array if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH) else p.name
+                if key not in operands and p.kind is not ParameterKind.HOST:
+                    operands[key] = len(operands)
+                    constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
+                                     _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
+                # the host's inames stand behind all others, counted from the end
+                places.append(text.hosts.index(p.name) - len(text.hosts) if p.kind is ParameterKind.HOST
+                              else operands[key])
+            picks[launch.name] = functions[launch.name], _picker(places)
+        self._constants = tuple(constants)
+        self._functions = picks
 
-    def run(self, bound: BoundArguments, scratch: dict[str, Array]) -> None:
-        if self._order is None:
-            for function, getters in self._calls:
-                function(*[get(bound, scratch) for get in getters])
-        else:
-            self._looped(self._order, bound, scratch)()
+    @cached_property
+    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
+        """Runs a call: its values, the addresses of its inputs, and its values before some were opened."""
+        check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
+        launch, scalars, constants = self._launch, self._scalars, self._constants
+        checked: list[int] = []
 
-    def fixed(self, bound: BoundArguments, scratch: dict[str, Array]) -> tuple[Callable[[], object], ...]:
-        """The launches with their arguments worked out; the arrays must live as long as they do."""
-        if self._order is not None:
-            return (self._looped(self._order, bound, scratch),)
-        return tuple(partial(function, *[get(bound, scratch) for get in getters])
-                     for function, getters in self._calls)
-
-    def _looped(self, order: Block, bound: BoundArguments, scratch: dict[str, Array]) -> Callable[[], object]:
-        """All calls, with what does not change from iteration to iteration worked out."""
-        fixed = {}
-        for launch, (function, getters) in zip(self._launches, self._calls, strict=True):
-            hosts = [i for i, p in enumerate(launch.parameters) if p.kind is ParameterKind.HOST]
-            given = [None if i in hosts else get(bound, scratch) for i, get in enumerate(getters)]
-            fixed[launch.name] = function, given, [(i, launch.parameters[i].name) for i in hosts]
-
-        def run() -> None:
-            for name, values in calls(order, bound.values):
-                function, given, hosts = fixed[name]
-                arguments = [*given]
-                for i, x in hosts:
-                    arguments[i] = values[x]
-                function(*arguments)
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            nonlocal checked
+            if addresses != checked:
+                check(addresses)
+                checked = addresses
+            numbers = [passed(convert(values[i])) for i, convert, passed in scalars]
+            made = [make() for make, _ in makers]
+            memory = [*made, *[make() for make in scratch]]
+            launch([*addresses, *[x.ctypes.data for x in memory], *numbers, *constants])
+            return results(originals, [adopt(x) for x, (_, adopt) in zip(made, makers, strict=True)])
         return run
 
+    @cached_property
+    def _launch(self) -> Callable[[Sequence[Any]], None]:
+        """Calls the functions with a call's operands."""
+        functions, order, values, hosts = self._functions, self._text.code.order, self._checked.values, self._text.hosts
+        if order is None:
+            every = tuple(functions.values())
 
-class HostBackend:
-    """Compiles with the host's C compiler, keeps the objects on disk, and loads them."""
+            def launch(operands: Sequence[Any]) -> None:
+                for function, pick in every:
+                    function(*pick(operands))
+            return launch
 
-    def __init__(self, target: CTarget) -> None:
-        self.cache = DiskCache(cache_directory())
-        self.compiler = find_compiler(target, self.cache)
+        def launch_in_loops(operands: Sequence[Any]) -> None:
+            for name, seen in calls(order, values):
+                function, pick = functions[name]
+                # outside of a loop its iname has no value, and nobody takes it
+                function(*pick([*operands, *[seen.get(x, 0) for x in hosts]]))
+        return launch_in_loops
 
-    def load(self, code: GeneratedCode, kernel: str) -> HostProgram:
-        return HostProgram(load_library(code.source, kernel, self.compiler, self.cache), code.kernels, code.order)
+    def allocated(self) -> dict[str, Any]:
+        return {x.name: adopt(np.zeros(x.shape, x.dtype))
+                for x, (_, adopt) in zip(self._checked.outputs, self._makers, strict=True)}
+
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundHostCall:
+        self._checked.check(addresses)
+        scratch = [make() for make in self._scratch]
+        operands = [*addresses, *[x.ctypes.data for x in scratch],
+                    *[passed(convert(values[i])) for i, convert, passed in self._scalars], *self._constants]
+        launches = [partial(self._launch, operands)] if self._text.code.order is not None else [
+            partial(function, *pick(operands)) for function, pick in self._functions.values()]
+        return BoundHostCall(launches, self._checked.results(originals, ()), (values, originals, scratch))
 
 
-class HostRunner:
-    """Runs one kernel on the host."""
+@dataclass(frozen=True)
+class BoundHostCall:
+    """A call on the host with all arguments fixed.
+
+    :ivar kept: what must live as long as it.
+    """
+
+    launches: Sequence[Callable[[], object]]
+    outputs: Outputs
+    kept: object
+
+    @property
+    def number_of_launches(self) -> int:
+        return len(self.launches)
+
+    def __call__(self) -> Outputs:
+        for launch in self.launches:
+            launch()
+        return self.outputs
+
+
+class HostRunner(Runner):
+    """Runs one kernel on the host: compiles with the host's C compiler, keeps the objects on disk, and loads them."""
 
     def __init__(self, knl: LoopKernel, target: CTarget) -> None:
-        self.kernels = TypedKernels(knl, target.machine)
+        super().__init__(knl, target.machine)
         self.target = target
-        self._names = frozenset(a.name for a in knl.arguments if isinstance(a, GlobalArg))
-        self._backend = HostBackend(target)
-        self._programs: dict[Text, HostProgram] = {}
+        self._kinds = ArrayKinds()
+        self._cache = DiskCache(cache_directory())
+        self._compiler = find_compiler(target, self._cache)
+        self._functions: dict[Text, Mapping[str, Any]] = {}
+
+    @property
+    def kinds(self) -> ArrayKinds:
+        return self._kinds
 
     @property
     def text_target(self) -> CTarget:
         return self.target
 
-    def call(self, given: Mapping[str, Any]) -> Outputs:
-        call = self._prepare(given)
-        call.program.run(call.bound, call.scratch)
-        return call.outputs
+    def _plan(self, known: CallSignatures, values: Sequence[Any]) -> HostPlan:
+        given = dict(zip(known.names, values, strict=True))
+        kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
+        views = {x: host_view(x, given[x]) for x in kinds}
+        typed = self.kernels.of({**given, **views})
+        bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
+            dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, -1))
+        text = typed.fitting(self.target, bound, bound.strided)
+        maker: HostKind = next((k for k in kinds.values() if isinstance(k, TorchKind)), NUMPY)
+        checked = self._checked(known, typed, text, bound, kinds, views, (maker, maker.adopt),
+                                lambda x: x.dtype.alignment)
+        return HostPlan(checked, text, self._loaded(text), bound.arrays)
 
-    def bind(self, given: Mapping[str, Any]) -> BoundHostCall:
-        return BoundHostCall(self._prepare(given))
+    def _loaded(self, text: Text) -> Mapping[str, Any]:
+        """The functions of *text* by name; they keep their library."""
+        with self._lock:
+            if text not in self._functions:
+                library = load_library(text.code.source, self.kernels.kernel.name, self._compiler, self._cache)
+                self._functions[text] = {x.name: _function(library, x) for x in text.code.kernels}
+            return self._functions[text]
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         """By the host's clock; arrays that the kernel writes are copied first and left as they are."""
-        sets = [self._prepare(copies) for copies in self._copies(given, request)]
+        sets = [self.bind(copies) for copies in self._copies(given, request)]
         times: list[float] = []
-        for call in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
-            call.program.run(call.bound, call.scratch)
+        for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
+            run()
         end = time.perf_counter() + request.duration
-        for call in itertools.cycle(sets):
+        for run in itertools.cycle(sets):
             start = time.perf_counter()
-            call.program.run(call.bound, call.scratch)
+            run()
             times.append(time.perf_counter() - start)
             if len(times) >= request.fewest and (time.perf_counter() >= end or len(times) >= request.most):
                 break
         return Timing.of(times, request)
 
     def _copies(self, given: Mapping[str, Any], request: TimingRequest) -> list[dict[str, Any]]:
-        arrays = {k: host_view(k, v) for k, v in given.items() if k in self._names and v is not None}
+        arrays = {k: host_view(k, v) for k, v in given.items()
+                  if isinstance(self._arguments.get(k), GlobalArg) and v is not None}
         written = self.kernels.kernel.written_names
         first = {**given, **{k: v.copy(order="K") if k in written else v for k, v in arrays.items()}}
         number = request.number_of_sets(sum(v.nbytes for v in arrays.values()), _CACHE_BYTES)
         return [first, *({**given, **{k: v.copy(order="K") for k, v in arrays.items()}} for _ in range(number - 1))]
 
-    def _prepare(self, given: Mapping[str, Any]) -> _HostCall:
-        views = {k: x if type(x) is np.ndarray or x is None or k not in self._names else host_view(k, x)
-                 for k, x in given.items()}
-        typed = self.kernels.of(views)
-        bound = typed.plan.bind(views)
-        text = typed.fitting(self.target, bound, bound.strided)
-        program = self._programs.get(text)
-        if program is None:
-            program = self._programs[text] = self._backend.load(text.code, self.kernels.kernel.name)
-        fields = typed.plan.outputs
-        return _HostCall(program, bound, text.scratch.allocate(bound.values),
-                         Outputs(fields, [given[x] if given.get(x) is not None else self._made(given, bound.arrays[x])
-                                          for x in fields]))
 
-    def _made(self, given: Mapping[str, Any], array: ArrayLike) -> Any:
-        """An output that the call allocated, in the kind of the first array that is not numpy's."""
-        for name, x in given.items():
-            kind = general_kind(x) if name in self._names else None
-            if kind is not None and kind is not NUMPY:
-                assert isinstance(array, np.ndarray)
-                return kind.adopt(array)
-        return array
+def _maker(x: Output) -> tuple[Callable[[], Array], Callable[[Array], Any]]:
+    """What makes an output as numpy's array, and what turns it into the caller's kind."""
+    assert x.adopt is not None
+    return partial(np.zeros, x.shape, x.dtype), x.adopt
+
+
+def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
+    """Gives the operands at *places*."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda operands: [operands[i] for i in places]
 
 
 def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
@@ -183,29 +249,6 @@ def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> Ho
 
 #: Kernels for C are compiled and called here.
 ON_THE_HOST = Execution(_runner, HostRunner.time)
-
-
-@dataclass(frozen=True)
-class _HostCall:
-    """A checked call."""
-
-    program: HostProgram
-    bound: BoundArguments
-    scratch: dict[str, Array]
-    outputs: Outputs
-
-
-class BoundHostCall:
-    """A call on the host with all arguments fixed; made by :meth:`CompiledKernel.bind`."""
-
-    def __init__(self, call: _HostCall) -> None:
-        self._call = call                              # keeps the arrays alive
-        self._launches = call.program.fixed(call.bound, call.scratch)
-
-    def __call__(self) -> Outputs:
-        for launch in self._launches:
-            launch()
-        return self._call.outputs
 
 
 def _function(library: ctypes.CDLL, launch: GeneratedKernel) -> Any:
@@ -221,15 +264,15 @@ def _ctype(parameter: Parameter) -> Any:
     return _CTYPES[np.dtype(parameter.dtype).name]
 
 
-def _argument(parameter: Parameter) -> Getter:
-    if parameter.kind is ParameterKind.VALUE and np.dtype(parameter.dtype).kind == "c":
-        pair, name = _CTYPES[np.dtype(parameter.dtype).name], parameter.name
-        return lambda bound, scratch: pair(bound.values[name].real, bound.values[name].imag)
-    if parameter.kind is ParameterKind.VALUE and is_half(parameter.dtype):
-        dtype, name = parameter.dtype, parameter.name
-        return lambda bound, scratch: int(np.array(bound.values[name], dtype).view(np.uint16))
-    return getter(parameter, _address)
+def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
+    """What turns a Python number into what ctypes passes for *dtype*."""
+    if dtype is not None and dtype.kind == "c":
+        pair = _CTYPES[dtype.name]
+        return lambda value: pair(value.real, value.imag)
+    if dtype is not None and is_half(dtype):
+        return lambda value: int(np.array(value, dtype).view(np.uint16))
+    return _as_it_is
 
 
-def _address(array: Any) -> int:
-    return int(array.ctypes.data)
+def _as_it_is(value: Any) -> Any:
+    return value

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Protocol
 
@@ -20,9 +21,12 @@ LEGACY_STREAM = 0
 
 
 #: All that a check of an array looks at but its address; can be hashed. The first entry says how many there are.
-Told = tuple[Any, ...]
-#: Of the values of a call, those at some positions: all that a check looks at but the addresses, and the addresses.
-Tell = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]]]
+ArraySignature = tuple[Any, ...]
+#: Reads the arrays at some positions of a call's values: their signatures one after another, and their addresses.
+#: ``None``: one is of a type that this reader does not read, or does not say where it lies.
+Reader = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]] | None]
+#: What arrays of other libraries raise that do not say where they lie: they are gone, or keep no protocol.
+_SILENT = (RuntimeError, AttributeError, TypeError, KeyError, ValueError)
 
 
 def legacy_stream() -> int:
@@ -38,7 +42,7 @@ class Kind(Protocol):
 
     name: str
 
-    def probe(self, x: Any) -> tuple[Told, int]:
+    def signature(self, x: Any) -> tuple[ArraySignature, int]:
         """All that a check of *x* looks at but its address, and the address."""
 
     def view(self, name: str, x: Any) -> ArrayLike:
@@ -66,8 +70,9 @@ class NumpyKind:
 
     name = "numpy"
 
-    def probe(self, x: Array) -> tuple[Told, int]:
-        return ("numpy", x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
+    def signature(self, x: Array) -> tuple[ArraySignature, int]:
+        # of the subclasses some are refused
+        return (type(x), x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
     def view(self, name: str, x: Array) -> ArrayLike:
         if isinstance(x, np.ma.MaskedArray):
@@ -111,34 +116,36 @@ class TorchKind:
     def _slow_stream(self, ordinal: int) -> int:
         return int(self.torch.cuda.current_stream(ordinal).cuda_stream)
 
-    def probe(self, x: Any) -> tuple[Told, int]:
+    def signature(self, x: Any) -> tuple[ArraySignature, int]:
         dtype = x.dtype
         # in C order, strides say no more: to ask for them costs more than to ask whether they are needed
-        told = (dtype, x.shape, x.is_contiguous() or x.stride(), x.get_device(), x.requires_grad, x.is_neg())
-        return (*told, x.is_conj()) if dtype in self._complex else told, x.data_ptr()
+        found = (dtype, x.shape, x.is_contiguous() or x.stride(), x.get_device(), x.requires_grad, x.is_neg())
+        return (*found, x.is_conj()) if dtype in self._complex else found, x.data_ptr()
 
-    def tells(self, x: Any) -> bool:
-        """May :meth:`tell` speak of *x*, now and when it comes again?"""
+    def is_plain(self, x: Any) -> bool:
+        """May :meth:`read_plain` read *x*, now and when it comes again?"""
         return type(x) is self._tensor and x.dtype not in self._complex
 
-    def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
-        """:meth:`probe` for the *values* at *positions*, which are all plain tensors of real numbers, in one go.
+    def read_plain(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
+        """A :data:`Reader` for plain tensors of real numbers: :meth:`signature` of each, in one go.
 
-        What it says of complex ones is never what :meth:`probe` does, so that nothing is mistaken for them.
-
-        :raises TypeError: one is no plain tensor.
+        A complex tensor's entries here are never its signature, so that nothing is mistaken for it.
         """
         tensor = self._tensor
         is_contiguous, stride, get_device, is_neg, data_ptr = self._methods
-        key: list[Hashable] = []
+        signature: list[Hashable] = []
         addresses = []
-        for i in positions:
-            x = values[i]
-            if type(x) is not tensor:
-                raise TypeError
-            key += (x.dtype, x.shape, is_contiguous(x) or stride(x), get_device(x), x.requires_grad, is_neg(x))
-            addresses.append(data_ptr(x))
-        return key, addresses
+        try:
+            for i in positions:
+                x = values[i]
+                if type(x) is not tensor:
+                    return None
+                signature += (x.dtype, x.shape, is_contiguous(x) or stride(x), get_device(x), x.requires_grad,
+                              is_neg(x))
+                addresses.append(data_ptr(x))
+        except RuntimeError:                           # a tensor without strides, or without memory of its own
+            return None
+        return signature, addresses
 
     def view(self, name: str, x: Any) -> ArrayLike:
         if x.layout != self.torch.strided:
@@ -181,6 +188,81 @@ class TorchKind:
 
 NUMPY = NumpyKind()
 _torch: list[TorchKind] = []
+
+
+class ArrayKinds:
+    """The kind of every type of array that came along: numpy's and torch's, and what DLPack opens in the host's memory.
+    """
+
+    def __init__(self) -> None:
+        self._kinds: dict[type, Kind] = {}
+        self._signatures: dict[type, Callable[[Any], tuple[ArraySignature, int]]] = {}
+        self.learn(np.ndarray, NUMPY)
+
+    def learn(self, type_: type, kind: Kind) -> None:
+        self._kinds[type_] = kind
+        self._signatures[type_] = kind.signature
+
+    def knows(self, x: object) -> bool:
+        return type(x) in self._kinds
+
+    def of(self, x: object) -> Kind:
+        """The kind of an array that was opened."""
+        return self._kinds[type(x)]
+
+    def open(self, name: str, x: Any) -> Any:
+        """*x*, or what stands for it, of a type that is known from now on.
+
+        :raises CallError: it is no array.
+        """
+        if not self.knows(x):
+            kind = general_kind(x)
+            if kind is None:
+                return host_view(name, x)
+            self.learn(type(x), kind)
+        return x
+
+    def signature(self, name: str, x: Any) -> tuple[ArraySignature, int]:
+        """All that a check of the opened array *x* looks at but its address, and the address.
+
+        :raises CallError: it does not say where it lies.
+        """
+        try:
+            return self._signatures[type(x)](x)
+        except _SILENT as err:
+            with suppress(*_SILENT):
+                self.of(x).view(name, x)               # its kind may have words of its own for that
+            raise CallError(f"'{name}' does not say where it lies: {err}.", argument=name) from None
+
+    def read(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
+        """The :data:`Reader` for arrays of any types that are known."""
+        signatures = self._signatures
+        result: list[Hashable] = []
+        addresses = []
+        try:
+            for i in positions:
+                x = values[i]
+                signature = signatures.get(type(x))
+                if signature is None:
+                    return None
+                found, address = signature(x)
+                result += found
+                addresses.append(address)
+        except _SILENT:
+            return None
+        return result, addresses
+
+    def reader(self, arrays: Sequence[Any], before: Reader) -> Reader:
+        """The quickest reader of *arrays*, and of those that *before* was chosen for."""
+        kind = self._kinds.get(type(arrays[0])) if arrays else None
+        if isinstance(kind, TorchKind) and before in (reads_none, kind.read_plain) and all(map(kind.is_plain, arrays)):
+            return kind.read_plain
+        return self.read
+
+
+def reads_none(values: Sequence[Any], positions: Sequence[int]) -> None:
+    """The reader of calls whose arrays were never seen."""
+    return
 
 
 def general_kind(x: object) -> HostKind | None:

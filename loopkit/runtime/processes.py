@@ -1,11 +1,14 @@
-"""Other programs, run quietly."""
+"""Other programs: run quietly, and compilers that say no."""
 from __future__ import annotations
 
 import os
 import subprocess
 from collections.abc import Sequence
 
+from loopkit.errors import CompilerError
+
 _TIMEOUT = 300
+_MOST_LINES = 40
 
 
 def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
@@ -22,3 +25,25 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
         return subprocess.CompletedProcess(command, 127, text, str(err))
     except OSError as err:
         return subprocess.CompletedProcess(command, 127, "", str(err))
+
+
+def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
+    """The error for kernel *kernel* whose text is *source*.
+
+    :arg compiler: how the sentence calls it.
+    :arg log: the compiler's own words.
+    :arg line: the line that it means, where it says so.
+    """
+    said = log.strip().splitlines()[:_MOST_LINES]
+    where = ""
+    if line is not None:
+        where = f" at line {line}"
+        said = [*_neighbours(source, line), "", *said]
+    return CompilerError(f"{compiler} rejects the code of kernel '{kernel}'{where}.", log="\n".join(said), hint=hint)
+
+
+def _neighbours(source: str, number: int) -> list[str]:
+    """The line *number* of *source* with two lines on either side."""
+    lines = source.splitlines()
+    first, last = max(number - 3, 0), min(number + 2, len(lines))
+    return [f"{'>' if i + 1 == number else ' '} {i + 1:4} | {lines[i]}" for i in range(first, last)]

@@ -2,14 +2,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import prod
 from typing import Any
 
 import numpy as np
 
+from loopkit.ast.nodes import AlignedArray, Assumed
 from loopkit.errors import CallError
+from loopkit.expr.evaluate import Evaluator, evaluate, evaluator
 from loopkit.expr.functions import DTYPE_NAMES
 from loopkit.expr.kinds import spelled
 from loopkit.kernel.data import GlobalArg
@@ -17,24 +20,82 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine
 from loopkit.poly.limits import bounded
 from loopkit.runtime import stages
-from loopkit.runtime.alignment import serves
 from loopkit.runtime.arguments import BoundArguments, CallPlan, require_known
-from loopkit.runtime.program import ScratchPlan, integer_limits, require_in_range
-from loopkit.runtime.scalars import dtype_of
-from loopkit.target.code import GeneratedCode, Layout
+from loopkit.runtime.scalars import dtype_of, integer_range, out_of_range
+from loopkit.runtime.views import Array, ArrayLike, c_strides
+from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, ParameterKind
 from loopkit.target.text_target import TextTarget
 
 #: Temporaries of so many elements get 64-bit indices; half of what 32 bits hold, as parts of an address may overshoot.
 _SCRATCH_32 = 2**30
 
 
+class ScratchPlan:
+    """The temporaries in global memory of a program: allocated for each call, shared by its launches.
+
+    :ivar cleared: those whose bytes are zero when a call begins; they come first.
+    """
+
+    def __init__(self, launches: Sequence[GeneratedKernel]) -> None:
+        own = [p for launch in launches for p in launch.parameters if p.kind is ParameterKind.SCRATCH]
+        found = {p.name: p for p in sorted(own, key=lambda p: not p.cleared)}
+        self.cleared = tuple(p.name for p in found.values() if p.cleared)
+        self._plans: tuple[tuple[str, np.dtype[Any], tuple[Evaluator, ...]], ...] = tuple(
+            (p.name, np.dtype(p.dtype), tuple(evaluator(e) for e in p.shape)) for p in found.values())
+        self._bytes = {p.name: p.element_bytes for p in found.values()}
+
+    def byte_counts(self, values: Mapping[str, Any]) -> dict[str, int]:
+        """How large each temporary is under the sizes *values*, one element at least."""
+        shapes = self.shapes(values)
+        return {name: max(prod(shapes[name]), 1) * self._bytes[name] for name, _, _ in self._plans}
+
+    def shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+        """The shape of each temporary under the sizes *values*."""
+        return {name: tuple(max(f(values), 0) for f in extents) for name, _, extents in self._plans}
+
+    def makers(self, values: Mapping[str, Any]) -> dict[str, Callable[[], Array]]:
+        """What makes each temporary in the host's memory under the sizes *values*."""
+        shapes = self.shapes(values)
+        return {name: partial(np.empty, shapes[name], dtype) for name, dtype, _ in self._plans}
+
+
+@dataclass(frozen=True)
+class IntegerLimit:
+    """The range of an integer parameter in one text, which may be narrower than the argument's."""
+
+    name: str
+    dtype: np.dtype[Any]
+    low: int
+    high: int
+
+
+def integer_limits(launches: Sequence[GeneratedKernel]) -> tuple[IntegerLimit, ...]:
+    """The ranges of all integers that *launches* take by value."""
+    found = {p.name: np.dtype(p.dtype) for launch in launches for p in launch.parameters
+             if p.kind is ParameterKind.VALUE and np.dtype(p.dtype).kind in "iu"}
+    return tuple(IntegerLimit(name, dtype, *integer_range(dtype)) for name, dtype in found.items())
+
+
+def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> None:
+    """:raises CallError: a value that the text's parameter cannot hold."""
+    for limit in limits:
+        if not limit.low <= values[limit.name] <= limit.high:
+            raise out_of_range(limit.name, values[limit.name], limit.dtype)
+
+
 class Text:
-    """One generated text, with what a call of it needs."""
+    """One generated text, with what a call of it needs.
+
+    :ivar limits: the ranges of all integers that it takes by value.
+    :ivar hosts: the inames of the host's loops whose values its functions take.
+    """
 
     def __init__(self, code: GeneratedCode) -> None:
         self.code = code
         self.scratch = ScratchPlan(code.kernels)
         self.limits = integer_limits(code.kernels)
+        self.hosts = tuple(dict.fromkeys(p.name for launch in code.kernels for p in launch.parameters
+                                         if p.kind is ParameterKind.HOST))
 
 
 class TypedKernel:
@@ -85,6 +146,12 @@ class TypedKernels:
         if typed is not None:
             self._known[()] = TypedKernel(typed, self._machine)
 
+    @cached_property
+    def structural(self) -> frozenset[str]:
+        """The value arguments that shapes, launches and the choice of a text may depend on."""
+        with bounded(f"calling kernel '{self.kernel.name}'"):
+            return stages.structural_values(self.kernel)
+
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
         """The kernel with its open dtypes taken from what is *given*: arrays with a numpy dtype, and scalars.
 
@@ -134,3 +201,31 @@ def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
         raise CallError(f"'{name}' is not in the byte order of this machine.", argument=name,
                         hint=f"pass {name}.astype({spelled(dtype)})")
     return dtype
+
+
+def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> bool:
+    """Does all that is *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
+    return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
+               else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
+
+
+def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
+    """Is the last stride one element, and each other one as *assumed*, or a multiple of its elements?"""
+    strides = c_strides(array.shape, array.itemsize) if isinstance(array, np.ndarray) else array.strides
+    if array.shape[-1] > 1 and strides[-1] != array.itemsize:
+        return False
+    if assumed.strides:
+        wanted = (evaluate(s, values)*array.itemsize for s in assumed.strides)
+        return all(s == w or n == 1 for n, s, w in zip(array.shape, strides, wanted, strict=False))
+    rows = zip(array.shape[:-1], strides, strict=False)
+    return all(s % (assumed.elements * array.itemsize) == 0 for n, s in rows if n > 1)
+
+
+def address_masks(assumed: Iterable[Assumed], names: Sequence[str], sizes: Mapping[str, int]
+                  ) -> tuple[tuple[int, int], ...]:
+    """The places among *names* of arrays that must be aligned, each with the bits that its address must not have.
+
+    :arg sizes: bytes of an element of each array.
+    """
+    return tuple((names.index(a.array), a.elements * sizes[a.array] - 1) for a in assumed
+                 if isinstance(a, AlignedArray) and a.array in names)

@@ -1,4 +1,4 @@
-"""What a call needs to know of an array, in numpy's terms, wherever the array lies."""
+"""What a call needs to know of an array, in numpy's terms, wherever the array lies; and arrays that share memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -6,10 +6,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from loopkit.errors import CallError
+
 Array = np.ndarray[Any, np.dtype[Any]]
 
 # bits of numpy's ndarray.flags.num
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
+
+#: Work that the exact test may do (numpy's measure); beyond it, arrays whose ranges meet are refused.
+_WORK = 10_000
 
 
 class ArrayLike(Protocol):
@@ -104,3 +109,57 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tup
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
     return sum(r for r in reaches if r < 0), sum(r for r in reaches if r > 0) + itemsize
+
+
+def stride(array: ArrayLike, axis: int) -> int:
+    """The stride along *axis* in elements; 0 where there is only one, whose stride numpy leaves open."""
+    return array.strides[axis] // array.itemsize if array.shape[axis] > 1 else 0
+
+
+def overlapping(written: str, other: str) -> CallError:
+    """The error for a written argument that shares memory with another one."""
+    return CallError(f"'{written}' is written and overlaps '{other}' in memory.", argument=written,
+                     hint=f"pass {other}.copy(), or another array for '{written}'")
+
+
+def share_memory(a: ArrayLike, b: ArrayLike) -> bool:
+    """Do two arrays have a byte in common? What cannot be excluded counts as yes."""
+    x, y = _addresses(a), _addresses(b)
+    if not np.may_share_memory(x, y):
+        return False
+    try:
+        # numpy takes any bound on the work; its types know 0 and -1 only
+        return np.shares_memory(x, y, max_work=_WORK)         # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return True
+
+
+class _Ghost:
+    """Offers numpy the addresses of an array on a GPU; nothing reads what is there."""
+
+    def __init__(self, view: DeviceView) -> None:
+        self.__array_interface__ = {"version": 3, "typestr": f"|V{view.itemsize}", "shape": view.shape,
+                                    "strides": view.strides, "data": (view.pointer, True)}
+
+
+def _addresses(array: ArrayLike) -> Array:
+    if isinstance(array, DeviceView):
+        # a GPU and the host have one space of addresses, so that both kinds can be compared
+        return np.asarray(_Ghost(array)) if array.pointer else np.empty(0, np.uint8)
+    assert isinstance(array, np.ndarray)
+    return array
+
+
+def internal_overlap(array: ArrayLike) -> bool:
+    """May two different subscripts of *array* reach one address?
+
+    Exact for views made by slicing and transposing; a stranger array whose strides interleave counts as overlapping.
+    """
+    if array.size == 0:
+        return False
+    reach = array.itemsize
+    for stride, length in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < reach:
+            return True
+        reach += stride * (length - 1)
+    return False

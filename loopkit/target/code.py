@@ -9,7 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.ast.nodes import Assumed, Block
+from loopkit.ast.nodes import Assumed, Block, Instruction
 from loopkit.errors import ENTRY_POINTS
 
 
@@ -33,7 +33,8 @@ class Parameter:
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
     :ivar written: the function writes it.
     :ivar read: the function reads it.
-    :ivar handed: blocks hand its elements on: each 4 bytes of one stand in 8.
+    :ivar instruction: of a temporary, that by which its elements are stored and loaded.
+    :ivar own_bytes: the bytes of an element where they are not those of *dtype*, else 0.
     :ivar cleared: for ``SCRATCH``: its bytes are zero when a call begins.
     """
 
@@ -45,14 +46,14 @@ class Parameter:
     shape: tuple[Expression, ...] = ()
     written: bool = False
     read: bool = False
-    handed: bool = False
+    instruction: Instruction | None = None
+    own_bytes: int = 0
     cleared: bool = False
 
     @property
     def element_bytes(self) -> int:
         """How much memory an element takes."""
-        size = int(np.dtype(self.dtype).itemsize)
-        return 8 * -(-size // 4) if self.handed else size
+        return self.own_bytes or int(np.dtype(self.dtype).itemsize)
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,9 @@ class GeneratedKernel:
 
 
     @property
-    def in_turn(self) -> bool:
-        """Are its blocks counted as they start?"""
-        return any(x.cleared and not x.handed for x in self.parameters)
+    def ticketed(self) -> bool:
+        """Do its blocks take tickets as they start?"""
+        return any(x.cleared and x.instruction is None for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:

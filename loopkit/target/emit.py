@@ -1,7 +1,7 @@
 """The one emitter of C-family text: statements and loops; what differs between targets is in the dialect."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -10,26 +10,18 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Sync
+from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Instruction, Node, Region, Sync
 from loopkit.ast.signs import Signs
 from loopkit.expr.dtypes import Type, as_size, resolve, type_of, weak
 from loopkit.expr.indices import as_index
 from loopkit.expr.kinds import is_half
 from loopkit.expr.nodes import REDUCTIONS
-from loopkit.instructions.asynchronous_copy import is_asynchronous_copy
-from loopkit.instructions.block_flag import flag_of
-from loopkit.instructions.mma import Mma, nest_of, sums_of
-from loopkit.instructions.vector_access import Vector, assignment_of, for_all, vectors_of
+from loopkit.instructions.text import InstructionText, InstructionTexts, Printer, indented, or_else
 from loopkit.kernel.data import CachePolicy
-from loopkit.lowering.binding import BLOCK, GRID, Launch
-from loopkit.lowering.pipeline import Lowered
-from loopkit.target.addresses import Addresses, Nested
-from loopkit.target.atomics import Update, Updates
+from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
+from loopkit.target.addresses import Addresses, Flat, Nested
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.c.expressions import CText
-from loopkit.target.copies import moved_vectors, one_copy, vector_copies
-from loopkit.target.matrix_products import product_calls
-from loopkit.target.vectors import in_registers, lane_by_lane, loaded_by_lanes, moves, registers
 
 
 @dataclass(frozen=True)
@@ -37,14 +29,13 @@ class Emitter:
     """Prints the body of one function.
 
     :ivar region: what a target wraps around the lines of a region.
-    :ivar shuffle: lines that come before a region which reads another lane, the region with a variable for what it
-        reads, and how that is spelled; ``None`` where the language has arrays in lanes in memory.
-    :ivar sync: the lines of a barrier.
-    :ivar atomic: the lines of an atomic update.
+    :ivar collective: lines that come before a region with an instruction, the region with a variable for what it reads,
+        and how that is spelled; ``None``: such regions are emitted as they stand.
+    :ivar sync: the lines where threads synchronise.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
-    :ivar vectors: move what loops say in vector accesses.
-    :ivar awaits: the arrays from which loads wait for other blocks.
+    :ivar texts: what the language has for instructions.
+    :ivar loaders: the helper functions that load from some arrays.
     """
 
     lowered: Lowered
@@ -57,10 +48,33 @@ class Emitter:
     sync: Callable[[Sync], list[str]]
     types: Mapping[str, Type]
     used: set[str] = field(default_factory=set)
-    vectors: bool = False
-    shuffle: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
-    atomic: Updates | None = None
-    awaits: frozenset[str] = frozenset()
+    texts: InstructionTexts = field(default_factory=dict)
+    collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
+    loaders: Mapping[str, str] = field(default_factory=dict)
+
+    # {{{ what instructions ask
+
+    @property
+    def annotate(self) -> bool:
+        return self.lowered.kernel.options.annotate
+
+    def type_name(self, dtype: np.dtype) -> str:
+        return self.dialect.type_name(dtype)
+
+    def text_of(self, instruction: Instruction) -> InstructionText | None:
+        """What the language has for *instruction*."""
+        return self.texts.get(type(instruction))
+
+    def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Emitter:
+        """The same with small arrays of a thread, by name."""
+        own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
+        return replace(self, addresses=own, types={**self.types, **dtypes})
+
+    def loading(self, arrays: Collection[str], function: str) -> Emitter:
+        """The same, which loads from *arrays* by the helper *function*."""
+        return replace(self, loaders={**self.loaders, **dict.fromkeys(arrays, function)})
+
+    # }}}
 
     # {{{ statements
 
@@ -77,11 +91,10 @@ class Emitter:
         match node:
             case Assign():
                 yield from self._assign(node, signs, last)
-            case For(instruction=Mma() as product) if self.dialect.matrix_products:
-                yield from self._by_warps(node, product, signs)
             case For():
-                moved = self.vectors and vectors_of(node)
-                yield from self._in_vectors(node, signs) if moved else self.loop(node, signs)
+                text = None if node.instruction is None else self.text_of(node.instruction)
+                yield from self.loop(node, signs) if text is None or text.loop is None else \
+                    text.loop(self, node, node.instruction, signs)
             case If():
                 yield from self._if(node, signs)
             case Define():
@@ -99,8 +112,8 @@ class Emitter:
 
     def _region(self, node: Region, signs: Signs) -> Iterator[str]:
         emitter = self
-        if node.instruction is not None and self.shuffle is not None:
-            before, node, spelled = self.shuffle(node)
+        if node.instruction is not None and self.collective is not None:
+            before, node, spelled = self.collective(node)
             yield from before
             emitter = replace(self, addresses=self.addresses.spelling(spelled))
         yield from self.region(node, list(emitter.lines(node.body, signs)))
@@ -124,111 +137,40 @@ class Emitter:
         yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
         yield "}"
 
-    def _in_vectors(self, node: For, signs: Signs) -> Iterator[str]:
-        """A loop with the vector loads before and the vector stores behind it."""
-        inside = signs.from_start(node.iname, node.start)
-        if self.dialect.copies and (copied := moved_vectors(node)) is not None:
-            yield from self._copied(node, copied, signs, inside)
-            return
-        dtypes = {v.name: self.dtype_of(v.element) for v in vectors_of(node)}
-        for v in vectors_of(node):
-            yield registers(v, node, dtypes[v.name], self.dialect.type_name(dtypes[v.name]))
-
-        def moved(v: Vector, *, load: bool) -> Iterator[str]:
-            first, each = self._place(v.at(node.iname, node.start), signs), self._place(v.element, inside)
-            return moves(v, node, dtypes[v.name], first, each, self.index, load=load,
-                         streaming=self._streaming(v.element), loader=self._evict_last(v.array))
-        own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
-        emitter = replace(self, addresses=own, types={**self.types, **dtypes})
-        for v in vectors_of(node):
-            if v.loaded and v.inside is None:
-                yield from moved(v, load=True)
-            elif v.loaded and v.inside is not None:
-                yield f"if ({self.condition(v.inside, signs)}) {{"
-                yield from indented(moved(v, load=True))
-                yield from or_else(list(emitter.loop(loaded_by_lanes(node, v), signs)))
-        yield from emitter.loop(in_registers(node), signs)
-        _, condition = assignment_of(node)
-        for v in vectors_of(node):
-            if v.stored and condition is None:
-                yield from moved(v, load=False)
-            elif v.stored and condition is not None:
-                yield f"if ({self.condition(for_all(condition, node), signs)}) {{"
-                yield from indented(moved(v, load=False))
-                yield "}"
-                if self.lowered.kernel.options.annotate:
-                    yield "// else those lanes that are in, by predicates: a branch would hold up what follows"
-                yield from emitter.loop(lane_by_lane(node, v), signs)
-
-    def _by_warps(self, node: For, product: Mma, signs: Signs) -> Iterator[str]:
-        """A product of matrices that the lanes of each warp compute together."""
-        _, assign = nest_of(node)
-        assert assign is not None
-        if self.lowered.kernel.options.annotate:
-            yield f"// {assign.statement}"
-        dtype = self.dtype_of(assign.target)
-        sums, left, right = ([self.value(e, signs, dtype) for e in part]
-                             for part in (sums_of(node, product), product.left, product.right))
-        yield from product_calls(sums, left, right, self.used)
-
-    def _copied(self, node: For, vectors: tuple[Vector, Vector], signs: Signs, inside: Signs) -> Iterator[str]:
-        """A loop of asynchronous copies, vector by vector."""
-        (assign,) = node.body.children
-        assert isinstance(assign, Assign)
-        if self.lowered.kernel.options.annotate:
-            yield f"// {assign.statement}"
-        self.used.add("copy_async")
-        source, target = vectors
-        first, each = ((self.text(ends[0], known), self.text(ends[1], known)) for ends, known in (
-            ((source.at(node.iname, node.start), target.at(node.iname, node.start)), signs),
-            ((source.element, target.element), inside)))
-        yield from vector_copies(node, vectors, first, each, self.index, self.dtype_of(target.element))
-
     def _assign(self, node: Assign, signs: Signs, last: Node | None) -> Iterator[str]:
         if self.lowered.kernel.options.annotate and not (isinstance(last, Assign) and last.statement == node.statement):
             yield f"// {node.statement}"
-        flag = flag_of(node)
-        waiting = replace(self, awaits=frozenset(flag.loads)) if flag.loads else self
-        yield from waiting.assignment(node, signs)
+        printer: Printer = self
+        texts = [(i, text) for i in node.instructions if (text := self.text_of(i)) is not None]
+        for i, text in texts:
+            printer = printer if text.loads is None else text.loads(printer, i)
+        for i, text in texts:
+            if text.assignment is not None and (lines := text.assignment(printer, node, i, signs)) is not None:
+                yield from lines
+                return
+        yield printer.plain(node, signs)
 
-    def assignment(self, node: Assign, signs: Signs) -> Iterator[str]:
-        """The lines of *node*, whose loads from the arrays *awaits* wait."""
+    def plain(self, node: Assign, signs: Signs) -> str:
+        """*node* by plain loads and stores."""
         dtype = self.dtype_of(node.target)
         target = self.value(node.target, signs, dtype)
-        if is_asynchronous_copy(node) and self.dialect.copies:
-            self.used.add("copy_async")
-            yield one_copy(target, self.value(node.value, signs, dtype), dtype.itemsize)
-            return
-        if flag_of(node).stores and self.dialect.handing:
-            self.used.add("publish")
-            place = self._printer(signs, places=True).text(node.target, dtype)
-            yield f"publish(&{place}, {self.value(node.value, signs, dtype)});"
-            return
         if node.combine is None:
             value = self.value(node.value, signs, dtype)
-            if self._streaming(node.target) and _is_number(dtype):
-                yield f"{self.dialect.streaming_store}(&{target}, {value});"
-            else:
-                yield f"{target} = {value};"
-            return
+            store = self.policy_store(node.target) if _is_number(dtype) else ""
+            return f"{store}(&{target}, {value});" if store else f"{target} = {value};"
         operation = REDUCTIONS[node.combine]
         if operation.combine in ("+", "*") and self._has_operators(dtype):
-            plain = f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
-        else:
-            plain = f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
-        if any(i.commutes for i in node.instructions) and self.atomic is not None:
-            yield from self.atomic(node, Update(target, self.value(node.value, signs, dtype), plain, dtype))
-        else:
-            yield plain
+            return f"{target} {operation.combine}= {self.value(node.value, signs, dtype)};"
+        return f"{target} = {self.value(operation.apply(node.target, node.value), signs, dtype)};"
 
-    def _streaming(self, target: p.Variable | p.Subscript) -> bool:
-        """Is *target* stored by an instruction after which caches evict it first?"""
-        array = target.aggregate if isinstance(target, p.Subscript) else target
+    def policy_store(self, element: p.Variable | p.Subscript) -> str:
+        """The function that stores to the element's array under its cache policy; ``""``: a plain store."""
+        array = element.aggregate if isinstance(element, p.Subscript) else element
         assert isinstance(array, p.Variable)
-        return bool(self.dialect.streaming_store) and self._has_policy(array.name, CachePolicy.STREAMING)
+        return self.dialect.streaming_store if self._has_policy(array.name, CachePolicy.STREAMING) else ""
 
-    def _evict_last(self, name: str) -> str:
-        """The function that loads from the array *name* what caches evict last; ``""`` for a load as it is."""
+    def policy_load(self, name: str) -> str:
+        """The function that loads from the array *name* under its cache policy; ``""``: a plain load."""
         loader, written = self.dialect.evict_last_load, self.lowered.kernel.written_names
         if not loader or name in written or not self._has_policy(name, CachePolicy.EVICT_LAST):
             return ""
@@ -257,13 +199,19 @@ class Emitter:
             want = self._wide                   # blockIdx.x - 3 is of 32 bits, and no negative number in 64
         return replace(self._printer(signs), sizes=True).text(expr, want)
 
-    def _place(self, element: p.Subscript, signs: Signs) -> str:
-        """Where *element* is: not what is loaded from there."""
-        return replace(self._printer(signs, places=True), sizes=True).text(element)
+    def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
+        """Where *element* lies, and not what is loaded from there."""
+        return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
 
     def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
         """*expr* as text of a value of *dtype*."""
         return self._printer(signs).text(expr, dtype)
+
+    def is_global(self, element: p.Variable | p.Subscript) -> bool:
+        """Does *element* lie in global memory?"""
+        array = element.aggregate if isinstance(element, p.Subscript) else element
+        assert isinstance(array, p.Variable)
+        return isinstance(self.addresses.arrays.get(array.name), Flat)
 
     def condition(self, expr: Expression, signs: Signs) -> str:
         return self._printer(signs).condition(expr)
@@ -273,10 +221,10 @@ class Emitter:
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
-            if not places and name in self.awaits and self.dialect.handing:
-                self.used.add("wait_for")
-                return f"wait_for(&{text})"
-            loader = "" if places or not _is_number(resolve(self._type_of(name))) else self._evict_last(name)
+            if not places and name in self.loaders:
+                self.used.add(self.loaders[name])
+                return f"{self.loaders[name]}(&{text})"
+            loader = "" if places or not _is_number(resolve(self._type_of(name))) else self.policy_load(name)
             return f"{loader}(&{text})" if loader else text
         return CText(self.dialect, self._type_of, element, signs.nonnegative, self.used, self.axes, bounds=self.bounds)
 
@@ -375,25 +323,3 @@ def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
         found = (inside, nesting.depth, kind, -i)
         best = found if best is None or found < best else best
     return None if best is None else -best[3]
-
-
-def or_else(lines: Sequence[str]) -> Iterator[str]:
-    """The end of an ``if`` with the *lines* of its other branch: none, or within braces, which one ``if`` does without.
-    """
-    own = [line for line in lines if line and not line.startswith(" ")]
-    if own and own[0].startswith("if (") and own[-1] == "}" \
-            and all(line.startswith("} else ") for line in own[1:-1]):
-        yield f"}} else {lines[0]}"
-        yield from lines[1:]
-        return
-    if own:
-        yield "} else {"
-        yield from indented(lines)
-    yield "}"
-
-
-def indented(lines: Iterator[str] | Sequence[str]) -> Iterator[str]:
-    """*lines* one level deeper; directives of the preprocessor stay at the margin."""
-    for line in lines:
-        yield f"    {line}" if line else line
-

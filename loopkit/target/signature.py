@@ -12,8 +12,7 @@ from loopkit.ast.simplify import mentioned
 from loopkit.errors import ShapeError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, GlobalArg
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.target.addresses import Flat
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import Layout, Parameter, ParameterKind
@@ -30,12 +29,10 @@ class Signature:
     places: Mapping[str, Flat]
 
 
-def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, *, handing: bool = False
-              ) -> Signature:
+def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layout, dialect: Dialect) -> Signature:
     """The parameters of *launch*: its arrays in the kernel's order, the values, strides, global temporaries.
 
     :arg function: its loop program.
-    :arg handing: blocks run at once, and hand values on.
     """
     knl = launch.kernel
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
@@ -66,12 +63,15 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                 places[a.name] = Flat(shape)
     for storage in lowered.storages.values():
         if storage.space is AddressSpace.GLOBAL and storage.name in touched:
-            arrays.append(Parameter(storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name,
-                                    shape=storage.in_memory, written=storage.name in written,
-                                    read=storage.name in read, handed=handing and storage.between_blocks,
-                                    cleared=handing and storage.between_blocks))
+            access = None if storage.instruction is None else dialect.instructions.get(type(storage.instruction))
+            arrays.append(Parameter(
+                storage.name, ParameterKind.SCRATCH, storage.dtype, storage.name, shape=storage.in_memory,
+                written=storage.name in written, read=storage.name in read,
+                instruction=None if access is None else storage.instruction,
+                own_bytes=0 if access is None else access.element_bytes(storage.dtype.itemsize),
+                cleared=access is not None))
             places[storage.name] = Flat(storage.in_memory)
-    if handing and function.ticketed:
+    if dialect.ticket is not None and function.ticketed:
         arrays.append(Parameter(count_of(launch), ParameterKind.SCRATCH, np.dtype(np.uint32), count_of(launch),
                                 shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)
@@ -117,7 +117,8 @@ def _needed_values(lowered: Lowered, launch: Launch, places: Mapping[str, Flat])
 def type_of(parameter: Parameter, dialect: Dialect) -> str:
     """The type of *parameter*, or of its elements."""
     name = dialect.type_name(parameter.dtype)
-    return f"handed<{name}>" if parameter.handed else name
+    return name if parameter.instruction is None else \
+        dialect.instructions[type(parameter.instruction)].element_type(name)
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
@@ -138,19 +139,19 @@ def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Diale
     NVIDIA's compiler takes what a ``const`` and ``__restrict__`` pointer shows for constant. Of ``c ? x[i] : a[i]`` it
     makes one load from the one or the other address, and believes the same of that load, though *a* is written
     between two of them (seen with NVRTC 13.0 and 13.5). Where a function reads what it writes, the others say nothing:
-    that *a* says it is enough to keep loads and stores apart. What blocks hand on is read by no load of C++.
+    that *a* says it is enough to keep loads and stores apart. Values between blocks are read by no load of C++.
     """
     return not dialect.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
 
 
-def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, hands_on: bool = False,
+def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, *, passes_on: bool = False,
                width: int = 110) -> list[str]:
     """``start(parameters)``, wrapped at *width*.
 
-    :arg hands_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
+    :arg passes_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
     """
-    items = [_declaration(x, dialect, alone=hands_on or _alone(x, parameters, dialect)) for x in parameters]
+    items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:
         return [f"{start}({dialect.no_parameters})"]
     lines = [f"{start}("]

@@ -3,16 +3,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 from loopkit.errors import PreconditionError
 from loopkit.kernel.target import Target, resolve_target
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, Layout
 
 
 class TextTarget(Target, ABC):
-    """A target with an emitter; how its texts are compiled and run is registered with the runtime."""
+    """A target with an emitter; :data:`loopkit.runtime.execution.EXECUTIONS` says how its texts are compiled and run.
+
+    :cvar reserved: names that its texts leave no room for, besides those that no kernel can have
+        (:mod:`loopkit.language.names`).
+    """
+
+    reserved: ClassVar[frozenset[str]] = frozenset()
 
     @property
     @abstractmethod

@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import partial
 
 from loopkit.analysis.accesses import accesses_of, commute
-from loopkit.analysis.buffer_proof import relations_of
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values
+from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.text import to_text
 from loopkit.expr.updates import update_of
@@ -82,9 +82,7 @@ def _made_atomic(s: Statement) -> Statement:
 
 def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
     """:raises PreconditionError: the order as it stands does not say how the values of *name* flow."""
-    known = relations_of(kernel, name, "flow")
-    now = joined_relations(flow_of_values(kernel, name))
-    if known.keys() != now.keys() or not all(now[pair].is_equal(known[pair]) for pair in now):
+    if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
         raise PreconditionError(
             f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
             subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")

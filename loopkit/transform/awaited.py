@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from loopkit.analysis.awaited import require_handed_on
+from loopkit.analysis.between_blocks import require_one_write
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.instructions.block_flag import BlockFlag
@@ -47,7 +47,7 @@ def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> Lo
     for name in names:
         if name not in kernel.temporaries:
             raise unknown("temporary", name, kernel.temporaries)
-        require_handed_on(kernel, name)
+        require_one_write(kernel, name)
     result = annotated(kernel, temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t
                                             for t in kernel.temporaries.values()})
     return require_legal(result, f"await_values({', '.join(map(repr, names))})")

@@ -1,22 +1,21 @@
 """Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
-from loopkit.analysis.buffer_proof import require_buffered
 from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
+from loopkit.analysis.dependences import relations_of
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.order import loops_of, meeting_of
-from loopkit.analysis.partial_proof import require_collected
+from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.value_buffer_proof import require_values_buffered
-from loopkit.errors import PreconditionError, ScheduleError, UndecidedError
+from loopkit.errors import PreconditionError, UndecidedError
 from loopkit.expr.mappers import variables
 from loopkit.expr.parsing import parse_expression
 from loopkit.expr.text import to_text
@@ -24,12 +23,12 @@ from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.statement import Statement
-from loopkit.kernel.tags import GroupTag, InameTag
+from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
-from loopkit.transform.box import Box, Sweep, box_of
-from loopkit.transform.fillings import Buffer, Points, is_affine, value_points
-from loopkit.transform.placement import with_loops_kept
-from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
+from loopkit.poly.affine import is_quasi_affine
+from loopkit.transform.buffers import Buffer, Points
+from loopkit.transform.side_effects import Allowed
+from loopkit.transform.staging import StagingBuffer, element, loops_around, require_inames, uses_of_array
 from loopkit.transform.step import (
     as_address_space,
     as_tag,
@@ -92,95 +91,88 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
       y[y_store_0] = y_buf[y_store_0]  {id=store_y}
     end
     """
-    _require_array(kernel, var_name, fetch_bounding_box)
-    sweep = name_list(buffer_inames)
-    step = f"buffer_array({var_name!r}, {list(sweep)})"
-    users = _users_of(kernel, var_name, within)
-    partial = _operation_of(kernel, step, var_name, users)
-    _require_usable(kernel, step, var_name, users, partial)
-    _require_possible(kernel, step, var_name, users, fetch_bounding_box or init_expression or store_expression, partial)
-    _require_swept(var_name, users, sweep)
+    if var_name not in kernel.array_args and var_name not in kernel.temporaries:
+        raise unknown("array", str(var_name), [*kernel.array_args, *kernel.temporaries])
+    inames = name_list(buffer_inames)
+    step = f"buffer_array({var_name!r}, {list(inames)})"
+    users, operation = _users_of(kernel, step, var_name, within,
+                                 bool(fetch_bounding_box or init_expression or store_expression))
+    require_inames(inames, {x for s in users for x in s.inames}, f"the users of '{var_name}'")
     name = given_or_fresh(kernel, temporary_name, f"{var_name}_buf")
     require_fresh(kernel, name)
-    outer, box = _place(kernel, Sweep(step, var_name, sweep, None), users, partial)
-    buffer = Buffer(kernel, var_name, name, tuple(s.id for s in users), outer, box(outer),
-                    None if default_tag is None else as_tag(default_tag),
-                    None if temporary_address_space is None else as_address_space(temporary_address_space),
-                    *_ids_of(kernel, var_name, init_insn_id, store_insn_id),
-                    *_templates(kernel, init_expression, store_expression), fetch_bounding_box, partial)
-    put_in = _of_updates if partial is not None else _of_values if buffer.of_value else _of_elements
-    return with_fewest_side_effects(kernel, step, Allowed(allow_reordering, allow_global_storage, allow_launches),
-                                    (outer, with_loops_kept(kernel, buffer.users, outer, sweep)),
-                                    lambda at: put_in(replace(buffer, outer=at, box=box(at)), step, assume, unsafe))
+    staged = _spanning(StagingBuffer(
+        kernel, step, var_name, inames, name, uses_of_array(var_name), partial(element, var_name),
+        None if default_tag is None else as_tag(default_tag),
+        None if temporary_address_space is None else as_address_space(temporary_address_space),
+        (kernel.temporaries.get(var_name) or kernel.array_args[var_name]).dtype, fetch_bounding_box,
+        Allowed(allow_reordering, allow_global_storage, allow_launches)), users, operation)
+    buffer = Buffer(staged, *_ids_of(kernel, var_name, init_insn_id, store_insn_id),
+                    _template(kernel, "init_expression", init_expression, "base"),
+                    _template(kernel, "store_expression", store_expression, "base", "buffer"), operation)
+    put_in = _of_updates if operation is not None else _of_values if buffer.of_value else _of_elements
+    return staged.placed_best(lambda at: put_in(replace(buffer, staged=at), assume, unsafe))
 
 
-def _place(kernel: LoopKernel, sweep: Sweep, users: Sequence[Statement], partial: str | None
-           ) -> tuple[tuple[str, ...], Callable[[tuple[str, ...]], Box]]:
-    """The loops around the buffer, and its box inside of given loops."""
-    uses = [(s, _subscripts_of(kernel, sweep.name, s)) for s in users]
-    outer = _outer_inames(kernel, sweep.name, uses, sweep.inames, every=partial is not None)
-    if partial is not None:
-        uses = [(s, _ends_of_axes(kernel, sweep.step, sweep.name, s)) for s in users]
-    return outer, lambda place: box_of(kernel, sweep, uses, place)
-
-
-def _of_elements(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+def _of_elements(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
     """The buffer of an argument."""
-    kernel, name, own = buffer.kernel, buffer.name, buffer.temporary
+    kernel, name, own, step = buffer.kernel, buffer.name, buffer.staged.temporary, buffer.staged.step
     points = buffer.points()
-    result = buffer.put_in(step, points)
+    result = buffer.put_in(points)
     if buffer.init is not None or buffer.store is not None:
-        _require_dtype(kernel, step, name)
+        _require_dtype(buffer)
         return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
-    if not any(d.source == buffer.load_id for d in dependences(result) if d.array == own and d.kind == "flow"):
+    if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
         if sum(s.written == name for s in kernel.statements) > 1:
-            _require_dtype(kernel, step, name)              # of one writer, array and buffer have the dtype
-        result = buffer.put_in(step, Points(None, points.store))
+            _require_dtype(buffer)          # of one writer, array and buffer have the dtype
+        result = buffer.put_in(Points(None, points.store))
     require_buffered(kernel, result, name, own, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
-def _of_updates(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+def _of_updates(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
     """The buffer of what atomic updates add to an argument or a temporary."""
-    kernel, name = buffer.kernel, buffer.name
-    if (kernel.temporaries if buffer.of_value else kernel.array_args)[name].dtype is None:
-        raise _without_dtype(step, name)
-    result = buffer.put_in(step, buffer.points())
-    require_collected(kernel, result, name, buffer.temporary, step)
-    return require_legal(result, step, assume=assume, unsafe=unsafe)
+    _require_dtype(buffer)
+    result = buffer.put_in(buffer.points())
+    require_collected(buffer.kernel, result, buffer.name, buffer.staged.temporary, buffer.staged.step)
+    return require_legal(result, buffer.staged.step, assume=assume, unsafe=unsafe)
 
 
-def _of_values(buffer: Buffer, step: str, assume: str | None, unsafe: bool) -> LoopKernel:
+def _of_values(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
     """The buffer of a temporary."""
-    kernel, name = buffer.kernel, buffer.name
-    points = value_points(buffer)
+    kernel, name, step = buffer.kernel, buffer.name, buffer.staged.step
+    points = buffer.value_points()
     if points.load is None and points.store is None:
         raise PreconditionError(f"{step}: nothing but its own statements uses '{name}', so that a buffer would only be "
                                 "another name for it.", subject=name,
                                 hint="name the statements that shall use a buffer with within=")
-    writers = {s.id for s in kernel.statements if s.written == name}
-    if points.load is None and not writers <= set(buffer.users) and kernel.temporaries[name].dtype is None:
-        raise _without_dtype(step, name)
-    result = buffer.put_in(step, points)
-    require_values_buffered(kernel, result, name, buffer.temporary, step)
+    if points.load is None and not {s.id for s in kernel.statements if s.written == name} <= buffer.moves.keys():
+        _require_dtype(buffer)
+    result = buffer.put_in(points)
+    require_values_buffered(kernel, result, name, buffer.staged.temporary, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 
 
 # {{{ preconditions
 
-def _require_array(kernel: LoopKernel, name: str, whole_box: bool) -> None:
-    if name not in kernel.array_args and name not in kernel.temporaries:
-        raise unknown("array", str(name), [*kernel.array_args, *kernel.temporaries])
+def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection[str] | None, is_special: bool
+              ) -> tuple[list[Statement], str | None]:
+    """The users of *name*, and the operation if they are atomic updates.
 
-
-def _users_of(kernel: LoopKernel, name: str, within: str | Collection[str] | None) -> list[Statement]:
+    :arg is_special: a whole box is asked for, or other values than those of the array.
+    """
     chosen = matching_statements(kernel, within)
-    return [s for s in kernel.statements if (chosen is None or s.id in chosen)
-            and any(a.array == name for a in accesses_of(kernel, s))]
-
-
-def _subscripts_of(kernel: LoopKernel, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
-    return tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name))
+    users = [s for s in kernel.statements if (chosen is None or s.id in chosen)
+             and any(a.array == name for a in accesses_of(kernel, s))]
+    operation = _operation_of(kernel, step, name, users)
+    _require_usable(kernel, step, name, users, operation)
+    if operation is None and name in kernel.temporaries:
+        _require_values(kernel, step, name, users)
+    if is_special and (operation is not None or name in kernel.temporaries):
+        why = f"values, and of '{name}' a buffer collects what atomic updates add" if operation is not None else \
+            f"arguments, and '{name}' is a temporary, of which only what has a value is loaded"
+        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for {why}.",
+                                subject=name, hint="leave them out")
+    return users, operation
 
 
 def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) -> tuple[str, str]:
@@ -191,20 +183,11 @@ def _ids_of(kernel: LoopKernel, name: str, init: str | None, store: str | None) 
     return ids
 
 
-def _require_dtype(kernel: LoopKernel, step: str, name: str) -> None:
+def _require_dtype(buffer: Buffer) -> None:
     """The dtype of an array with several writers is the join of theirs, that of a buffer the first one's."""
-    if kernel.array_args[name].dtype is None:
-        raise _without_dtype(step, name)
-
-
-def _without_dtype(step: str, name: str) -> PreconditionError:
-    return PreconditionError(f"{step}: '{name}' has no dtype yet, which its buffer takes.", subject=name,
-                             hint=f"add_dtypes(knl, {{'{name}': ...}}) first")
-
-
-def _templates(kernel: LoopKernel, init: str | None, store: str | None) -> tuple[Expression | None, Expression | None]:
-    return (_template(kernel, "init_expression", init, "base"),
-            _template(kernel, "store_expression", store, "base", "buffer"))
+    if buffer.staged.dtype is None:
+        raise PreconditionError(f"{buffer.staged.step}: '{buffer.name}' has no dtype yet, which its buffer takes.",
+                                subject=buffer.name, hint=f"add_dtypes(knl, {{'{buffer.name}': ...}}) first")
 
 
 def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: str) -> Expression | None:
@@ -245,28 +228,6 @@ def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Stat
     return updates[0].update
 
 
-def _require_swept(name: str, users: Sequence[Statement], sweep: Sequence[str]) -> None:
-    known = {x for s in users for x in s.inames}
-    if strange := [x for x in sweep if x not in known]:
-        raise unknown("iname", strange[0], known, where=f"the users of '{name}'")
-
-
-def _require_possible(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object,
-                      partial: str | None) -> None:
-    """What the buffer of updates, or of a temporary, needs beside what that of an argument does."""
-    if partial is not None:
-        _require_plain(step, name, asked_for)
-    elif name in kernel.temporaries:
-        _require_values(kernel, step, name, users, asked_for)
-
-
-def _require_plain(step: str, name: str, asked_for: object) -> None:
-    if asked_for:
-        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for values, "
-                                f"and of '{name}' a buffer collects what atomic updates add.", subject=name,
-                                hint="leave them out")
-
-
 def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tuple[tuple[Expression, ...], ...]:
     """The subscripts of an update; of an axis whose subscript is read from memory, the first and the last element."""
     found: list[tuple[Expression, ...]] = []
@@ -274,7 +235,7 @@ def _ends_of_axes(kernel: LoopKernel, step: str, name: str, s: Statement) -> tup
     for a in accesses_of(kernel, s):
         if a.array != name:
             continue
-        known = [is_affine(kernel, a, e) for e in a.subscripts]
+        known = [is_quasi_affine(e, s.inames, kernel.value_params) for e in a.subscripts]
         for axis, extent in enumerate(shape):
             if not known[axis] and not isinstance(extent, int):
                 raise PreconditionError(
@@ -306,15 +267,11 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                         subject=name, hint="leave this statement out with within=")
 
 
-def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement], asked_for: object) -> None:
+def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
     """What the buffer of a temporary needs beside what that of an argument does."""
     if any(name == node.accumulator for node in kernel.reductions.values()):
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")
-    if asked_for:
-        raise PreconditionError(f"{step}: fetch_bounding_box=, init_expression= and store_expression= are for "
-                                f"arguments, and '{name}' is a temporary, of which only what has a value is loaded.",
-                                subject=name, hint="leave them out")
     for s in users:
         if any(a.array == name and a.is_write and not certain_write(a) for a in accesses_of(kernel, s)):
             raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
@@ -323,28 +280,19 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
                                          "condition fails: if(condition, new, old)")
 
 
-def _outer_inames(kernel: LoopKernel, name: str, uses: Sequence[tuple[Statement, Sequence[tuple[Expression, ...]]]],
-                  sweep: Collection[str], *, every: bool) -> tuple[str, ...]:
-    """The loops around the buffer, the same for all users: those that make a difference, or *every* one not swept."""
-    mentioned = frozenset[str]().union(*(variables(e) for _, arguments in uses for args in arguments for e in args))
+def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str | None) -> StagingBuffer:
+    """*buffer* with its users and its loops: those that make a difference, of updates every one that is not swept."""
+    kernel, name = buffer.kernel, buffer.name
+    uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
+    stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
-        # a value that goes to or fro in an iteration is loaded or stored in it
-        users = [s.id for s, _ in uses]
-        others = [s.id for s in kernel.statements if s.id not in users
+        # a value that goes to or fro in an iteration is copied in or out in it
+        others = [s.id for s in kernel.statements if s.id not in uses
                   and any(a.array == name for a in accesses_of(kernel, s))]
-        mentioned = mentioned.union(*(meeting_of(kernel.paths, u, o).loops for u in users for o in others))
-    results: dict[tuple[str, ...], str] = {}
-    for s, _ in uses:
-        results[tuple(x for x in loops_of(kernel.paths[s.id]) if x not in sweep and (
-            every or x in mentioned or isinstance(kernel.tags.get(x), GroupTag)))] = s.id
-    if len(results) > 1:
-        (a, first), (b, second) = list(results.items())[:2]
-        raise ScheduleError(
-            f"'{first}' and '{second}' use '{name}' in different loops ({', '.join(a) or 'none'} and "
-            f"{', '.join(b) or 'none'}), so that one buffer cannot serve both.", subject=name,
-            hint="name one of them with within=")
-    return next(iter(results))
+        stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))
+    outer = loops_around(kernel, name, dict.fromkeys(uses, stay if operation is None else kernel.inames),
+                         buffer.sweep)
+    return replace(buffer, outer=outer, uses=uses if operation is None else {
+        s.id: _ends_of_axes(kernel, buffer.step, name, s) for s in users})
 
 # }}}
-
-

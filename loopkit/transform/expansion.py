@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import pymbolic.primitives as p
@@ -11,15 +12,13 @@ from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.axes import with_axes, without_axes
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import accepted, iname_range, proven, require_reason
-from loopkit.analysis.values import Misread, copied_over, in_cells, misreads
-from loopkit.analysis.witnesses import Violation, parameters_of, size_of
+from loopkit.analysis.values_preserved import clobbered_values, copied_over, in_cells
+from loopkit.analysis.witnesses import Refusal, Violation, element_of_source
 from loopkit.errors import (
     ENTRY_POINTS,
-    IllegalTransformError,
     PreconditionError,
     StorageError,
     UndecidedError,
-    Witness,
     instance_text,
 )
 from loopkit.expr.mappers import variables
@@ -29,7 +28,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in, subtract
 from loopkit.poly.flow import earlier_touches
-from loopkit.poly.relations import SmallestPair, at_sink, differing, element_at, smallest_pair
+from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.step import require_iname, transform
 
@@ -240,29 +239,21 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     accesses = accesses_by_array(after).get(temporary, ())
     apart = copied_over(after, accesses, flows)
-    found = list(misreads(after, accesses, flows, lambda a: in_cells(after, a, apart)))
+    found = list(clobbered_values(after, accesses, flows, lambda a: in_cells(after, a, apart)))
     if not found:
         return
-    wrong, (params, at_write, at_read) = _smallest(after, [m for m in found if m.is_lost] or found)
-    writer, reader = (after.statement_by_id[s] for s in (wrong.source, wrong.sink))
-    overwrites = _overwriter(after, accesses, apart, (writer.id, at_write), (reader.id, at_read), params)
+    wrong = min((Refusal(after, w.source, w.sink, w.pairs, step, temporary, "flow")
+                 for w in [w for w in found if w.is_lost] or found), key=lambda r: r.size)
+    params, at_write, at_read = wrong.smallest
+    writer, reader = (wrong.source, at_write), (wrong.sink, at_read)
+    overwrites = _overwriter(after, accesses, apart, writer, reader, params)
     between = f"{instance_text(*overwrites)} overwrites" if overwrites else "another thread may overwrite"
-    read = next(a for a in accesses_by_array(before)[temporary] if a.statement == writer.id and a.is_write)
-    element = element_at(read.subscript_relation, params, tuple(at_write.values()))
-    raise IllegalTransformError(
-        f"{step} would put two values that are alive at once into one cell: what {instance_text(writer.id, at_write)} "
-        f"writes, {between} before {instance_text(reader.id, at_read)} reads it.",
-        Witness(params, (writer.id, at_write), (reader.id, at_read), temporary, element, "flow"),
-        ["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"],
-        before=before, after=after)
-
-
-def _smallest(knl: LoopKernel, found: Sequence[Misread]) -> tuple[Misread, SmallestPair]:
-    """The one of *found* with the smallest instances, and these."""
-    def smallest(m: Misread) -> SmallestPair:
-        source, sink = (knl.statement_by_id[s].inames for s in (m.source, m.sink))
-        return smallest_pair(m.pairs, source, sink, parameters_of(knl))
-    return min(((m, smallest(m)) for m in found), key=lambda x: size_of(knl, x[0].source, x[0].sink, x[1]))
+    written = next(a for a in accesses_by_array(before)[temporary] if a.statement == wrong.source and a.is_write)
+    raise replace(
+        wrong, sentence=f"{step} would put two values that are alive at once into one cell: what "
+        f"{instance_text(*writer)} writes, {between} before {instance_text(*reader)} reads it.",
+        element=element_of_source(written.subscript_relation), after=after,
+        hints=["contract over inames whose loops hold both the writer and the reader, or fuse those loops first"]).error
 
 
 def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],

@@ -65,24 +65,18 @@ def _inserted(tree: Tree, loops: tuple[str, ...], outer: tuple[str, ...], users:
     return None
 
 
-def before_readers(body: Tree, readers: frozenset[str], copy: Tree, writers: frozenset[str]) -> Tree:
-    """*copy* in *body* right before the first part that holds a reader.
+def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tree | None, writers: frozenset[str]
+                 ) -> Tree:
+    """*first* in *body* right before the first part that holds one of *users*, and *last* right after the last.
 
-    A loop in that part that also holds a writer of what is copied, before the reader, is distributed, so that the
-    copy comes between the two.
+    A loop in the first part that also holds one of *writers*, before a user, is distributed, so that *first* comes
+    between the two.
     """
     children = body.children if isinstance(body, Seq) else (body,)
-    at = next(i for i, c in enumerate(children) if not readers.isdisjoint(leaves(c)))
-    first, second = _parted(children[at], readers, writers)
-    return seq(*children[:at], *([] if first is None else [first]), copy, second, *children[at + 1:])
-
-
-def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tree | None) -> Tree:
-    """*first* in *body* right before the first part that holds one of *users*, and *last* right after the last."""
-    children = body.children if isinstance(body, Seq) else (body,)
     at = [i for i, c in enumerate(children) if not users.isdisjoint(leaves(c))]
-    return seq(*children[:at[0]], *([] if first is None else [first]), *children[at[0]:at[-1] + 1],
-               *([] if last is None else [last]), *children[at[-1] + 1:])
+    ahead, rest = _parted(children[at[0]], users, writers)
+    return seq(*children[:at[0]], *(t for t in (ahead, first) if t is not None), rest,
+               *children[at[0] + 1:at[-1] + 1], *([] if last is None else [last]), *children[at[-1] + 1:])
 
 
 def _parted(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> tuple[Tree | None, Tree]:

@@ -1,26 +1,54 @@
-"""Staging: copies of what a tile reads (add_prefetch), and of what it computes (precompute)."""
+"""Copy-in: staging buffers of what a tile reads (add_prefetch), and of what it computes (precompute)."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import declared, expand_rules
-from loopkit.analysis.constructors import rewritten
+from loopkit.analysis.accesses import accesses_of, analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.constructors import annotated, rewritten
+from loopkit.analysis.copy_in import require_copied_in
+from loopkit.analysis.legality import require_legal
+from loopkit.analysis.stand_ins import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
+from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.language.names import name_list
+from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.footprint import box_hull
+from loopkit.poly.relations import restrict, same_element
+from loopkit.poly.sets import InstanceSet, Map
 from loopkit.transform.side_effects import Allowed
-from loopkit.transform.staging import Request, staged, uses_in
-from loopkit.transform.step import as_address_space, as_tag, given_or_fresh, matching_statements, transform
+from loopkit.transform.staging import (
+    Arguments,
+    StagingBuffer,
+    element,
+    loops_around,
+    require_inames,
+    uses_in,
+    uses_of,
+    uses_of_array,
+)
+from loopkit.transform.step import (
+    as_address_space,
+    as_tag,
+    given_or_fresh,
+    matching_statements,
+    require_fresh,
+    require_fresh_id,
+    transform,
+)
 
 
 @transform
@@ -79,21 +107,17 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
     if through:
         kernel = _with_rules_written_out(kernel, through)
 
-    def is_use(expr: Expression) -> tuple[Expression, ...] | None:
-        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(var_name):
-            return expr.index_tuple
-        return () if expr == p.Variable(var_name) else None
-    source = kernel.array_args.get(var_name) or kernel.temporaries[var_name]
-    return staged(kernel, Request(
-        f"add_prefetch({var_name!r}, {list(name_list(sweep_inames))})", var_name, is_use,
-        lambda args: p.Subscript(p.Variable(var_name), args) if args else p.Variable(var_name),
-        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"),
-        None if dim_arg_names is None else name_list(dim_arg_names),
+    source, sweep = kernel.array_args.get(var_name) or kernel.temporaries[var_name], name_list(sweep_inames)
+    return _staged(StagingBuffer(
+        kernel, f"add_prefetch({var_name!r}, {list(sweep)})", var_name, sweep,
+        given_or_fresh(kernel, temporary_name, f"{var_name}_fetch"), uses_of_array(var_name),
+        partial(element, var_name),
         None if default_tag is None else as_tag(default_tag),
-        None if fetch_outer_inames is None else name_list(fetch_outer_inames),
-        None if temporary_address_space is None else as_address_space(temporary_address_space),
-        prefetch_insn_id, within, source, moves_only=var_name, whole_box=fetch_bounding_box, multiples=box_multiples,
-        allowed=Allowed(allow_reordering, allow_global_storage, allow_launches), assume=assume, unsafe=unsafe))
+        None if temporary_address_space is None else as_address_space(temporary_address_space), source.dtype,
+        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
+        None if dim_arg_names is None else name_list(dim_arg_names)),
+        _Request(None if fetch_outer_inames is None else name_list(fetch_outer_inames), prefetch_insn_id, within,
+                 assume, unsafe, wholly=True))
 
 
 @transform
@@ -143,23 +167,24 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     value = _own_value(kernel, rule, within)
 
     # inames that the rule mentions freely are arguments of it where they sweep
-    free = tuple(x for x in name_list(sweep_inames) if x in variables(rule.expr) and x not in rule.arguments)
+    sweep = name_list(sweep_inames)
+    free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
 
     def is_use(expr: Expression) -> tuple[Expression, ...] | None:
         own = tuple(p.Variable(x) for x in free)
         if isinstance(expr, p.Call) and expr.function == p.Variable(subst_use):
             return (*expr.parameters, *own)
         return own if not rule.arguments and expr == p.Variable(subst_use) else None
-    result = staged(kernel, Request(
-        f"precompute({subst_use!r}, {list(name_list(sweep_inames))})", subst_use, is_use,
+    result = _staged(StagingBuffer(
+        kernel, f"precompute({subst_use!r}, {list(sweep)})", subst_use, sweep,
+        given_or_fresh(kernel, temporary_name, subst_use), is_use,
         lambda args: substitute(value, dict(zip((*rule.arguments, *free), args, strict=True))),
-        name_list(sweep_inames), given_or_fresh(kernel, temporary_name, subst_use),
-        None if precompute_inames is None else name_list(precompute_inames),
         None if default_tag is None else as_tag(default_tag),
-        None if precompute_outer_inames is None else name_list(precompute_outer_inames),
-        None if temporary_address_space is None else as_address_space(temporary_address_space),
-        compute_insn_id, within, None, whole_box=fetch_bounding_box, multiples=box_multiples,
-        allowed=Allowed(allow_reordering, allow_global_storage, allow_launches), assume=assume, unsafe=unsafe))
+        None if temporary_address_space is None else as_address_space(temporary_address_space), None,
+        fetch_bounding_box, Allowed(allow_reordering, allow_global_storage, allow_launches), box_multiples,
+        None if precompute_inames is None else name_list(precompute_inames)),
+        _Request(None if precompute_outer_inames is None else name_list(precompute_outer_inames), compute_insn_id,
+                 within, assume, unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
     return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
@@ -231,5 +256,188 @@ def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, Substitution
     return rewritten(
         kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
         substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules})
+
+# }}}
+
+
+# {{{ the copy
+
+@dataclass(frozen=True)
+class _Request:
+    """How a copy is asked for.
+
+    :ivar outer: the loops around the copy that the caller names.
+    :ivar wholly: it is of an array, whose dependences move to the copy wholly; else the readers keep theirs too.
+    """
+
+    outer: tuple[str, ...] | None
+    statement_id: str | None
+    within: str | Collection[str] | None
+    assume: str | None
+    unsafe: bool
+    wholly: bool = False
+
+
+def _staged(buffer: StagingBuffer, request: _Request) -> LoopKernel:
+    """The kernel of *buffer* with a copy; its readers read that."""
+    kernel = buffer.kernel
+    chosen = matching_statements(kernel, request.within)
+    readers = {s.id: uses for s in kernel.statements if (chosen is None or s.id in chosen)
+               and (uses := uses_in(s, buffer.is_use))}
+    if not readers:
+        raise _no_reader(buffer, chosen)
+    require_fresh(kernel, buffer.temporary)
+    if request.statement_id is not None:
+        require_fresh_id(kernel, request.statement_id)
+    require_inames(buffer.sweep, {x for s in readers for x in kernel.statement_by_id[s].inames},
+                   f"the readers of '{buffer.name}'")
+    for s, uses in readers.items():
+        _require_affine(buffer, kernel.statement_by_id[s], uses)
+    buffer = replace(buffer, uses=readers, outer=_outer_inames(buffer, request.outer, readers))
+    return buffer.placed_best(lambda at: _with_copy(at, request), fixed=request.outer is not None)
+
+
+def _no_reader(buffer: StagingBuffer, chosen: frozenset[str] | None) -> PreconditionError:
+    """The error where no expression and no subscript of the statements *chosen* reads what a copy is asked of."""
+    kernel, name = buffer.kernel, buffer.name
+    for s in kernel.statements:
+        if (chosen is None or s.id in chosen) and uses_of(s.predicates, buffer.is_use):
+            return PreconditionError(f"Only conditions read '{name}', among them that of '{s.id}': a copy serves "
+                                     "expressions and subscripts.", subject=name,
+                                     hint="assign what the condition reads to a temporary, and test that")
+    return PreconditionError(f"No statement reads '{name}'.", subject=name,
+                             hint="conditions have the rule written out, and a copy does not serve them"
+                             if name in kernel.substitutions and any(s.predicates for s in kernel.statements)
+                             else None if chosen is None else "name its readers with within=")
+
+
+def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Arguments]) -> None:
+    allowed = buffer.kernel.value_params | set(s.inames)
+    for a in (a for args in uses for a in args):
+        try:
+            affine = names_in(a) <= allowed and affine_on(analysis_domain(buffer.kernel, s), (a,))
+        except NotAffineError:
+            affine = False
+        if not affine:
+            raise PreconditionError(
+                f"{buffer.step} needs affine subscripts, but '{s.id}' reads '{buffer.name}' at '{to_text(a)}'.",
+                subject=buffer.name, hint="leave this statement out with within=")
+
+
+def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
+                  ) -> tuple[str, ...]:
+    """The loops around the copy, the same for all readers: those *given*, or those in which it is another one."""
+    kernel, sweep, others = buffer.kernel, buffer.sweep, ", or give fetch_outer_inames"
+    if given is not None:
+        for s in readers:
+            require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
+        return loops_around(kernel, buffer.name, dict.fromkeys(readers, given), set(kernel.inames).difference(given),
+                            others)
+    # what is written in the kernel is another value in each iteration of its writers' loops
+    sources = variables(buffer.value(next(args for uses in readers.values() for args in uses)))
+    rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
+    own = sources & set(kernel.inames)              # a rule's inames that are no arguments of it
+    stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
+    return loops_around(kernel, buffer.name, stay, sweep, others)
+
+
+def _with_copy(buffer: StagingBuffer, request: _Request) -> LoopKernel:
+    kernel = buffer.kernel
+    copy_id = given_or_fresh(kernel, request.statement_id, f"{buffer.temporary}_rule")
+    moves = {s: [_where_read(buffer, kernel.statement_by_id[s], args) for args in uses]
+             for s, uses in buffer.uses.items()}
+    if buffer.whole_box:
+        _require_not_written(buffer)
+    array = buffer.name if request.wholly else None
+    copy = buffer.copy_in(copy_id, buffer.box, _read_cells(buffer, moves, array).set, whole=buffer.whole_box)
+    if not buffer.whole_box:
+        copy = replace(copy, domain=buffer.in_one_piece(copy))
+    sources = variables(copy.expression)
+    if extra := sources & set(kernel.inames) - {*copy.inames}:
+        raise PreconditionError(f"{buffer.step}: '{buffer.name}' uses the iname '{min(extra)}', which is not around "
+                                "the copy.", subject=min(extra), hint="add it to the outer inames")
+
+    def reading(s: Statement) -> Statement:
+        return replace(s, expression=buffer.used(s.expression),
+                       assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
+    made = buffer.put_in(copy, None, reading, lambda *_: _dependences(buffer, copy, moves, array),
+                         frozenset(s.id for s in kernel.statements if s.written in sources))
+    result = require_legal(made, buffer.step, assume=request.assume, unsafe=request.unsafe)
+    owed = require_copied_in(kernel, made, buffer.temporary, buffer.step, assume=request.assume, unsafe=request.unsafe)
+    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
+
+
+def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
+    """From the instances of *s* that read at *args* to their cells: a branch of an ``if`` may leave some out."""
+    found = [where for own, where in uses_at(buffer.kernel, s, buffer.is_use) if own == args]
+    move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
+    return restrict(move, reduce(InstanceSet.union, found)) if found else move
+
+
+def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]], array: str | None) -> InstanceSet:
+    """The cells to copy: those that are read; filled up to a box where nothing writes the *array*."""
+    kernel = buffer.kernel
+    images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
+    points = reduce(InstanceSet.union, images).with_quotients()
+    written = array is None or array in kernel.written_names
+    return points if written or len(images) == 1 else box_hull(points, buffer.box.dims)
+
+
+def _require_not_written(buffer: StagingBuffer) -> None:
+    """:raises PreconditionError: there may be no value at a place of the box that nobody reads."""
+    kernel = buffer.kernel
+    value = expand_rules(buffer.value(buffer.box.arguments()), kernel.substitutions)
+    if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
+        raise PreconditionError(
+            f"{buffer.step}: what is not read of the box around '{buffer.name}' is computed from '{min(written)}', "
+            "which the kernel writes: there may be no value yet.", subject=min(written),
+            hint="leave fetch_bounding_box out")
+
+
+def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]], wholly: str | None
+                 ) -> Iterator[Dependence]:
+    """What bound the readers binds the copy, as far as it reads that; and the copy's values flow to the readers.
+
+    :arg wholly: the array that the readers read no more but for what the copy does not serve.
+    """
+    kernel = buffer.kernel
+    move = {s: restrict(reduce(Map.union, own), analysis_domain(kernel, kernel.statement_by_id[s]))
+            for s, own in moves.items()}
+    sources = variables(copy.expression)
+
+    def ends(d: Dependence, statement: str, is_write: bool) -> list[End]:
+        if statement not in move or is_write:
+            return [End(statement, is_write)]
+        stays = wholly != d.array or d.array in _read_elsewhere(kernel, kernel.statement_by_id[statement])
+        return [*([End(statement, is_write)] if stays else ()), End(copy.id, is_write, move[statement])]
+    for moved in moved_dependences(kernel, sources, ends):
+        yield _on_one_element(kernel, moved.after, copy) if moved.after is not moved.d and wholly == moved.d.array \
+            else moved.after
+    for s, relation in move.items():
+        # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
+        written = kernel.statement_by_id[s].written
+        if written in sources & kernel.array_args.keys():
+            yield Dependence("anti", written, copy.id, s, relation.reverse())
+    for s, relation in move.items():
+        yield Dependence("flow", buffer.temporary, copy.id, s, relation.reverse(), of_value=True)
+
+
+def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
+    """*d* where both touch the element that the copy reads: a reader's other references are not the copy's."""
+    writer = d.source if d.kind == "flow" else d.sink
+    writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
+    value = copy.expression
+    if not writes or not all(a.affine for a in writes):
+        return d
+    read = subscripts_on(analysis_domain(kernel, copy), value.index_tuple if isinstance(value, p.Subscript) else ())
+    written = writes[0].subscript_relation
+    pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
+    return replace(d, relation=d.relation.intersect(pairs))
+
+
+def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
+    """What a reader goes on reading by itself: the copy serves its expression and its subscripts."""
+    others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
+    return frozenset(s.domain.params).union(*map(variables, others))
 
 # }}}

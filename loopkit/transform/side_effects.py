@@ -57,7 +57,7 @@ def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, pl
 
 
 def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
-                         growing: Collection[str] = ()) -> LoopKernel:
+                         growing: Collection[str]) -> LoopKernel:
     """*after*; :raises ScheduleError, StorageError: it is more than *step* promises; see :func:`side_effect`."""
     found = side_effect(before, after, step, allowed, growing)
     if found is not None:

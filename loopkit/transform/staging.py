@@ -1,128 +1,282 @@
-"""The work of add_prefetch and precompute: a box of values computed first, by a new statement, and read instead."""
+"""The staging engine: a box of cells for each iteration of the loops around it, in the place of what it holds.
+
+A copy-in statement fills the staging buffer before its users, a copy-out statement writes it back behind them.
+``add_prefetch`` and ``precompute`` stage what statements read, ``buffer_array`` what they write too.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, reduce
 
+import numpy as np
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.accesses import accesses_as, accesses_of, analysis_domain, expand_rules, uses_at
-from loopkit.analysis.constructors import annotated, with_dependences
-from loopkit.analysis.legality import require_legal
+from loopkit.analysis.accesses import accesses_as
+from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
+from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.staging_proof import require_staged
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
-from loopkit.expr.text import to_text
-from loopkit.kernel.data import AddressSpace, GlobalArg, TemporaryVariable
-from loopkit.kernel.dependence import Dependence
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
-from loopkit.kernel.tree import Leaf, Tree, leaves, nest
-from loopkit.poly.affine import NotAffineError, add, names_in, subtract
+from loopkit.kernel.tree import Leaf, leaves, nest
+from loopkit.poly.affine import add, subtract
 from loopkit.poly.elements import outside
-from loopkit.poly.enumerated import affine_on, subscripts_on
-from loopkit.poly.footprint import box_hull
+from loopkit.poly.enumerated import subscripts_on, where_holds
+from loopkit.poly.footprint import BoxAxis, joined, swept_interval
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
-from loopkit.poly.relations import restrict, same_element
-from loopkit.poly.sets import InstanceSet, Map
-from loopkit.transform.box import Box, Sweep, box_of
-from loopkit.transform.placement import before_readers, placed, with_loops_kept
+from loopkit.poly.relations import same_element, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set, with_dim_names
+from loopkit.transform.placement import around_users, placed, with_loops_kept
 from loopkit.transform.side_effects import Allowed, with_fewest_side_effects
-from loopkit.transform.step import (
-    given_or_fresh,
-    matching_statements,
-    require_fresh,
-    require_fresh_id,
-    require_positive,
-)
+from loopkit.transform.step import require_fresh, require_positive
+
+Arguments = tuple[Expression, ...]
+
+#: The arguments (subscripts) of an expression that a buffer stands for, else ``None``.
+IsUse = Callable[[Expression], Arguments | None]
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be staged, and how.
+class Box:
+    """The box of a copy: per axis its interval; axes of one element have no iname."""
 
-    :ivar is_use: the arguments of an expression that is a use, else ``None``.
-    :ivar value: the expression that the copy holds for given arguments.
-    :ivar moves_only: the array whose dependences move to the copy wholly; ``None``: the readers keep theirs too.
-    :ivar whole_box: all of the box is copied, as far as what the copy reads lies inside its arrays.
-    :ivar multiples: what the lengths of the box's axes become multiples of.
+    intervals: tuple[BoxAxis, ...]
+    inames: tuple[str | None, ...]
+
+    def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
+        """Where the element of *args* lies in the copy."""
+        return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
+                     if x is not None)
+
+    def arguments(self) -> tuple[Expression, ...]:
+        """The arguments at the point that the inames of the copy name."""
+        return tuple(add(v.base, p.Variable(x)) if x is not None else v.base
+                     for v, x in zip(self.intervals, self.inames, strict=True))
+
+    @property
+    def dims(self) -> tuple[str, ...]:
+        return tuple(x for x in self.inames if x is not None)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(v.extent for v, x in zip(self.intervals, self.inames, strict=True) if x is not None)
+
+    @property
+    def conditions(self) -> list[tuple[str, Expression]]:
+        """The bounds of the inames of the copy."""
+        return [condition for x, length in zip(self.dims, self.shape, strict=True)
+                for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+
+    def lengthened(self, multiples: Sequence[int]) -> Box:
+        """This box, the axes that have inames lengthened at their ends to multiples of these numbers."""
+        numbers = iter(multiples)
+        return replace(self, intervals=tuple(
+            v if x is None else replace(v, extent=-(-v.extent // (by := next(numbers)))*by)
+            for v, x in zip(self.intervals, self.inames, strict=True)))
+
+
+@dataclass(frozen=True)
+class StagingBuffer:
+    """Cells in the place of what *is_use* finds in the statements of *uses*, an array's elements or a rule's values.
+
+    :ivar step: the transformation, as in its call; *name* is what it is about.
+    :ivar sweep: the inames over which the box spans; *dim_names*: the names asked for those of the copy.
+    :ivar value: what a cell holds, of its arguments.
+    :ivar whole_box: all of the box is copied in, as far as what that reads lies inside of its arrays.
     :ivar allowed: what the step may change beside.
+    :ivar multiples: what the lengths of the box's axes become multiples of.
+    :ivar uses: for each user the arguments that span the box; *outer*: the inames of the loops around it.
     """
 
+    kernel: LoopKernel
     step: str
     name: str
-    is_use: Callable[[Expression], tuple[Expression, ...] | None]
-    value: Callable[[tuple[Expression, ...]], Expression]
     sweep: tuple[str, ...]
     temporary: str
-    dim_names: Sequence[str] | None
+    is_use: IsUse
+    value: Callable[[Arguments], Expression]
     tag: InameTag | None
-    outer: tuple[str, ...] | None
     space: AddressSpace | None
-    statement_id: str | None
-    within: str | Collection[str] | None
-    source: GlobalArg | TemporaryVariable | None
-    moves_only: str | None = None
-    whole_box: bool = False
+    dtype: np.dtype | None
+    whole_box: bool
+    allowed: Allowed
     multiples: int | Sequence[int] = 1
-    allowed: Allowed = field(default_factory=Allowed)
-    assume: str | None = None
-    unsafe: bool = False
+    dim_names: Sequence[str] | None = None
+    uses: Mapping[str, Sequence[Arguments]] = field(default_factory=dict)
+    outer: tuple[str, ...] = ()
+
+    @cached_property
+    def box(self) -> Box:
+        """The least box that holds all uses, lengthened."""
+        box = _box_of(self)
+        return box.lengthened(self._lengths(len(box.dims)))
+
+    def _lengths(self, axes: int) -> tuple[int, ...]:
+        """What the lengths of the box become multiples of.
+
+        :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
+        """
+        given = self.multiples
+        several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]*axes
+        if len(several) != axes:
+            raise PreconditionError(
+                f"{self.step}: the box has {axes} axes of more than one element, but box_multiples= has {len(several)} "
+                "numbers.", subject="box_multiples",
+                hint="give each a number, 1 for one that stays, or give a single number for all")
+        numbers = tuple(require_positive(m, "each number of box_multiples=") for m in several)
+        if not self.whole_box and any(m > 1 for m in numbers):
+            raise PreconditionError(f"{self.step}: box_multiples= lengthens a box that is copied as a whole.",
+                                    subject="box_multiples", hint="fetch_bounding_box=True")
+        return numbers
+
+    def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
+        """*made* of the buffer in its loops, or in those around them too where that has fewer side effects.
+
+        :arg fixed: in its loops only.
+        """
+        wider = self.outer if fixed else with_loops_kept(self.kernel, list(self.uses), self.outer, self.sweep)
+        return with_fewest_side_effects(self.kernel, self.step, self.allowed, (self.outer, wider),
+                                        lambda place: made(replace(self, outer=place)))
+
+    # {{{ cells
+
+    @property
+    def inames(self) -> tuple[str, ...]:
+        """Those of a cell: of the loops around the buffer, and of its place in the box."""
+        return (*self.outer, *self.box.dims)
+
+    def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
+        """From the instances *domain* at least, which have *arguments*, to their cells."""
+        return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
+
+    def cells(self, moves: Iterable[Map]) -> InstanceSet:
+        """The cells to which *moves* go, of which there are some."""
+        return reduce(InstanceSet.union, (InstanceSet(self.inames, with_dim_names(move.range(), self.inames))
+                                          for move in moves))
+
+    def in_one_iteration(self, source: tuple[str, ...], sink: tuple[str, ...]) -> Map:
+        """Instances of two lists of inames that share their cells: they agree in the loops around the buffer."""
+        return same_element(*(subscript_relation(x, tuple(map(p.Variable, self.outer))) for x in (source, sink)))
+
+    # }}}
+
+    # {{{ statements
+
+    def copy_in(self, statement_id: str, box: Box, points: Set, *, whole: bool = False) -> Statement:
+        """The statement that computes the cells *points*, or the *whole* box around them; *box* names its inames."""
+        inames = (*self.outer, *box.dims)
+        copy = Statement(statement_id, element(self.temporary, tuple(map(p.Variable, box.dims))),
+                         self.value(box.arguments()), InstanceSet(inames, with_dim_names(points, inames)))
+        return replace(copy, domain=self._whole(copy, box)) if whole else copy
+
+    def _whole(self, copy: Statement, box: Box) -> InstanceSet:
+        """All of the box wherever some of it is used, but for what *copy* would read outside of an array.
+
+        :raises PreconditionError: it is not known where an array ends.
+        """
+        every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
+        names = self.kernel.value_params.union(copy.inames)
+        inside, ends = every, dict[Expression, None]()
+        for a in (a for a in accesses_as(self.kernel, replace(copy, domain=every)) if not a.is_write):
+            along = [(i, extent) for i, extent in zip(a.subscripts, array_shapes(self.kernel)[a.array], strict=True)
+                     if not variables(i).isdisjoint(box.dims)]
+            if not along:
+                continue
+            own = tuple(p.Comparison(*end) for i, extent in along if extent is not None
+                        for end in ((i, ">=", 0), (i, "<", extent)))
+            there = where_holds(a.domain, p.LogicalAnd(own), names) if len(own) == 2*len(along) else None
+            if there is None:
+                raise PreconditionError(
+                    f"{self.step}: it is not known where '{a.array}' ends for all of the box around '{self.name}'.",
+                    subject=a.array, hint="leave fetch_bounding_box out, or declare its shape: "
+                                          f"GlobalArg('{a.array}', shape=...)")
+            inside, ends = inside.subtract(a.domain.subtract(there)), ends | dict.fromkeys(own)
+        # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
+        kept = tuple(end for end in ends if (holds := where_holds(inside, end, names)) is not None
+                     and inside.is_subset(holds))
+        plain = where_holds(every, p.LogicalAnd(kept), names) if kept else every
+        return plain if plain is not None and plain.is_equal(inside) else inside
+
+    def in_one_piece(self, copy: Statement) -> InstanceSet:
+        """The domain of *copy*, or one polyhedron around its pieces where all that it reads besides is there.
+
+        A few loads more cost less than the conditions that tell them, and than all that later steps ask of many pieces.
+        """
+        kernel = self.kernel
+        if copy.domain.set.n_basic_set() < 2:
+            return copy.domain
+        every = copy.domain.named(plain_hull(copy.domain.set)).where(*self.box.conditions)
+        places = copy.domain.onto(self.outer).set.remove_divs()
+        shapes = array_shapes(kernel)
+        for a in accesses_as(kernel, replace(copy, domain=every)):
+            if not a.is_write and (
+                    a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
+                    or not a.affine or not a.certain
+                    or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
+                return copy.domain
+        fits = every.set.is_bounded() and affordable(lambda: every.onto(self.outer).set.is_subset(places),
+                                                     otherwise=False)
+        return every if fits else copy.domain
+
+    def used(self, expr: Expression) -> Expression:
+        """*expr* with cells in the place of all uses."""
+        arguments = self.is_use(expr)
+        return map_children(expr, self.used) if arguments is None else element(self.temporary,
+                                                                               self.box.offsets(arguments))
+
+    def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
+               derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
+        """The kernel with copy-in and copy-out, as far as there are such, around its users, which are *rewritten*.
+
+        :arg derive: gives the dependences of the result; see :func:`loopkit.analysis.constructors.with_dependences`.
+        :arg writers: statements that must stay before the copy-in.
+        """
+        kernel, users = self.kernel, frozenset(self.uses)
+        copies = [s for s in (first, last) if s is not None]
+        before, after = (None if s is None else nest(s.inames[len(self.outer):], Leaf(s.id)) for s in (first, last))
+        tree = placed(kernel, self.step, self.name, users, self.outer,
+                      lambda body: around_users(body, users, before, after, writers))
+        at = {s: i for i, s in enumerate(leaves(tree))}
+        new = [rewritten(s) if s.id in users else s for s in kernel.statements]
+        dims = [x for s in copies for x in s.inames[len(self.outer):]] if self.tag is not None else []
+        return with_dependences(
+            kernel, derive, statements=tuple(sorted([*copies, *new], key=lambda s: at[s.id])), tree=tree,
+            temporaries={**kernel.temporaries, self.temporary: TemporaryVariable(self.temporary, self.dtype,
+                                                                                 self.box.shape, self.space)},
+            tags={**kernel.tags, **{x: self.tag for x in dims if self.tag is not None}})
+
+    # }}}
 
 
-def staged(kernel: LoopKernel, request: Request) -> LoopKernel:
-    """*kernel* with the copy that *request* asks for; its readers read that."""
-    chosen = matching_statements(kernel, request.within)
-    readers = [s for s in kernel.statements if (chosen is None or s.id in chosen) and uses_in(s, request.is_use)]
-    if not readers:
-        raise _no_reader(kernel, request, chosen)
-    require_fresh(kernel, request.temporary)
-    if request.statement_id is not None:
-        require_fresh_id(kernel, request.statement_id)
-    for x in request.sweep:
-        if not any(x in s.inames for s in readers):
-            raise unknown("iname", x, {y for s in readers for y in s.inames}, where=f"the readers of '{request.name}'")
-    uses = {s.id: uses_in(s, request.is_use) for s in readers}
-    _require_affine(kernel, request, readers, uses)
-    outer = _outer_inames(kernel, request, readers, uses)
-    wider = outer if request.outer is not None else with_loops_kept(
-        kernel, [s.id for s in readers], outer, request.sweep)
-
-    def made(place: tuple[str, ...]) -> LoopKernel:
-        box = box_of(kernel, Sweep(request.step, request.name, request.sweep, request.dim_names),
-                     [(s, uses[s.id]) for s in readers], place)
-        return _with_copy(kernel, request, readers, uses, place, box.lengthened(_multiples(request, len(box.dims))))
-    return with_fewest_side_effects(kernel, request.step, request.allowed, (outer, wider), made)
+def element(name: str, subscripts: Arguments) -> p.Variable | p.Subscript:
+    """An element of an array, or a scalar."""
+    return p.Subscript(p.Variable(name), subscripts) if subscripts else p.Variable(name)
 
 
-def _no_reader(kernel: LoopKernel, request: Request, chosen: frozenset[str] | None) -> PreconditionError:
-    """The error where no expression and no subscript of the statements *chosen* reads what a copy is asked of."""
-    for s in kernel.statements:
-        if (chosen is None or s.id in chosen) and _uses(s.predicates, request.is_use):
-            return PreconditionError(f"Only conditions read '{request.name}', among them that of '{s.id}': a copy "
-                                     "serves expressions and subscripts.", subject=request.name,
-                                     hint="assign what the condition reads to a temporary, and test that")
-    return PreconditionError(f"No statement reads '{request.name}'.", subject=request.name,
-                             hint="conditions have the rule written out, and a copy does not serve them"
-                             if request.name in kernel.substitutions and any(s.predicates for s in kernel.statements)
-                             else None if chosen is None else "name its readers with within=")
+def uses_of_array(name: str) -> IsUse:
+    """What a use of the array *name* is."""
+    def is_use(expr: Expression) -> Arguments | None:
+        if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(name):
+            return expr.index_tuple
+        return () if expr == p.Variable(name) else None
+    return is_use
 
 
-def uses_in(s: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
-               ) -> tuple[tuple[Expression, ...], ...]:
+def uses_in(s: Statement, is_use: IsUse) -> tuple[Arguments, ...]:
     """The arguments of the uses in a statement's expression and in the subscripts of its assignee, each once."""
-    return _uses((s.expression, *s.subscripts), is_use)
+    return uses_of((s.expression, *s.subscripts), is_use)
 
 
-def _uses(expressions: Iterable[Expression], is_use: Callable[[Expression], tuple[Expression, ...] | None]
-          ) -> tuple[tuple[Expression, ...], ...]:
-    found: dict[tuple[Expression, ...], None] = {}
+def uses_of(expressions: Iterable[Expression], is_use: IsUse) -> tuple[Arguments, ...]:
+    """The arguments of the uses in *expressions*, each once."""
+    found: dict[Arguments, None] = {}
 
     def walk(expr: Expression) -> None:
         args = is_use(expr)
@@ -135,259 +289,84 @@ def _uses(expressions: Iterable[Expression], is_use: Callable[[Expression], tupl
     return tuple(found)
 
 
-def _multiples(request: Request, axes: int) -> tuple[int, ...]:
-    """What the lengths of the box become multiples of.
+def require_inames(inames: Sequence[str], known: Collection[str], where: str) -> None:
+    """:raises UnknownNameError: one of *inames* is none of those *known* there."""
+    if strange := [x for x in inames if x not in known]:
+        raise unknown("iname", strange[0], known, where=where)
 
-    :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
+
+def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[str]], sweep: Collection[str],
+                 others: str = "") -> tuple[str, ...]:
+    """The loops around a buffer, the same for all its users: those that *stay* for each, but for those of *sweep*.
+
+    :raises ScheduleError: they are not the same.
     """
-    given = request.multiples
-    several = given if isinstance(given, Sequence) and not isinstance(given, str) else [given]*axes
-    if len(several) != axes:
-        raise PreconditionError(f"{request.step}: the box has {axes} axes of more than one element, but box_multiples= "
-                                f"has {len(several)} numbers.", subject="box_multiples",
-                                hint="give each a number, 1 for one that stays, or give a single number for all")
-    numbers = tuple(require_positive(m, "each number of box_multiples=") for m in several)
-    if not request.whole_box and any(m > 1 for m in numbers):
-        raise PreconditionError(f"{request.step}: box_multiples= lengthens a box that is copied as a whole.",
-                                subject="box_multiples", hint="fetch_bounding_box=True")
-    return numbers
-
-
-def _require_affine(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
-                    uses: Mapping[str, Sequence[tuple[Expression, ...]]]) -> None:
-    for s in readers:
-        allowed = kernel.value_params | set(s.inames)
-        for a in (a for args in uses[s.id] for a in args):
-            try:
-                affine = names_in(a) <= allowed and affine_on(analysis_domain(kernel, s), (a,))
-            except NotAffineError:
-                affine = False
-            if not affine:
-                raise PreconditionError(
-                    f"{request.step} needs affine subscripts, but '{s.id}' reads '{request.name}' at '{to_text(a)}'.",
-                    subject=request.name, hint="leave this statement out with within=")
-
-
-def _outer_inames(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
-                  uses: Mapping[str, Sequence[tuple[Expression, ...]]]) -> tuple[str, ...]:
-    """The loops around the copy, the same for all readers."""
-    results: dict[tuple[str, ...], str] = {}
-    # what is written in the kernel is another value in each iteration of its writers' loops
-    sources = variables(request.value(next(args for u in uses.values() for args in u)))
-    own = sources & set(kernel.inames)              # a rule's inames that are no arguments of it
-    rewritten = frozenset(x for s in kernel.statements if s.written in sources for x in s.inames)
-    for s in readers:
-        order = loops_of(kernel.paths[s.id])
-        if request.outer is not None:
-            for x in request.outer:
-                if x not in s.inames:
-                    raise unknown("iname", x, s.inames, where=f"'{s.id}'")
-            chosen = tuple(x for x in order if x in request.outer)
-        else:
-            mentioned = frozenset().union(*(variables(a) for args in uses[s.id] for a in args)) \
-                if any(uses[s.id]) else frozenset()
-            chosen = tuple(x for x in order if x not in request.sweep and (
-                x in mentioned or x in own or x in rewritten or isinstance(kernel.tags.get(x), GroupTag)))
-        results[chosen] = s.id
-    if len(results) > 1:
-        (a, first), (b, second) = list(results.items())[:2]
+    found: dict[tuple[str, ...], str] = {}
+    for s, inames in stay.items():
+        found[tuple(x for x in loops_of(kernel.paths[s]) if x not in sweep and (
+            x in inames or isinstance(kernel.tags.get(x), GroupTag)))] = s
+    if len(found) > 1:
+        (a, first), (b, second) = list(found.items())[:2]
         raise ScheduleError(
-            f"'{first}' and '{second}' read '{request.name}' in different loops ({', '.join(a) or 'none'} and "
-            f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=request.name,
-            hint="name one of them with within=, or give fetch_outer_inames")
-    return next(iter(results))
+            f"'{first}' and '{second}' use '{name}' in different loops ({', '.join(a) or 'none'} and "
+            f"{', '.join(b) or 'none'}), so that one copy cannot serve both.", subject=name,
+            hint=f"name one of them with within={others}")
+    return next(iter(found))
 
 
-def _with_copy(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
-               uses: Mapping[str, Sequence[tuple[Expression, ...]]], outer: tuple[str, ...], box: Box
-               ) -> LoopKernel:
-    copy_id = given_or_fresh(kernel, request.statement_id, f"{request.temporary}_rule")
-    moves = {s.id: [_where_read(kernel, request, s, args, subscripts_on(
-        analysis_domain(kernel, s), (*(p.Variable(x) for x in outer), *box.offsets(args)))) for args in uses[s.id]]
-             for s in readers}
-    target = p.Variable(request.temporary)
-    copy = Statement(
-        copy_id, p.Subscript(target, tuple(p.Variable(x) for x in box.dims)) if box.dims else target,
-        request.value(box.arguments()), _copy_domain(kernel, request, readers, moves, outer, box))
-    copy = replace(copy, domain=_whole_box(kernel, request, copy, outer, box) if request.whole_box else
-                   _in_one_piece(kernel, copy, outer, box))
-    if extra := variables(copy.expression) & set(kernel.inames) - {*outer, *box.dims}:
-        raise PreconditionError(f"{request.step}: '{request.name}' uses the iname '{min(extra)}', which is not around "
-                                "the copy.", subject=min(extra), hint="add it to the outer inames")
+# {{{ the box
 
-    def replaced(expr: Expression) -> Expression:
-        args = request.is_use(expr)
-        if args is None:
-            return map_children(expr, replaced)
-        return p.Subscript(target, box.offsets(args)) if box.dims else target
-    ids = frozenset(s.id for s in readers)
+def _box_of(buffer: StagingBuffer) -> Box:
+    """The least box that holds all uses while the inames of *sweep* run and those of *outer* stand still.
 
-    def reading(s: Statement) -> Statement:
-        return replace(s, expression=replaced(s.expression), assignee=s.assignee if not s.subscripts else p.Subscript(
-            p.Variable(s.written), tuple(map(replaced, s.subscripts))))
-    new = [reading(s) if s.id in ids else s for s in kernel.statements]
-    tree = _placed(kernel, request, ids, outer, nest(box.dims, Leaf(copy_id)), copy.expression)
-    at = {s: i for i, s in enumerate(leaves(tree))}
-    statements = tuple(sorted([copy, *new], key=lambda s: at[s.id]))
-    temporary = TemporaryVariable(request.temporary, request.source.dtype if request.source else None, box.shape,
-                                  request.space)
-    made = with_dependences(
-        kernel, partial(_moved_dependences, kernel, request, copy, readers, moves),
-        statements=statements, tree=tree, temporaries={**kernel.temporaries, request.temporary: temporary},
-        tags={**kernel.tags, **(dict.fromkeys(box.dims, request.tag) if request.tag is not None else {})})
-    result = require_legal(made, request.step, assume=request.assume, unsafe=request.unsafe)
-    owed = require_staged(kernel, made, request.temporary, request.step, assume=request.assume, unsafe=request.unsafe)
-    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
-
-
-def _where_read(kernel: LoopKernel, request: Request, s: Statement, args: tuple[Expression, ...], move: Map) -> Map:
-    """*move* at the instances that read at *args*: a branch of an ``if`` may leave some out."""
-    points: InstanceSet | None = None
-    for own, where in uses_at(kernel, s, request.is_use):
-        if own == args:
-            points = where if points is None else points.union(where)
-    return move if points is None else restrict(move, points)
-
-
-def _copy_domain(kernel: LoopKernel, request: Request, readers: Sequence[Statement],
-                 moves: Mapping[str, Sequence[Map]], outer: tuple[str, ...], box: Box) -> InstanceSet:
-    """The elements to copy: those that are read; filled up to a box where nothing writes the source."""
-    inames = (*outer, *box.dims)
-    points: InstanceSet | None = None
-    for s in readers:
-        for move in moves[s.id]:
-            image = s.domain.apply(move, inames)
-            points = image if points is None else points.union(image)
-    assert points is not None
-    points = points.with_quotients()
-    written = request.moves_only is None or request.moves_only in kernel.written_names
-    one_reference = sum(len(m) for m in moves.values()) == 1
-    return points if written or one_reference else box_hull(points, box.dims)
-
-
-def _in_one_piece(kernel: LoopKernel, copy: Statement, outer: tuple[str, ...], box: Box) -> InstanceSet:
-    """The domain of *copy*, or one polyhedron around its pieces where what it reads besides is there and not written.
-
-    A few loads more cost less than the conditions that tell them, and than all that later steps ask of many pieces.
+    :raises PreconditionError: there is none of constant size, or too few names.
     """
-    if copy.domain.set.n_basic_set() < 2:
-        return copy.domain
-    every = copy.domain.named(plain_hull(copy.domain.set)).where(*_inside_box(box))
-    places = copy.domain.onto(outer).set.remove_divs()
-    shapes = array_shapes(kernel)
-    for a in accesses_as(kernel, replace(copy, domain=every)):
-        if not a.is_write and (a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
-                               or not a.affine or not a.certain
-                               or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
-            return copy.domain
-    fits = every.set.is_bounded() and affordable(lambda: every.onto(outer).set.is_subset(places), otherwise=False)
-    return every if fits else copy.domain
+    found: list[BoxAxis] | None = None
+    for statement, arguments in buffer.uses.items():
+        domain = buffer.kernel.statement_by_id[statement].domain
+        ranges = _sweep_ranges(buffer, domain, arguments)
+        for args in arguments:
+            intervals = []
+            for axis, a in enumerate(args):
+                interval = swept_interval(domain, a, buffer.outer, ranges, known_sizes(buffer.kernel))
+                if interval is not None and found is not None:
+                    interval = joined(found[axis], interval)
+                if interval is None:
+                    raise PreconditionError(
+                        f"{buffer.step}: what is used along axis {axis} of '{buffer.name}' has no box of constant "
+                        "size.", subject=buffer.name,
+                        hint="sweep inames of constant range only (split_iname), or name fewer statements with within=")
+                intervals.append(interval)
+            found = intervals
+    assert found is not None
+    spanned = [k for k, v in enumerate(found) if v.extent > 1]
+    names: list[str | None] = [None] * len(found)
+    for number, k in enumerate(spanned):
+        names[k] = _dim_name(buffer, number, k)
+    return Box(tuple(found), tuple(names))
 
 
-def _inside_box(box: Box) -> list[tuple[str, Expression]]:
-    return [c for x, length in zip(box.dims, box.shape, strict=True)
-            for c in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
+def _dim_name(buffer: StagingBuffer, number: int, axis: int) -> str:
+    if buffer.dim_names is None:
+        return buffer.kernel.fresh_name(f"{buffer.name}_dim_{axis}")
+    if number >= len(buffer.dim_names):
+        raise PreconditionError(f"{buffer.step} has more axes than names were given ({list(buffer.dim_names)}).",
+                                subject=buffer.name)
+    require_fresh(buffer.kernel, buffer.dim_names[number])
+    return buffer.dim_names[number]
 
 
-def _whole_box(kernel: LoopKernel, request: Request, copy: Statement, outer: tuple[str, ...], box: Box) -> InstanceSet:
-    """All of the box wherever some of it is read, but for what *copy* would read outside of an array.
+def _sweep_ranges(buffer: StagingBuffer, domain: InstanceSet, arguments: Sequence[Arguments]
+                  ) -> dict[str, tuple[int, int]]:
+    mentioned = {y for args in arguments for a in args for y in variables(a)}
+    ranges = {}
+    for x in buffer.sweep:
+        if x in domain.inames and x in mentioned:
+            low, high = constant_range(buffer.kernel, domain, x)
+            if low is None or high is None:
+                raise PreconditionError(f"{buffer.step}: '{x}' has no constant range.", subject=x,
+                                        hint=f"split_iname(knl, '{x}', 16) and sweep the inner iname")
+            ranges[x] = (low, high)
+    return ranges
 
-    :raises PreconditionError: there may be no value at a place that nobody reads, or it is not known whether there is.
-    """
-    every = copy.domain.onto(outer).onto(copy.inames).where(*_inside_box(box))
-    shapes = array_shapes(kernel)
-    inside, ends = every, dict[tuple[str, Expression], None]()
-    for a in accesses_as(kernel, replace(copy, domain=every)):
-        if a.is_write:
-            continue
-        if a.array in kernel.temporaries or a.array in kernel.written_names:
-            raise PreconditionError(
-                f"{request.step}: what is not read of the box around '{request.name}' is computed from '{a.array}', "
-                "which the kernel writes: there may be no value yet.", subject=a.array,
-                hint="leave fetch_bounding_box out")
-        try:
-            own = [end for i, extent in zip(a.subscripts, shapes[a.array], strict=True)
-                   for end in ((">=", i), ("<", subtract(i, _known(extent))))]
-            inside = inside.subtract(a.domain.subtract(a.domain.where(*own)))
-        except NotAffineError:
-            raise PreconditionError(
-                f"{request.step}: it is not known where '{a.array}' ends for all of the box around '{request.name}'.",
-                subject=a.array, hint="leave fetch_bounding_box out, or give the array a shape") from None
-        ends |= dict.fromkeys(own)
-    # isl gives a difference in pieces; it is one polyhedron where these conditions alone make it
-    plain = every.where(*(end for end in ends if inside.is_subset(inside.where(end))))
-    return plain if plain.is_equal(inside) else inside
-
-
-def _known(extent: Expression | None) -> Expression:
-    """:raises NotAffineError: the extent is unknown."""
-    if extent is None:
-        raise NotAffineError("an unknown extent")
-    return extent
-
-
-def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
-    """*d* where both touch the element that the copy reads: a reader's other references are not the copy's."""
-    writer = d.source if d.kind == "flow" else d.sink
-    writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
-    value = copy.expression
-    subscripts = value.index_tuple if isinstance(value, p.Subscript) else ()
-    if not writes or not all(a.affine for a in writes):
-        return d
-    read = subscripts_on(analysis_domain(kernel, copy), subscripts)
-    written = writes[0].subscript_relation
-    pairs = same_element(written, read) if d.kind == "flow" else same_element(read, written)
-    return replace(d, relation=d.relation.intersect(pairs))
-
-
-def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
-    """What a reader goes on reading by itself: the copy serves its expression and its subscripts."""
-    others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
-    return frozenset(s.domain.params).union(*map(variables, others))
-
-
-def _moved_dependences(kernel: LoopKernel, request: Request, copy: Statement, readers: Sequence[Statement],
-                       moves: Mapping[str, Sequence[Map]], found: Sequence[Dependence], _: LoopKernel
-                       ) -> list[Dependence]:
-    """What bound the readers binds the copy instead; and the copy's values flow to the readers."""
-    value_names = variables(copy.expression)
-    relations: dict[str, Map] = {}
-    for s in readers:
-        union: Map | None = None
-        for move in moves[s.id]:
-            own = restrict(move, analysis_domain(kernel, s))
-            union = own if union is None else union.union(own)
-        assert union is not None
-        relations[s.id] = union
-    elsewhere = {s.id: _read_elsewhere(kernel, s) for s in readers}
-    result: list[Dependence] = []
-    for d in found:
-        reader = d.sink if d.kind == "flow" else d.source if d.kind == "anti" else None
-        if reader not in relations or d.array not in value_names:
-            result.append(d)
-            continue
-        if request.moves_only != d.array or d.array in elsewhere[reader]:
-            result.append(d)
-        if d.kind == "flow":
-            moved = replace(d, relation=d.relation.apply_range(relations[reader]), sink=copy.id)
-        else:
-            moved = replace(d, relation=d.relation.apply_domain(relations[reader]), source=copy.id)
-        if request.moves_only == d.array:
-            moved = _on_one_element(kernel, moved, copy)
-        result.append(moved)
-    # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
-    written = {s: kernel.statement_by_id[s].written for s in relations}
-    result += [Dependence("anti", written[s], copy.id, s, relation.reverse())
-               for s, relation in relations.items() if written[s] in value_names & kernel.array_args.keys()]
-    result += [Dependence("flow", request.temporary, copy.id, s, relation.reverse(), of_value=True)
-               for s, relation in relations.items()]
-    return result
-
-
-def _placed(kernel: LoopKernel, request: Request, readers: frozenset[str], outer: tuple[str, ...], copy: Tree,
-            value: Expression) -> Tree:
-    """The tree with *copy* in the innermost loop of *outer*, before the readers; loops in the way are sunk below."""
-    sources = variables(value)
-    writers = frozenset(s.id for s in kernel.statements if s.written in sources)
-    return placed(kernel, request.step, request.name, readers, outer,
-                  lambda body: before_readers(body, readers, copy, writers))
+# }}}

@@ -164,13 +164,10 @@ def as_address_space(space: str | AddressSpace) -> AddressSpace:
 
 def as_tag(tag: str | InameTag) -> InameTag:
     """An iname tag from its name; :raises PreconditionError: there is none."""
-    if isinstance(tag, InameTag):
-        return tag
-    try:
-        return parse_tag(tag)
-    except KeyError:
-        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag),
-                                hint=f"the tags are {', '.join(NAMES)}") from None
+    found = tag if isinstance(tag, InameTag) else parse_tag(tag)
+    if found is None:
+        raise PreconditionError(f"'{tag}' is no iname tag.", subject=str(tag), hint=f"the tags are {', '.join(NAMES)}")
+    return found
 
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:

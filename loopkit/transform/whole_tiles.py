@@ -16,6 +16,7 @@ from loopkit.analysis.dependences import joined_relations, order_of_values, redu
 from loopkit.analysis.extension_proof import require_extended
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
+from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.dtypes import type_of
 from loopkit.expr.mappers import called, map_children, subexpressions, variables
@@ -224,7 +225,7 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
     ordered = with_dependences(kernel, partial(_dependences, names))
     for name in sorted(names):
         found, known = (joined_relations(d for d in with_waived(knl) if d.array == name) for knl in (ordered, kernel))
-        if found.keys() != known.keys() or not all(found[pair].is_equal(known[pair]) for pair in found):
+        if not same_flow(found, known):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="fill tiles before those steps")
     return ordered

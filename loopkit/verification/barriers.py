@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Node, Region, Scope, Sync
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
-from loopkit.lowering.binding import BLOCK, Launch
+from loopkit.lowering.lowered import BLOCK, Launch
+from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.copies import early_accesses, is_for_copies
 from loopkit.verification.order import TOGETHER
 from loopkit.verification.races import missing_barriers
 from loopkit.verification.report import Check, Finding, refuted
@@ -25,10 +25,10 @@ def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Ch
             if barrier.barrier is TOGETHER:
                 continue
             lines = [f"  {c.what}" for c in conflicts.served_by(i)]
-            needed = bool(lines) or is_for_copies(conflicts, barrier)
+            needed = bool(lines) or is_for_completion(conflicts, barrier)
             count += 1
             idle += not needed
-            why = "" if lines else ", for copies of other threads" if needed else ", which nothing needs"
+            why = "" if lines else ", for asynchronous accesses of other threads" if needed else ", which nothing needs"
             notes += [f"{conflicts.launch.name}: {barrier}{why}", *lines]
     for conflicts, function in zip(launches, functions, strict=True):
         findings += _divergent(conflicts.launch, function)
@@ -48,14 +48,17 @@ def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
     """Barriers of the loop program under a condition, or in a loop, that may differ between the threads of a block."""
     private = {a.name for a in function.arrays if not a.shared}
     for node, why in divergent_barriers(function.body, frozenset({*BLOCK, *launch.ranges, *private})):
-        what = "shuffle" if isinstance(node, Region) else "warp barrier" if node.scope is Scope.WARP else "barrier"
+        what = node.instruction.noun if isinstance(node, Region) and node.instruction is not None else \
+            "a warp barrier" if isinstance(node, Sync) and node.scope is Scope.WARP else "a barrier"
         yield refuted(VerificationError(
-            f"In '{function.name}' a {what} stands {why}, which may differ between the threads of a block.",
+            f"In '{function.name}' {what} stands {why}, which may differ between the threads of a block.",
             check="barriers", hint="this is a fault in loopkit; please report it with the kernel"))
 
 
 def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync | Region, str]]:
-    """The barriers and shuffles in *node* that not all threads reach equally often, each with what it stands under.
+    """The barriers, and the regions with instructions, in *node* that not all threads reach equally often.
+
+    Each comes with what it stands under.
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
     :arg why: what *node* stands under that differs between threads; ``""``: nothing.

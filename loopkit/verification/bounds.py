@@ -7,8 +7,7 @@ from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact
 from loopkit.analysis.shapes import Shape
 from loopkit.errors import BoundsError
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.pipeline import Lowered
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Lowered, Storage
 from loopkit.poly.elements import outside
 from loopkit.poly.piecewise import is_piecewise
 from loopkit.poly.relations import element_at

@@ -9,7 +9,8 @@ from loopkit.errors import UndecidedError, VerificationError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.target import Machine, Target, resolve_target
-from loopkit.lowering.pipeline import Lowered, lowered_once
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lowered_once
 from loopkit.poly.limits import bounded, kept
 from loopkit.verification.barriers import barriers
 from loopkit.verification.bounds import bounds

@@ -12,14 +12,13 @@ from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
 from loopkit.analysis.dependences import dependences, in_words
-from loopkit.analysis.legality import to_blocks_behind
+from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
-from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import BoundStatement, Launch, Storage
 from loopkit.poly.limits import affordable
 from loopkit.poly.pieces import plain_hull
 from loopkit.poly.relations import (
@@ -140,12 +139,12 @@ class Conflicts:
             yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
-        """The places that put accesses to *array* in no order: shuffles, but for what lanes hold in registers."""
+        """The places that put accesses to *array* in no order: instructions of a warp, but for arrays in lanes."""
         storage = self.storages.get(array)
-        return frozenset() if storage is not None and storage.lanes else self._shuffles
+        return frozenset() if storage is not None and storage.lanes else self._warp_instructions
 
     @cached_property
-    def _shuffles(self) -> frozenset[int]:
+    def _warp_instructions(self) -> frozenset[int]:
         return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
     def relative_way(self, first: str, second: str) -> Relative:
@@ -318,20 +317,20 @@ class Conflicts:
                     c = Candidate(array, a, b, (), 0, frozenset(), frozenset(), self._pattern(array, a, b))
                     pairs = self._in_two_blocks(c)
                     if pairs is not None:
-                        pairs = self._without_handed_on(c, pairs)
+                        pairs = self._without_later_blocks(c, pairs)
                     if pairs is not None:
                         yield c, pairs
 
-    def _without_handed_on(self, c: Candidate, pairs: Map) -> Map | None:
+    def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
         """Those *pairs* in which no reader waits for a block that started before; ``None`` if there are none."""
         storage = self.storages.get(c.array)
         if storage is None or not storage.between_blocks or c.source.is_write == c.sink.is_write:
             return pairs
         first, second = c.source.statement, c.sink.statement
         if c.source.is_write:
-            pairs = pairs.subtract(to_blocks_behind(self.kernel, first, second, pairs))
+            pairs = pairs.subtract(to_later_blocks(self.kernel, first, second, pairs))
         else:
-            pairs = pairs.subtract(to_blocks_behind(self.kernel, second, first, pairs.reverse()).reverse())
+            pairs = pairs.subtract(to_later_blocks(self.kernel, second, first, pairs.reverse()).reverse())
         return None if pairs.is_empty() else pairs
 
     def _in_two_blocks(self, c: Candidate) -> Map | None:

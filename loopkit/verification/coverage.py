@@ -11,7 +11,7 @@ from loopkit.analysis.waived import careless_reads
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
 from loopkit.poly.flow import OneOf

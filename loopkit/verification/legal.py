@@ -5,14 +5,14 @@ from collections.abc import Iterator
 
 from loopkit.analysis.accesses import why_undecided
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.legality import is_awaited, not_handed_on, violations
+from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import Violation, witness_of
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import meeting, paths
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
@@ -64,9 +64,9 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
             where = meeting(source, sink)
             shared, before = [*shared, *where.loops], where.before
         loops = shared_loops(knl, d.source, d.sink, shared)
-        key = (id(d.relation), loops, before, is_awaited(knl, d))
+        key = (id(d.relation), loops, before, is_between_blocks(knl, d))
         if key not in cache:
-            cache[key] = out_of_time_order(not_handed_on(knl, d), loops, before)
+            cache[key] = out_of_time_order(not_to_later_blocks(knl, d), loops, before)
         late = cache[key]
         if late is not None:
             yield _broken(knl, d, late)

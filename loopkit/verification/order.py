@@ -9,7 +9,7 @@ from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
 
-#: A shuffle, for the order of what lanes hold in registers: the threads of each warp wait for each other. Accesses to
+#: An instruction of a warp, for the order of arrays in lanes: the threads of each warp wait for each other. Accesses to
 #: memory before and behind it are in no order.
 TOGETHER = Barrier(scope=Scope.WARP)
 

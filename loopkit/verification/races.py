@@ -9,8 +9,8 @@ from loopkit.analysis.waived import not_waived
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
+from loopkit.verification.completion import early_accesses
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
-from loopkit.verification.copies import early_accesses
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verification.smallest import smallest_witness
 

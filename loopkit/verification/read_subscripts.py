@@ -14,7 +14,7 @@ from loopkit.analysis.shapes import Shape
 from loopkit.expr.mappers import children, map_children, subexpressions, variables
 from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import affine_on, where_holds

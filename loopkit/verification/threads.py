@@ -8,11 +8,11 @@ from typing import Any
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.legality import iname_range, packed_coordinate, places_on_axis
-from loopkit.analysis.matrix_products import is_product
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import BLOCK, GRID, BoundStatement, Launch
+from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import add, floor_div, multiply, subtract
 from loopkit.poly.relations import equal_coordinates, other_instance
 from loopkit.poly.sets import Map
@@ -46,7 +46,7 @@ class Threads:
         """Those *pairs*, all of one block, that two threads may run; ``None`` if there are none."""
         if a is b and a.auto:
             pairs = other_instance(pairs)            # one thread runs it, whichever that is
-        if is_product(self.kernel, a.statement) or is_product(self.kernel, b.statement):
+        if collective_inames(self.kernel, a.statement) or collective_inames(self.kernel, b.statement):
             return None if pairs.is_empty() else pairs      # what one reads, any lane of its warp may load
         return self._apart(self._long(BLOCK), a, b, pairs)
 

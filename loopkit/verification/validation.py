@@ -4,8 +4,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.ast.nodes import Assign, For, Function, Sync
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.limits import bounded
 from loopkit.verification.validation_findings import Mismatch
@@ -29,14 +28,14 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
     - all threads of a block meet each barrier;
-    - what an asynchronous copy writes is touched, and what it reads is written, behind a wait for the copy's group;
+    - an element that an asynchronous access writes is touched, and one that it reads is written, behind a wait for it;
     - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
       what they assume;
-    - a shuffle reads the lane, of the same warp, that holds the element which the statement means, and no thread reads
-      what another one holds in any other way, or what a lane spoils that has no part in the statement;
+    - an instruction of a warp reads the lane that holds the element which the statement means, and no thread reads
+      an element of another lane in any other way, or one that a lane without part in the statement spoils;
     - of a product of matrices, each lane loads what the iterations of others read and the instruction takes from it,
       all lanes of a warp are there, and what they load is ordered as if each of them read all of it;
-    - where blocks wait for values, they are numbered as they start, and each such value is published and awaited;
+    - where blocks wait for values, they take tickets as they start, and each such value is stored and loaded so;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -50,6 +49,7 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
 
 def findings(lowered: Lowered) -> Iterator[Mismatch]:
     """What :func:`validate` gives, one by one as it is found."""
+    lowered.require_finished()
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):
         try:
@@ -81,4 +81,4 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
         yield from instruction_findings(lowered, launch, function, grid, loop)
     yield from LaneCheck(knl, launch, function, grid, of_statements).findings()
     if decided:
-        yield from OrderCheck(knl, launch, lowered.storages, function, grid, of_statements, barriers).findings()
+        yield from OrderCheck(knl, launch, lowered.storages, grid, of_statements, barriers).findings()

@@ -23,7 +23,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, LocalTag
-from loopkit.lowering.binding import BLOCK
+from loopkit.lowering.lowered import BLOCK
 from loopkit.poly.affine import NotAffineError, add, floor_div, multiply, remainder, subtract
 from loopkit.poly.piecewise import as_points, conjunction, is_piecewise, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, universe_params

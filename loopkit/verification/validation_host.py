@@ -12,8 +12,7 @@ from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.ast.nodes import Call
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.poly.piecewise import as_points, piecewise_relation
 from loopkit.poly.relations import (
     in_time_order,

@@ -18,8 +18,7 @@ from loopkit.expr.nodes import TypeCast
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
-from loopkit.lowering.binding import BoundStatement, Launch
-from loopkit.lowering.storage import Storage, in_storage, instructions_of
+from loopkit.lowering.lowered import BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.enumerated import where_holds
@@ -250,7 +249,7 @@ class InstanceCheck:
     def _conditions(self, bound: BoundStatement, execution: Execution) -> Iterator[Mismatch]:
         """The conditions on data around it are the statement's own."""
         s = bound.statement
-        own = [_positive(self._own(execution, c), True) for c in self._own_conditions(s)[1]]
+        own = [_positive(self._own(execution, c)) for c in self._own_conditions(s)[1]]
         for condition, holds in execution.conditions:
             if not any(holds == h and self._difference(execution, condition, c) is None for c, h in own):
                 yield self._finding("missing", s.id, f"'{s.id}' runs only where {condition} "
@@ -400,7 +399,8 @@ def _conjuncts(condition: Expression) -> Iterator[Expression]:
         yield condition
 
 
-def _positive(condition: Expression, holds: bool) -> tuple[Expression, bool]:
+def _positive(condition: Expression) -> tuple[Expression, bool]:
+    holds = True
     while isinstance(condition, p.LogicalNot):
         condition, holds = condition.child, not holds
     return condition, holds

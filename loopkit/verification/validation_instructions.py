@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterator, Mapping
 from loopkit.ast.nodes import For, Function, Instruction
 from loopkit.instructions.mma import Mma
 from loopkit.instructions.vector_access import VectorAccess
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered
 from loopkit.verification.validation_findings import Mismatch
 from loopkit.verification.validation_grid import Grid
-from loopkit.verification.validation_products import ProductCheck
+from loopkit.verification.validation_mma import ProductCheck
 from loopkit.verification.validation_vectors import VectorCheck
 from loopkit.verification.validation_walk import Execution
 

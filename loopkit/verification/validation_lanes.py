@@ -13,7 +13,7 @@ from loopkit.ast.nodes import Array, Assign, Function
 from loopkit.expr.mappers import elements_of, substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.binding import Launch
+from loopkit.lowering.lowered import Launch
 from loopkit.poly.affine import NotAffineError, add, floor_div
 from loopkit.poly.piecewise import piecewise_relation
 from loopkit.poly.relations import equal_coordinates, smallest_pair

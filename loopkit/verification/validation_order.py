@@ -11,14 +11,13 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.waived import not_waived
-from loopkit.ast.nodes import Assign, Completion, Function, Scope, Sync, completion_of
+from loopkit.ast.nodes import Assign, Completion, Scope, Sync, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Meeting, Path, meeting, paths
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Launch, Storage
 from loopkit.poly.affine import floor_div
 from loopkit.poly.piecewise import as_points, conjunction, piecewise_relation
 from loopkit.poly.relations import (
@@ -75,13 +74,12 @@ class _Coordinates:
 class OrderCheck:
     """The checks of one launch; *executions* are those of its assignments, by statement.
 
-    :ivar places: where threads wait for each other, or groups of asynchronous copies end or are waited for.
+    :ivar places: where threads wait for each other, or commit groups and wait for them.
     """
 
     kernel: LoopKernel
     launch: Launch
     storages: Mapping[str, Storage]
-    function: Function
     grid: Grid
     executions: Mapping[str, Sequence[Execution]]
     places: Sequence[Execution]
@@ -212,7 +210,7 @@ class OrderCheck:
             return next((early for scope, some in self._by_scope(first, second, run)
                          if (early := self._early(first, second, some, scope)) is not None), None)
         for apart in self._on_two_threads(first, second, run):
-            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_shuffles)
+            bare = self._bare(first, second, apart, self.barriers if kind == "barrier" else self._or_instructions)
             if bare is not None:
                 return bare
         return None
@@ -250,7 +248,7 @@ class OrderCheck:
         parameters, source, sink = smallest_pair(pairs, first.coordinates, second.coordinates)
         what = {"order": "runs behind, although it has to come first",
                 "barrier": "runs on another thread with no barrier between",
-                "lanes": "runs on another lane with neither a barrier nor a shuffle between",
+                "lanes": "runs on another lane with neither a barrier nor an instruction of the warp between",
                 "group": "is asynchronous, with no wait between that is sure to cover it"}[kind]
         on = f"on '{array}'" if array else "by dep="
         at = ", ".join(f"{k} = {v}" for k, v in source.items())
@@ -283,11 +281,11 @@ class OrderCheck:
 
     @cached_property
     def barriers(self) -> Sequence[Execution]:
-        return [b for b in self._or_shuffles if b.node is not TOGETHER]
+        return [b for b in self._or_instructions if b.node is not TOGETHER]
 
     @cached_property
-    def _or_shuffles(self) -> Sequence[Execution]:
-        """The barriers, and the shuffles, which order what lanes hold in registers, and no accesses to memory."""
+    def _or_instructions(self) -> Sequence[Execution]:
+        """The barriers, and the instructions of a warp, which order arrays in lanes, and no accesses to memory."""
         return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
 
     @cached_property
@@ -357,10 +355,10 @@ class OrderCheck:
 
     # }}}
 
-    # {{{ asynchronous copies
+    # {{{ commit groups
 
     def _by_scope(self, first: Execution, second: Execution, pairs: Map) -> Iterator[tuple[Scope, Map]]:
-        """All *pairs* of one block, which the copy's thread must wait for; those of two threads, and of two warps."""
+        """All *pairs* of one block, for which the first one's thread waits; those of two threads, and of two warps."""
         yield Scope.THREAD, pairs
         if all(_sync(place).scope >= self._widest for place in self.places
                if pending(_sync(place).instructions) is not None):
@@ -370,7 +368,7 @@ class OrderCheck:
             yield Scope.BLOCK, self._other_warp(first, second, apart)
 
     def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
-        """Some of the *pairs* of one block of which the second may run while the first, a copy, is under way."""
+        """Some of the *pairs* of one block of which the second may run before the first, asynchronous, is performed."""
         x, y = self._uniform(first), self._uniform(second)
         known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
                           [second.coordinates.index(c) for c in y.names])
@@ -378,7 +376,7 @@ class OrderCheck:
         return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
 
     def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions between which no wait comes for the group in which *x* copies."""
+        """Some of the *pairs* of executions between which no wait comes for the group of *x*."""
         for place in self.places:
             left = pending(_sync(place).instructions)
             # what one thread waited for, others know behind a barrier with them only

@@ -16,7 +16,7 @@ from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.instructions.vector_access import WIDEST, Vector, VectorAccess, assignment_of, certain_elements, vectors_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.lowering.storage import Storage
+from loopkit.lowering.lowered import Storage
 from loopkit.poly.affine import add, affine_difference, multiply, remainder, subtract
 from loopkit.poly.piecewise import params_condition, points_where
 from loopkit.poly.remainders import known_remainder

@@ -76,7 +76,7 @@ def test_nor_where_flags_are_set_in_several_loops(body: str) -> None:
     peeled = lk.peel(knl, "i", first=2, last=1)
     assert not lives_on(peeled)
     mapped = lk.split_iname(peeled, "i", 4, outer_tag="g.0", inner_tag="l.0")
-    assert lk.verify(lk.lower(mapped, stop="types")).ok
+    assert lk.verify(lk.lower(mapped, stop="types").kernel).ok
     for n in (0, 1, 2, 3, 9):
         assert_same(knl, mapped, n=n)
 

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from loopkit.errors import TypeInferenceError
-from loopkit.expr.dtypes import Type, Weak, dtype_of, type_of, weak
+from loopkit.expr.dtypes import Type, Weak, type_of, weak
 from loopkit.expr.nodes import Reduction
 from loopkit.expr.parsing import parse_expression
+from tests.expr.typed import dtype_of
 
 NAMES: dict[str, Type] = {
     **{name: np.dtype(dtype) for name, dtype in {

@@ -4,7 +4,7 @@ from __future__ import annotations
 import pymbolic.primitives as p
 import pytest
 
-from loopkit.expr.evaluate import evaluate, parameter_plus_constant
+from loopkit.expr.evaluate import NoValueError, evaluate, known_value, parameter_plus_constant
 
 n, m = p.Variable("n"), p.Variable("m")
 
@@ -33,7 +33,7 @@ def test_no_value() -> None:
 @pytest.mark.parametrize("expr", [
     p.Quotient(n, 2), 1.5, p.Subscript(n, (1,)), p.Power(2, -1), p.Power(2, n), p.Call(p.Variable("sqrt"), (n,))])
 def test_not_integer_arithmetic(expr: object) -> None:
-    with pytest.raises(TypeError, match="no integer arithmetic"):
+    with pytest.raises(NoValueError, match="no integer arithmetic"):
         evaluate(expr, {"n": 1})                                # type: ignore[arg-type]
 
 
@@ -42,3 +42,9 @@ def test_parameter_plus_constant() -> None:
     assert parameter_plus_constant(p.Sum((1, n, -3))) == ("n", -2)
     for other in (3, n + m, 2*n, p.Max((n, 1)), n + n):
         assert parameter_plus_constant(other) is None
+
+
+def test_known_values() -> None:
+    assert known_value(p.If(p.Comparison(n, ">", 0), n, m), {"n": 3}) == 3          # the other branch is not looked at
+    assert known_value(n + m, {"n": 1}) is None
+    assert known_value(p.Quotient(n, 2), {"n": 1}) is None

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.expr.dtypes import dtype_of, weak
+from loopkit.expr.dtypes import weak
 from loopkit.expr.kinds import epsilon, is_half, kind_of, named_dtype, promote, spelled
 from loopkit.expr.parsing import parse_expression
+from tests.expr.typed import dtype_of
 
 HALF, BFLOAT = np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 ALL = [np.dtype(d) for d in ("bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8", "c8", "c16")]

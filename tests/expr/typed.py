@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.expr.build import floor_div, power, product_of, quotient, remainder, sum_of
-from loopkit.expr.dtypes import Type, dtype_of, weak
+from loopkit.expr.dtypes import Lookup, Type, resolve, type_of, weak
 from loopkit.expr.kinds import is_bfloat16, kind_of, named_dtype
 from loopkit.expr.nodes import TypeCast
 from loopkit.target.c.dialect import Dialect
@@ -199,6 +199,12 @@ def parameters(dialect: Dialect, used: set[str]) -> str:
     used.update({"complex64", "complex128", "float16", "bfloat16"})
     return ", ".join([*(f"const {dialect.type_name(a.dtype)} *{name}" for name, a in arrays().items()),
                       *(f"int {name}" for name in VALUES)])
+
+
+def dtype_of(expr: Expression, lookup: Lookup) -> np.dtype | None:
+    """The dtype of an expression by itself; ``None`` where it is not known yet."""
+    found = type_of(expr, lookup)
+    return None if found is None else resolve(found)
 
 
 def source(exprs: Sequence[Expression], dialect: Dialect, head: str) -> tuple[str, list[np.dtype]]:

@@ -33,7 +33,7 @@ from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
 from loopkit.kernel.target import Machine
 from loopkit.lowering import pipeline
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.cases import CASES, Case
 from tests.verification.faults import Fault, faults
 
@@ -125,7 +125,6 @@ def mutants(tool: str, most: int) -> list[Mutant]:
     result = []
     for case in CASES:
         lowered = lk.lower(case.make())
-        assert isinstance(lowered, Lowered)
         result += [Mutant(case, i, f.kind, f.text) for i, f in enumerate(all_faults(case, lowered))
                    if f.kind in KINDS[tool]]
     return result if len(result) <= most else random.Random(1).sample(result, most)

@@ -13,7 +13,7 @@ import pytest
 import loopkit as lk
 from loopkit.runtime.cuda.devices import find_gpu, gpu_count
 from loopkit.runtime.cuda.driver import load_driver
-from loopkit.runtime.cuda.program import GpuProgram
+from loopkit.runtime.cuda.launching import GpuProgram
 from tests.cases import CASES
 from tests.gpu.test_arrays import _to_numpy, rows, saxpy
 from tests.lowering.host_loops import one_statement, over_blocks

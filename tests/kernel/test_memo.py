@@ -66,7 +66,7 @@ def answers(make: Callable[[], lk.LoopKernel]) -> Mapping[str, str]:
     """All that users are told about a kernel, and what it is lowered to."""
     knl = make()
     assert not knl.history.proven
-    return {"kernel": str(knl), "obligations": str(knl.obligations), "cost": str(lk.cost_of(knl)),
+    return {"kernel": str(knl), "obligations": str(knl.obligations), "cost": str(cost.cost_of(knl)),
             "history": re.sub(r"[0-9.]+ ms", "", str(knl.history)), "report": str(lk.verify(knl)),
             **{target: str(lk.generate_code(knl, target=target)) for target in ("c", "cuda")}}
 

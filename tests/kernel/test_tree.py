@@ -9,7 +9,6 @@ import loopkit as lk
 from loopkit.analysis.constructors import reordered
 from loopkit.errors import InternalError
 from loopkit.kernel.tree import Leaf, Loop, seq
-from loopkit.lowering.schedule import Schedule
 
 
 def two_launches() -> lk.LoopKernel:
@@ -24,8 +23,7 @@ def test_a_statement_stands_in_the_order_once() -> None:
 
 
 def test_a_statement_stands_in_one_launch() -> None:
-    ordered = lk.lower(two_launches(), stop="schedule")
-    assert isinstance(ordered, Schedule)
+    ordered = lk.lower(two_launches(), stop="schedule").scheduled
     first, second = ordered.launches
     with pytest.raises(InternalError, match="'insn' stands in the order twice"):
         replace(ordered, launches=(first, replace(second, tree=seq(first.tree, second.tree))))

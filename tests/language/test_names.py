@@ -9,6 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.errors import NameConflictError
+from loopkit.instructions.block_flag import CUDA_TICKET
 from loopkit.language.names import LIBRARY, fault, require_kernel_name
 from loopkit.runtime.flags import BASE_FLAGS
 from loopkit.target.cuda.dialect import CUDA
@@ -46,8 +47,8 @@ def test_functions_of_cuda_are_no_kernels() -> None:
 
 
 def test_functions_of_the_texts_are_no_arrays() -> None:
-    texts = [*CUDA.copies.values(), *CUDA.handing.values(), *CUDA.matrix_products.values(), CUDA.evict_last_text,
-             *CUDA.complex_text.values(), *C.half_text.values()]
+    texts = [*(text for own in CUDA.instructions.values() for text in own.helpers.values()), CUDA_TICKET.text,
+             CUDA.evict_last_text, *CUDA.complex_text.values(), *C.half_text.values()]
     found = {name for text in texts for name in re.findall(r"inline\w* (?:[^(\n]*?\b)?(\w+)\(|struct (\w+)", text)}
     names = {name for pair in found for name in pair if name and name != "operator"} | {CUDA.evict_last_load}
     assert {"copy_async", "load_evict_last", "LoadEvictLast", "cexp", "handed", "wait_for", "mma_m8n8k4_f64"} <= names

@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.errors import Witness
-from loopkit.expr.evaluate import evaluate
+from loopkit.expr.evaluate import evaluate, known_value
 from loopkit.expr.mappers import children
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Step as PathStep
@@ -91,10 +91,8 @@ def _may_hold(condition: Expression, values: Values) -> bool:
 
 def _truth(condition: Expression, values: Values) -> bool | None:
     """Whether *condition* holds; ``None``: it is read from memory."""
-    try:
-        return bool(evaluate(condition, values))
-    except (KeyError, TypeError):
-        return None
+    value = known_value(condition, values)
+    return None if value is None else bool(value)
 
 
 def is_sure(knl: lk.LoopKernel, pair: Pair, params: Values) -> bool:

@@ -7,21 +7,18 @@ import loopkit as lk
 from loopkit.ast.nodes import Node
 from loopkit.ast.walk import nodes_in
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
-from loopkit.lowering.pipeline import Bound, Lowered, Stored
-from loopkit.lowering.schedule import tree_lines
+from loopkit.lowering.lowered import Lowered, tree_lines
 
 
 def placed(knl: lk.LoopKernel) -> list[str]:
     """The launches' trees with their barriers, whose reasons are left out: one text each."""
     bound = lk.lower(knl, stop="barriers")
-    assert isinstance(bound, Bound)
     return ["\n".join(line.split("  #")[0] for line in tree_lines(launch.tree)) for launch in bound.launches]
 
 
 def reasons(knl: lk.LoopKernel) -> list[tuple[str, ...]]:
     """What each barrier serves, in order."""
     bound = lk.lower(knl, stop="barriers")
-    assert isinstance(bound, Bound)
     return [b.serves for launch in bound.launches for b in _barriers(launch.tree)]
 
 
@@ -39,14 +36,11 @@ def _barriers(tree: Tree) -> Iterator[Barrier]:
 def storages(knl: lk.LoopKernel) -> dict[str, str]:
     """How each temporary is stored: ``"private float32 t[4]"`` and the like."""
     stored = lk.lower(knl, stop="storage")
-    assert isinstance(stored, Stored)
     return {name: str(s) for name, s in stored.storages.items()}
 
 
 def lowered(knl: lk.LoopKernel) -> Lowered:
-    result = lk.lower(knl)
-    assert isinstance(result, Lowered)
-    return result
+    return lk.lower(knl)
 
 
 def nodes(knl: lk.LoopKernel) -> Iterator[Node]:

@@ -12,8 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.instructions.vector_access import VectorAccess, vectors_in
-from loopkit.lowering.pipeline import Lowered
-from loopkit.runtime.alignment import serves
+from loopkit.runtime.typed import serves
 from loopkit.runtime.views import DeviceView
 from loopkit.target.code import Layout
 from loopkit.verification.validation import findings
@@ -42,7 +41,6 @@ def test_what_runs_is_the_kernel(seed: int) -> None:
     first, behind = r.randrange(7), r.randrange(1, 7)
     offsets = [0, *r.sample(range(-first, behind + 1), r.randrange(first + behind + 1))]
     low = lk.lower(along_rows(first, behind, offsets, r.choice([2, 4, 8])))
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     for m in (4, 8, 11, 12, 16, 24, 30, 40):
         a = np.random.default_rng(seed).integers(-9, 9, (5, m)).astype(F32)
@@ -73,7 +71,6 @@ def test_conditions_say_in_which_iterations_they_may_fail(m: int, length: int, t
     """A compiler that unrolls the loop has to ask about the first and the last vector of a row only."""
     knl = anywhere(m, length, m % length, threads=threads)
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     asked = {iteration for iteration, _ in re.findall(r"(\w+ < \w+) \|\| (.*?) <= ", lk.generate_code(knl).source)}
     last = -(-(m + length - gcd(m, length)) // (length*threads)) - 1
@@ -89,7 +86,6 @@ def test_vectors_where_rows_begin_anywhere(m: int, length: int) -> None:
     """They are aligned, and nothing outside of the array is read, of arrays with any number of rows."""
     knl = anywhere(m, length, m % length, dtype={2: np.float64, 4: F32, 8: np.float16}[length])
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     gaps = f"in {length}s, rows without gaps"
     assert sorted(map(str, lk.generate_code(knl).assumed)) == [f"a {gaps}", f"out {gaps}"]
@@ -109,7 +105,6 @@ def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
     knl = lk.tag_inames(knl, {"i": "g.0", "j": "l.1", "q": "l.0", "v": "vec"})
     assert f"if (i < n - 1 || j < {k - 1} || 4*q" in lk.generate_code(knl).source
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     for n in (1, 3):
         a = np.arange(n*k*m).reshape(n, k, m).astype(F32)
@@ -126,7 +121,6 @@ def test_rows_of_planes_begin_anywhere_too(k: int, m: int) -> None:
 def test_what_is_aligned_counted_through_all_rows(knl: lk.LoopKernel, vectors: bool) -> None:
     assert ("_vec[" in lk.generate_code(knl).source) == vectors
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
 
 
@@ -144,7 +138,6 @@ def test_rows_above_and_below_come_from_vectors_beside_what_is_read(m: int, rows
     """Their elements begin at no multiple of four, but always at the same distance from one."""
     knl = neighbours_anywhere(m, rows)
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     shown = str(lk.lower(knl, stop="ast"))
     assert shown.count("at a time for a[") == 2*beside*shown.count("for j_inner in"), shown
@@ -170,7 +163,6 @@ def test_lanes_that_load_one_by_one_load_what_lanes_beside_them_need(text: str, 
     knl = lk.skew(lk.fix_parameters(knl, m=m), "j", f"{m % 4}*i % 4")
     knl = lk.tag_inames(lk.split_iname(knl, "j", 4, inner_tag="vec"), {"i": "g.0", "j_outer": "l.0"})
     low = lk.lower(knl)
-    assert isinstance(low, Lowered)
     assert not list(findings(low))
     assert any(v.inside is not None for v in vectors_in(low.program.functions[0].body))
     for n in (1, 2, 3, 5):
@@ -190,7 +182,6 @@ def test_a_thread_in_rows_without_gaps_has_no_branch_for_the_end_of_a_row() -> N
     assert "# all are computed" in whole
     assert "# all are computed" not in others
     low = lk.lower(neighbours_anywhere(12, 2))
-    assert isinstance(low, Lowered)
     wrong = changed(low, lambda node: replace(node, instruction=replace(node.instruction, computes_all=True))
                     if isinstance(node, For) and isinstance(node.instruction, VectorAccess) else node)
     found = {f.text for f in findings(wrong)}

@@ -13,7 +13,8 @@ import loopkit as lk
 from loopkit.ast.nodes import Scope
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.lowering.waiting import WAITING, Waiting
 from tests.nvrtc import compile_cuda
@@ -34,7 +35,6 @@ def run(way: Waiting, lowered: Lowered, n: int) -> tuple[np.ndarray, np.ndarray]
     rng = np.random.default_rng(n)
     given = {x: rng.integers(-9, 9, (n, 64 if x == "b" else 64*way.width)) for x in lowered.kernel.array_args}
     plain = lk.lower(way.plain)
-    assert isinstance(plain, Lowered)
     got, want = (execute(x, {k: v.copy() for k, v in given.items()}, {"n": n}, random.Random(n))["c"]
                  for x in (lowered, plain))
     return got, want
@@ -117,7 +117,7 @@ def test_a_thread_that_must_come_behind_a_copy_waits_for_it() -> None:
     found = lk.verify(asked("i:l.0, j:l.0", "j"), full=True)
     assert found.verdict is lk.Verdict.PROVEN
     assert found["barriers"].notes == (
-        "kernel: copies begun are a group, all groups are done, barrier in the loop over 'k'",
+        "kernel: commit group, wait for all groups, barrier in the loop over 'k'",
         "  dep=: copy is done, behind starts")
 
 

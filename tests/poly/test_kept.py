@@ -58,7 +58,7 @@ def tiled() -> lk.LoopKernel:
 ANSWERS: dict[str, Callable[[lk.LoopKernel], object]] = {
     "cost": cost_of,
     "outputs that are filled": filled_outputs,
-    "storage": lambda knl: placed_once(knl)[2],
+    "storage": lambda knl: placed_once(knl).storages,
     "loops": lambda knl: str(lowered_once(knl).program),
     "checks": lambda knl: str(report_of(subject_of(knl, GPU))),
     "text": lambda knl: str(lk.generate_code(knl, target="cuda")),
@@ -88,7 +88,7 @@ def test_a_look_at_the_cost_changes_no_storage(monkeypatch: pytest.MonkeyPatch) 
     for budget in (1_000, 10_000, 30_000, 100_000):
         monkeypatch.setattr("loopkit.lowering.cost.BUDGET", budget)
         cost_of(knl)
-        assert (placed_once(knl)[2], array_shapes(knl)) == (placed_once(tiled())[2], array_shapes(tiled()))
+        assert (placed_once(knl).storages, array_shapes(knl)) == (placed_once(tiled()).storages, array_shapes(tiled()))
         assert str(lk.generate_code(knl, target="c")) == expected
 
 # }}}

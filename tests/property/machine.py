@@ -42,11 +42,18 @@ from loopkit.instructions.block_flag import flag_of
 from loopkit.instructions.groups import commits, pending
 from loopkit.instructions.mma import Mma, nest_of, sums_of
 from loopkit.instructions.shuffle import Shuffle
-from loopkit.instructions.vector_access import VectorAccess, assignment_of, for_all, vectors_of
+from loopkit.instructions.vector_access import (
+    VectorAccess,
+    assignment_of,
+    for_all,
+    in_registers,
+    loaded_by_lanes,
+    vectors_of,
+)
+from loopkit.interpreter.values import function_value
 from loopkit.kernel.data import AddressSpace
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
-from loopkit.target.vectors import in_registers, loaded_by_lanes
 
 GRID, BLOCK = ("g.0", "g.1", "g.2"), ("l.0", "l.1", "l.2")
 
@@ -613,10 +620,11 @@ def _copies(loop: For) -> bool:
 
 
 def _float_function(name: str, *arguments: Any) -> float:
-    """What numpy's function *name* says of numbers; ``rsqrt`` it does not have."""
+    """What the function *name*, a quotient or a power of numbers is."""
     given = [np.float64(float(a)) for a in arguments]      # of what nobody wrote, it is an error to make a number
     with np.errstate(all="ignore"):
-        return float(1/np.sqrt(given[0]) if name == "rsqrt" else getattr(np, name)(*given))
+        operation = {"divide": np.divide, "power": np.power}.get(name)
+        return float(function_value(name, *given) if operation is None else operation(*given))
 
 
 def _axis(name: str) -> str:

@@ -12,7 +12,7 @@ import pytest
 import loopkit as lk
 from loopkit.ast.nodes import Block, For, If, Node, Scope, Sync
 from loopkit.instructions.vector_access import Vector, vectors_of, with_vector_access
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Lowered
 from tests.property.machine import MachineError, execute
 from tests.vector_kernels import axpy_vec
 from tests.verification.changed import changed
@@ -41,7 +41,6 @@ def run(lowered: Lowered, warp: int = 32) -> tuple[np.ndarray, np.ndarray]:
 def lowered_matmul(f: Callable[[Sync], list[Node]] = lambda barrier: [barrier]) -> Lowered:
     """The tiled matrix product, each barrier of its program replaced by what *f* gives."""
     result = lk.lower(matmul())
-    assert isinstance(result, Lowered)
     return changed(result, lambda node: Block(tuple(f(node))) if isinstance(node, Sync) else node)
 
 
@@ -71,7 +70,6 @@ def copied(use: str) -> Lowered:
     """A value that nobody wrote is copied within the kernel, and then used as *use* says."""
     data = [lk.TemporaryVariable("u", np.float64, (2,)), *(lk.GlobalArg(a, np.float64) for a in "yz"), "..."]
     result = lk.lower(lk.make_kernel([], f"u[0] = 1 {{if=y[0] > 5}}\n<> t = u[0]\n{use}", data))
-    assert isinstance(result, Lowered)
     return result
 
 
@@ -87,7 +85,6 @@ def test_what_nobody_wrote_may_be_copied_but_not_used(use: str) -> None:
 def with_vectors(change: Callable[[Vector], Vector]) -> Lowered:
     """``y = 3*x + y`` in vectors of four, which *change* may spoil."""
     result = lk.lower(axpy_vec())
-    assert isinstance(result, Lowered)
     return changed(result, lambda node: with_vector_access(node, tuple(map(change, vectors_of(node))))
                    if isinstance(node, For) else node)
 
@@ -115,7 +112,6 @@ def test_a_block_hides_names_for_itself_only() -> None:
     knl = lk.split_iname(lk.split_iname(lk.unroll(knl, "j"), "k", 2, inner_tag="unr"), "i", 3, inner_tag="l.0")
     knl = lk.prioritize_loops(knl, "k_outer, k_inner, i_outer, j")
     lowered = lk.lower(lk.add_prefetch(knl, "z", "i_inner", default_tag="unr"))
-    assert isinstance(lowered, Lowered)
     assert str(lowered).count("let i_outer = 0") < str(lowered).count("let i_outer = 1")
     arrays = {"x": np.arange(9), "z": np.ones(4, np.int64), "y": np.zeros((5, 2), np.int64)}
     wanted = [[sum(range(i, i + 4))]*2 for i in range(5)]

@@ -17,9 +17,9 @@ from hypothesis import given
 
 import loopkit as lk
 from loopkit.analysis.rounding import index_names
+from loopkit.interpreter.instances import execution_order, instances
+from loopkit.interpreter.machine import InitialData, Machine, bound_value
 from loopkit.runtime import stages
-from loopkit.runtime.replay.instances import execution_order, instances
-from loopkit.runtime.replay.machine import InitialData, Machine, bound_value
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Draw, Program
 from tests.property.pipelines import Step

@@ -13,8 +13,7 @@ from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import variables
 from loopkit.kernel.given_order import ordered_pairs
 from loopkit.kernel.tags import is_innermost, is_parallel
-from loopkit.lowering.pipeline import Stored
-from loopkit.lowering.schedule import HostLoop
+from loopkit.lowering.lowered import HostLoop
 from tests.following import followed
 from tests.property.checks import COUNTS, Trial
 from tests.property.kernels import Program
@@ -103,7 +102,6 @@ def _cost(knl: lk.LoopKernel) -> tuple[dict[str, list[tuple[int, int]]], int, se
         stored = lk.lower(knl, stop="storage")
     except lk.LoopkitError as refusal:
         return refusal
-    assert isinstance(stored, Stored)
     cells = {name: [(space, prod(max(evaluate(e, dict.fromkeys(variables(e), size)), 0) for e in s.shape))
                     for size in SIZES for space in [SPACES.index(str(s.space))]]
              for name, s in stored.storages.items() if name in knl.temporaries}

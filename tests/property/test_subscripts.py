@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, reject
 
 import loopkit as lk
+from loopkit.interpreter.values import Values
 from loopkit.lowering.pipeline import lower_fully
 from loopkit.lowering.types import index_types
-from loopkit.runtime.replay.values import Values
 from loopkit.runtime.typed import TypedKernel
 from loopkit.target.code import Layout
 from loopkit.verification.validation import validate

@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 import loopkit as lk
 from loopkit.analysis.accesses import expanded_expression
 from loopkit.errors import Witness
-from loopkit.expr.evaluate import evaluate
+from loopkit.expr.evaluate import known_value
 from loopkit.expr.mappers import subexpressions
 from loopkit.kernel.statement import Statement
 from loopkit.poly.points import holds
@@ -77,10 +77,8 @@ def _elements(knl: lk.LoopKernel, s: Statement, array: str, point: Mapping[str, 
     for root in roots:
         for e in [root] if is_write else subexpressions(root):
             if isinstance(e, p.Subscript) and e.aggregate == p.Variable(array):
-                try:
-                    yield tuple(evaluate(i, point) for i in e.index_tuple)
-                except (KeyError, TypeError):
-                    yield None
+                values = [known_value(i, point) for i in e.index_tuple]
+                yield None if None in values else tuple(values)
             elif e == p.Variable(array):
                 yield ()
     if not is_write and array in s.domain.params:

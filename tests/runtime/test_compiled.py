@@ -9,6 +9,7 @@ import numpy as np
 import pymbolic.primitives as p
 import pytest
 
+import loopkit as lk
 from loopkit.__main__ import main
 from loopkit.errors import CallError
 from loopkit.kernel.kernel import LoopKernel
@@ -106,3 +107,12 @@ def test_info(capsys: pytest.CaptureFixture[str]) -> None:
     said = capsys.readouterr().out
     for part in ("loopkit", "targets", "C compiler", "<- used", "CUDA", "GPUs", "cache"):
         assert part in said
+
+
+@pytest.mark.parametrize(("options", "said"), [
+    ({"duration": "long"}, "duration= is a number, not 'long'"), ({"warmup": 1.5}, "warmup= is an integer, not 1.5"),
+    ({"rotate": 2}, "rotate= is True or False, not 2")])
+def test_options_of_timing_are_checked(options: dict[str, object], said: str) -> None:
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
+    with pytest.raises(lk.PreconditionError, match=said):
+        lk.compile(knl, target="c").time(x=np.ones(3), **options)          # type: ignore[arg-type]

@@ -23,8 +23,8 @@ from loopkit.runtime.cuda.compiler import (
     find_cuda_compiler,
     load_binary,
 )
-from loopkit.runtime.cuda.nvcc import Nvcc, find_nvcc
 from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
+from loopkit.runtime.cuda.toolkit import Nvcc, find_nvcc
 from tests.nvrtc import nvrtc
 
 SOURCE = """\

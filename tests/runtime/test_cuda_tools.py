@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda import disassembler, tools
-from loopkit.runtime.cuda.disassembler import disassembly
-from loopkit.runtime.cuda.nvcc import find_nvcc
+from loopkit.runtime.cuda import toolkit
+from loopkit.runtime.cuda.toolkit import disassembly, find_nvcc
 from tests.compilers import without
 from tests.nvrtc import nvrtc
 
@@ -20,16 +19,16 @@ def program(path: Path, script: str) -> None:
 
 
 def test_tools_are_looked_for_in_the_home_of_the_toolkit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(tools, "_elsewhere", lambda name: None)
+    monkeypatch.setattr(toolkit, "_elsewhere", lambda name: None)
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert tools.find_tool("nvdisasm") is None
+    assert toolkit.find_tool("nvdisasm") is None
     program(tmp_path / "toolkit" / "bin" / "nvdisasm", "")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "toolkit"))
-    assert tools.find_tool("nvdisasm") == str(tmp_path / "toolkit" / "bin" / "nvdisasm")
+    assert toolkit.find_tool("nvdisasm") == str(tmp_path / "toolkit" / "bin" / "nvdisasm")
     program(tmp_path / "nvdisasm", "")
-    assert tools.find_tool("nvdisasm") == str(tmp_path / "nvdisasm")
+    assert toolkit.find_tool("nvdisasm") == str(tmp_path / "nvdisasm")
 
 
 def test_an_nvcc_that_does_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -64,7 +63,7 @@ _SAID = {"nvdisasm": """\
 @pytest.mark.parametrize("tool", _SAID)
 def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tool: str) -> None:
     program(tmp_path / tool, f"cat <<'END'\n{_SAID[tool]}\nEND")
-    monkeypatch.setattr(disassembler, "find_tool", lambda name: str(tmp_path / name) if name == tool else None)
+    monkeypatch.setattr(toolkit, "find_tool", lambda name: str(tmp_path / name) if name == tool else None)
     text = disassembly(b"", "reverse")
     assert "BAR.SYNC" in text
     assert "EXIT" not in text
@@ -73,7 +72,7 @@ def test_disassembly_of_one_function(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disassembler, "find_tool", lambda name: None)
+    monkeypatch.setattr(toolkit, "find_tool", lambda name: None)
     with pytest.raises(lk.CompilerError, match="neither nvdisasm nor cuobjdump") as caught:
         disassembly(b"", "reverse")
     assert caught.value.hint is not None
@@ -82,14 +81,14 @@ def test_no_disassembler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_disassembler_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program(tmp_path / "nvdisasm", "echo 'nvdisasm fatal   : not an ELF file' >&2; exit 255")
-    monkeypatch.setattr(disassembler, "find_tool", lambda name: str(tmp_path / name))
+    monkeypatch.setattr(toolkit, "find_tool", lambda name: str(tmp_path / name))
     with pytest.raises(lk.CompilerError, match="nvdisasm cannot read the machine code of kernel 'k'") as caught:
         disassembly(b"", "k")
     assert "not an ELF file" in caught.value.log
 
 
 def test_real_disassembly() -> None:
-    if tools.find_tool("nvdisasm") is None:
+    if toolkit.find_tool("nvdisasm") is None:
         without("there is no nvdisasm here")
     source = 'extern "C" __global__ void zero(float *a) { a[threadIdx.x] = 0; }'
     text = disassembly(nvrtc().cubin(source, "zero", lk.CudaTarget("sm_90")).cubin, "zero")

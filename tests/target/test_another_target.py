@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.kernel.target import TARGETS, Machine, registered
-from loopkit.lowering.pipeline import Lowered
+from loopkit.kernel.target import TARGETS, Machine
+from loopkit.lowering.lowered import Lowered
 from loopkit.runtime.execution import EXECUTIONS, Execution
 from loopkit.runtime.host import HostRunner
 from loopkit.runtime.timing import Timing, TimingRequest
@@ -25,6 +25,7 @@ class Narrow(TextTarget):
     """The host's C, with warps of four and pointers that promise nothing."""
 
     name: ClassVar[str] = "narrow"
+    reserved: ClassVar[frozenset[str]] = frozenset({"narrow_word"})
 
     @property
     def machine(self) -> Machine:
@@ -60,10 +61,12 @@ def test_it_has_a_text_by_name_and_as_an_object() -> None:
     assert "[2]" in str(lk.lower(row_sums(), "narrow", "storage"))
 
 
-def test_it_is_registered_by_its_class(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loopkit.kernel.target.TARGETS", {})
-    assert registered(Narrow) is Narrow
-    assert lk.generate_code(row_sums(), target="narrow").target == "narrow"
+@pytest.mark.usefixtures("narrow")
+def test_its_words_are_reserved() -> None:
+    knl = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "narrow_word[i] = x[i]"), {"x": np.float32})
+    assert lk.generate_code(knl, target="c")
+    with pytest.raises(lk.NameConflictError, match="'narrow_word' is a reserved word of the target 'narrow'"):
+        lk.generate_code(knl, target="narrow")
 
 
 def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,7 +82,7 @@ def test_it_runs_where_somebody_runs_it(monkeypatch: pytest.MonkeyPatch) -> None
     def time(runner: Runner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
         return runner.time(given, request)
 
-    monkeypatch.setitem(EXECUTIONS, Narrow, Execution(Runner, time))
+    monkeypatch.setitem(EXECUTIONS, "narrow", Execution(Runner, time))
     compiled = lk.compile(row_sums(), Narrow())
     a = np.arange(24, dtype=np.float32).reshape(3, 8)
     np.testing.assert_array_equal(compiled(a=a).y, a.sum(1))

@@ -15,6 +15,7 @@ import loopkit as lk
 from loopkit.ast.nodes import Block, Call
 from loopkit.ast.order import calls
 from loopkit.expr.evaluate import evaluate
+from loopkit.instructions.block_flag import BlockFlag
 from loopkit.poly.points import holds
 from loopkit.target.code import GeneratedCode, Layout, ParameterKind
 from loopkit.target.cuda.dialect import CUDA
@@ -71,7 +72,7 @@ def as_plain_cpp(code: GeneratedCode) -> str:
         text = text.replace(f"{name}<<<", f"launched({number}, {name}, ")
     text = text.replace(">>>(", ")(").replace(includes, "")
     declarations = "".join(f"static void {name}({parameters}) {{}}\n" for name, parameters in kernels)
-    handed = CUDA.handing["handed"] if "handed<" in text else ""
+    handed = CUDA.instructions[BlockFlag].helpers["handed"] if "handed<" in text else ""
     return f'{includes}{RUNTIME}{handed}{declarations}extern "C"\n{text}'
 
 
@@ -103,7 +104,7 @@ def expected(code: GeneratedCode, values: Mapping[str, int]) -> Iterator[tuple[i
     """What the runtime does."""
     scratch = {x.name: x for k in code.kernels for x in k.parameters if x.kind is ParameterKind.SCRATCH}
     for x in scratch.values():
-        size = 8*-(-x.dtype.itemsize//4) if x.handed else x.dtype.itemsize
+        size = 8*-(-x.dtype.itemsize//4) if x.instruction is not None else x.dtype.itemsize
         size *= prod(max(0, evaluate(e, values)) for e in x.shape)
         yield -1, size, 0, 0
         if x.cleared:

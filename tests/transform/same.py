@@ -77,8 +77,7 @@ def assert_same(reference: lk.LoopKernel, knl: lk.LoopKernel, /, *, called: Mapp
 
 
 def _dtype(knl: lk.LoopKernel, name: str) -> np.dtype[Any]:
-    inferred = lk.lower(knl, stop="types")
-    assert isinstance(inferred, lk.LoopKernel)
+    inferred = lk.lower(knl, stop="types").kernel
     dtype = inferred.array_args[name].dtype
     assert dtype is not None
     return dtype

@@ -12,7 +12,8 @@ import loopkit as lk
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.instructions.groups import commits, group_instructions, pending
 from loopkit.kernel.tree import Barrier
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.property.machine import MachineError, execute
 from tests.transform.same import assert_same, step
@@ -73,15 +74,15 @@ end"""
 def test_the_language_has_a_word_for_it() -> None:
     knl = reversed_rows(BODY.replace("{id=copy}", "{id=copy, async}"))
     assert knl.statement("copy").instructions == (AsynchronousCopy(),)
-    assert places(knl) == ["copies begun are a group, all groups are done, warp barrier", "warp barrier"]
+    assert places(knl) == ["commit group, wait for all groups, warp barrier", "warp barrier"]
 
 
 def test_waits_leave_as_much_under_way_as_they_may() -> None:
-    loop = "copies begun are a group, all groups but 2 are done, warp barrier"
-    assert places(piped(4, n=9)) == ["copies begun are a group", "all groups but 2 are done, warp barrier", loop]
+    loop = "commit group, wait for all groups but 2, warp barrier"
+    assert places(piped(4, n=9)) == ["commit group", "wait for all groups but 2, warp barrier", loop]
     # of two iterations the first copies may be one group, and the loop's waits would leave both under way
-    assert places(piped(4)) == ["copies begun are a group", "all groups are done, warp barrier", loop]
-    assert places(piped(2)) == ["copies begun are a group, all groups are done, warp barrier"]*2
+    assert places(piped(4)) == ["commit group", "wait for all groups, warp barrier", loop]
+    assert places(piped(2)) == ["commit group, wait for all groups, warp barrier"]*2
 
 
 def test_the_text_for_cuda() -> None:
@@ -120,7 +121,7 @@ def test_one_stage() -> None:
 
 
 def test_what_the_hardware_has() -> None:
-    with pytest.raises(lk.PreconditionError, match="sm_75 has no asynchronous copies"):
+    with pytest.raises(lk.PreconditionError, match="needs an asynchronous copy, which sm_75 does not have"):
         lk.generate_code(piped(2), target=lk.CudaTarget(arch="sm_75"))
     own = reversed_rows("<> t = a[k, i]  {id=copy, async}\nc[k, i] = t")
     with pytest.raises(lk.PreconditionError, match="'t' is private and not in shared memory"):
@@ -165,7 +166,7 @@ def test_every_wrong_wait_is_found(stages: int, sizes: dict[str, int]) -> None:
     for lowered in map(built, with_one_changed(lower_fully(knl), wrong)):
         races = report(knl, lowered)["races"]
         assert races.verdict is lk.Verdict.REFUTED, lowered
-        assert "before the asynchronous copy" in str(races)
+        assert "an asynchronous copy, is performed" in str(races)
         assert {f.kind for f in validate(lowered)} == {"group"}
         count += 1
         assert any(breaks(lowered, n) for n in sizes.values() or range(8))

@@ -13,7 +13,8 @@ import loopkit as lk
 from loopkit.ast.nodes import For
 from loopkit.ast.walk import nodes_in
 from loopkit.instructions.mma import Mma
-from loopkit.lowering.pipeline import Lowered, lower_fully
+from loopkit.lowering.lowered import Lowered
+from loopkit.lowering.pipeline import lower_fully
 from loopkit.verification.validation import validate
 from tests.cases import matmul_by_warps
 from tests.nvrtc import compile_cuda

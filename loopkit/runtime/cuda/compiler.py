@@ -8,12 +8,9 @@ from typing import Protocol
 
 from loopkit.errors import CompilerError
 from loopkit.runtime.cache import DiskCache
-from loopkit.runtime.cuda.binary import Binary, PtxasUsage
-from loopkit.runtime.cuda.command import compile_options
-from loopkit.runtime.cuda.disassembler import disassembly
-from loopkit.runtime.cuda.headers import headers_identity, needs_headers
-from loopkit.runtime.cuda.nvcc import find_nvcc
-from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc
+from loopkit.runtime.cuda.binary import Binary, PtxasUsage, compile_options
+from loopkit.runtime.cuda.nvrtc import Nvrtc, expected_nvrtc, find_nvrtc, headers_identity, needs_headers
+from loopkit.runtime.cuda.toolkit import disassembly, find_nvcc
 from loopkit.runtime.library import dump, version
 from loopkit.target.cuda import CudaTarget
 

@@ -10,10 +10,8 @@ from loopkit.ast.order import calls
 from loopkit.expr.evaluate import Evaluator, evaluator
 from loopkit.expr.mappers import variables
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
-from loopkit.runtime.cuda.program import require_grid
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, require_grid
 from loopkit.runtime.scalars import Scalar
-from loopkit.target.code import GeneratedKernel, ParameterKind
 
 
 class HostedLaunch:
@@ -95,9 +93,3 @@ class HostedLaunches:
 
 def _evaluated(extents: Iterable[Evaluator], values: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(int(extent(values)) for extent in extents)
-
-
-def host_inames(launches: Sequence[GeneratedKernel]) -> tuple[str, ...]:
-    """What *launches* take of the host's loops."""
-    return tuple(dict.fromkeys(p.name for launch in launches for p in launch.parameters
-                               if p.kind is ParameterKind.HOST))

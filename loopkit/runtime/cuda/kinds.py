@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,9 @@ from loopkit.runtime.cuda.driver import Driver
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.kinds import (
     LEGACY_STREAM,
-    NUMPY,
+    ArrayKinds,
+    ArraySignature,
     Kind,
-    Tell,
-    Told,
-    TorchKind,
     dlpack_device,
     general_kind,
     host_view,
@@ -39,7 +37,7 @@ class CupyKind:
         self.cupy = cupy
         self._current = cupy.cuda.get_current_stream
 
-    def probe(self, x: Any) -> tuple[Told, int]:
+    def signature(self, x: Any) -> tuple[ArraySignature, int]:
         data = x.data
         return ("cupy", x.dtype, x.shape, x.strides, data.device_id), data.ptr
 
@@ -65,7 +63,7 @@ class PycudaKind:
         self._memset = gpuarray.drv.memset_d8
         self._driver = driver
 
-    def probe(self, x: Any) -> tuple[Told, int]:
+    def signature(self, x: Any) -> tuple[ArraySignature, int]:
         pointer = int(x.gpudata) if x.size else 0
         # each context has memory of its own, so that the device alone does not tell
         return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
@@ -97,26 +95,26 @@ class InterfaceKind:
         self._driver = driver
         self._adopt = adopt
 
-    def probe(self, x: Any) -> tuple[Told, int]:
-        told = x.__cuda_array_interface__
-        pointer, read_only = told["data"]
+    def signature(self, x: Any) -> tuple[ArraySignature, int]:
+        interface = x.__cuda_array_interface__
+        pointer, read_only = interface["data"]
         pointer = pointer or 0
-        strides = told.get("strides")
+        strides = interface.get("strides")
         # the object's own dtype may say more than the type string, which knows no bfloat16
-        return ((type(x), told["typestr"], _numpy_dtype(x), tuple(told["shape"]),
-                 None if strides is None else tuple(strides), read_only, told.get("mask") is None,
-                 told.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
+        return ((type(x), interface["typestr"], _numpy_dtype(x), tuple(interface["shape"]),
+                 None if strides is None else tuple(strides), read_only, interface.get("mask") is None,
+                 interface.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
 
     def view(self, name: str, x: Any) -> DeviceView:
-        told = x.__cuda_array_interface__
-        if told.get("mask") is not None:
+        interface = x.__cuda_array_interface__
+        if interface.get("mask") is not None:
             raise CallError(f"'{name}' has a mask, which the kernel would ignore.", argument=name)
         dtype = _numpy_dtype(x)
-        if dtype is None or dtype.itemsize != np.dtype(told["typestr"]).itemsize:
-            dtype = np.dtype(told["typestr"])
-        pointer, read_only = told["data"]
-        shape = tuple(told["shape"])
-        strides = told.get("strides")
+        if dtype is None or dtype.itemsize != np.dtype(interface["typestr"]).itemsize:
+            dtype = np.dtype(interface["typestr"])
+        pointer, read_only = interface["data"]
+        shape = tuple(interface["shape"])
+        strides = interface.get("strides")
         return DeviceView(dtype, shape, c_strides(shape, dtype.itemsize) if strides is None else tuple(strides),
                           pointer or 0, _ordinal_of(self._driver, name, pointer or 0), not read_only)
 
@@ -143,7 +141,7 @@ class OwnKind:
     def __init__(self, namespace: Any = None) -> None:
         self._namespace = namespace
 
-    def probe(self, x: DeviceArray) -> tuple[Told, int]:
+    def signature(self, x: DeviceArray) -> tuple[ArraySignature, int]:
         return ("loopkit", x.dtype, x.shape, x.strides, x.ordinal, x.read_only, x.imported, x.namespace), x.pointer
 
     def view(self, name: str, x: DeviceArray) -> DeviceView:
@@ -164,34 +162,16 @@ class OwnKind:
         return legacy_stream
 
 
-def cannot_tell(values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
-    """What a sort of call starts with, before its arrays were seen."""
-    raise KeyError
-
-
-class Opener:
-    """Knows the kind of every type of array that came along.
-
-    :ivar probes: what a call looks up first.
-    """
+class CudaArrayKinds(ArrayKinds):
+    """The same with the arrays of libraries that know GPUs only, and with what DLPack opens on a GPU."""
 
     def __init__(self, driver: Driver) -> None:
+        super().__init__()
         self._driver = driver
-        self.kinds: dict[type, Kind] = {}
-        self.probes: dict[type, Callable[[Any], tuple[Told, int]]] = {}
-        self._learn(np.ndarray, NUMPY)
-        self._learn(DeviceArray, OwnKind())
-
-    def _learn(self, type_: type, kind: Kind) -> None:
-        self.kinds[type_] = kind
-        self.probes[type_] = kind.probe
+        self.learn(DeviceArray, OwnKind())
 
     def open(self, name: str, x: Any) -> Any:
-        """*x*, or what stands for it, of a type that has a probe from now on.
-
-        :raises CallError: it is no array.
-        """
-        if type(x) in self.probes:
+        if self.knows(x):
             return x
         kind = general_kind(x) or self._library(x)
         if kind is None and dlpack_device(x):
@@ -200,27 +180,8 @@ class Opener:
             kind = InterfaceKind(self._driver, _adopter(x))
         if kind is None:
             raise not_an_array(name, x)
-        self._learn(type(x), kind)
+        self.learn(type(x), kind)
         return x
-
-    def tell(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]]:
-        """What arrays of any kinds tell, and their addresses; :raises KeyError: one of a kind that is not known yet."""
-        probes = self.probes
-        told: list[Hashable] = []
-        addresses = []
-        for i in positions:
-            x = values[i]
-            found, address = probes[type(x)](x)
-            told += found
-            addresses.append(address)
-        return told, addresses
-
-    def teller(self, arrays: Sequence[Any], before: Tell) -> Tell:
-        """The shortest way to be told about *arrays*, and about those for which *before* was chosen."""
-        kind = self.kinds.get(type(arrays[0])) if arrays else None
-        if isinstance(kind, TorchKind) and before in (cannot_tell, kind.tell) and all(map(kind.tells, arrays)):
-            return kind.tell
-        return self.tell
 
     def _library(self, x: Any) -> Kind | None:
         cupy = sys.modules.get("cupy")

@@ -1,20 +1,22 @@
-"""One launch, prepared: where each parameter comes from, and the structures that the driver reads."""
+"""Functions loaded onto a GPU, and launches of them: where each parameter comes from, what the driver reads."""
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from loopkit.errors import InternalError
+from loopkit.errors import InternalError, LimitError
+from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import Driver, LaunchConfig
-from loopkit.runtime.program import stride
 from loopkit.runtime.scalars import Scalar
-from loopkit.runtime.views import ArrayLike
+from loopkit.runtime.views import ArrayLike, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
 #: Bytes that each parameter gets in the buffer, so that every type is aligned.
@@ -22,6 +24,9 @@ _SLOT = 16
 
 #: What memory of its own begins at a multiple of.
 _ALIGNED = 256
+
+#: Blocks that wait for each other are counted in 32 bits.
+_MOST_COUNTED = 2**32 - 1
 
 #: Writes a scalar into a buffer at an offset.
 Writer = Callable[[Any, int, Any], None]
@@ -196,3 +201,44 @@ class PreparedLaunch:
                 self._config.stream = self._stream = stream
             code: int = self._enter()
         return code
+
+
+class GpuProgram:
+    """The functions of a text on one GPU.
+
+    Their module stays loaded for the life of the process: a CUDA graph may launch them long after the kernel is gone.
+    """
+
+    def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[GeneratedKernel, ...]) -> None:
+        self.gpu = gpu
+        driver = gpu.driver
+        with gpu:
+            module = _module(gpu, cubin)
+            self.functions = {launch.name: driver.function(module, launch.name) for launch in launches}
+            for launch in launches:
+                if launch.dynamic_shared_bytes:
+                    driver.allow_shared_bytes(self.functions[launch.name], launch.dynamic_shared_bytes)
+
+
+def require_grid(gpu: Gpu, launch: GeneratedKernel, grid: tuple[int, ...]) -> None:
+    """:raises LimitError: the grid is larger than the GPU allows."""
+    for axis, blocks, most in zip("xyz", grid, gpu.limits.grid, strict=True):
+        if blocks > most:
+            raise LimitError(f"blocks along {axis}", most, blocks, where=f"'{launch.name}' on {gpu}",
+                             hint="map the longest iname to g.0, or split by more")
+    if launch.ticketed and prod(grid) > _MOST_COUNTED:
+        raise LimitError("blocks that are counted", _MOST_COUNTED, prod(grid), where=f"'{launch.name}' on {gpu}",
+                         hint="split by more")
+
+
+_modules: dict[tuple[Gpu, bytes], int] = {}
+_lock = threading.Lock()
+
+
+def _module(gpu: Gpu, cubin: bytes) -> int:
+    """The module of *cubin* on *gpu*, whose context is current; loaded once."""
+    key = gpu, hashlib.sha256(cubin).digest()
+    with _lock:
+        if key not in _modules:
+            _modules[key] = gpu.driver.load_module(cubin)
+        return _modules[key]

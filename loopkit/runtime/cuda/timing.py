@@ -12,14 +12,13 @@ from loopkit.errors import CallError
 from loopkit.kernel.data import GlobalArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.runtime.cache import DiskCache, cache_directory
-from loopkit.runtime.cuda.bound import BoundCudaCall
+from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.faults import reported
-from loopkit.runtime.cuda.launching import PreparedLaunch
+from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
-from loopkit.runtime.cuda.program import GpuProgram
-from loopkit.runtime.cuda.runner import CudaRunner, opener
+from loopkit.runtime.cuda.runner import CudaRunner
 from loopkit.runtime.execution import Execution
 from loopkit.runtime.timing import Timing, TimingRequest
 from loopkit.runtime.views import ArrayLike, DeviceView, span
@@ -76,13 +75,12 @@ ON_GPUS = Execution(_runner, time_on_gpu)
 
 def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]:
     """The array arguments among *given*."""
-    known = opener()
     views: dict[str, ArrayLike] = {}
     for a in runner.kernels.kernel.arguments:
         x = given.get(a.name)
         if isinstance(a, GlobalArg) and x is not None:
-            opened = known.open(a.name, x)
-            views[a.name] = known.kinds[type(opened)].view(a.name, opened)
+            opened = runner.kinds.open(a.name, x)
+            views[a.name] = runner.kinds.of(opened).view(a.name, opened)
     return views
 
 
@@ -122,7 +120,7 @@ def _room(view: ArrayLike) -> int:
     return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
 
 
-def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCudaCall], request: TimingRequest) -> Timing:
+def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingRequest) -> Timing:
     delay = _delay(gpu).enter
     handle = int(stream.handle)
     turns = itertools.cycle(runs)

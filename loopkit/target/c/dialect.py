@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from loopkit.expr.kinds import is_bfloat16
+from loopkit.instructions.text import InstructionTexts, TicketText
 from loopkit.target.c.helpers import POWER, template
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
@@ -54,9 +55,8 @@ class Dialect:
         rounded.
     :ivar half_functions: names of functions of halves that the language has.
     :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
-    :ivar copies: text of the functions for asynchronous copies, by name; without them copies are made at once.
-    :ivar matrix_products: text of the functions for small products of matrices, by name; without them they are loops.
-    :ivar handing: text of what blocks hand values on with, by name; without it blocks run one after the other.
+    :ivar instructions: what it has for hardware instructions; nodes with others are emitted as they stand.
+    :ivar ticket: how a block takes a ticket; ``None``: blocks that wait for others run one after the other.
     :ivar includes: the first lines of every text.
     :ivar restrict: how a pointer says that nothing else points where it does.
     :ivar constant_by_restrict: the compiler takes what a const pointer with *restrict* points to for constant.
@@ -84,9 +84,8 @@ class Dialect:
     half_operators: bool = False
     half_functions: Mapping[str, str] = field(default_factory=dict)
     half_helpers: Mapping[str, str] = field(default_factory=dict)
-    copies: Mapping[str, str] = field(default_factory=dict)
-    matrix_products: Mapping[str, str] = field(default_factory=dict)
-    handing: Mapping[str, str] = field(default_factory=dict)
+    instructions: InstructionTexts = field(default_factory=dict)
+    ticket: TicketText | None = None
     includes: tuple[str, ...] = ()
     restrict: str = "restrict"
     constant_by_restrict: bool = False
@@ -120,14 +119,16 @@ class Dialect:
         parts = ["\n".join(self.includes)] if self.includes else []
         parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]
-        texts = (self.copies, self.handing, self.matrix_products)
-        parts += [text for functions in texts for name, text in functions.items() if name in used]
+        own = {name: text for of in self.instructions.values() for name, text in of.helpers.items()}
+        if self.ticket is not None:
+            own[self.ticket.function] = self.ticket.text
+        parts += [text for name, text in own.items() if name in used]
         complexes = [name for name in ("complex64", "complex128") if name in used]
         if complexes:
             parts += [self.complex_text[key] for key in (None, *complexes) if key in self.complex_text]
         parts += [text for name, text in self.half_helpers.items() if name in used]
         parts += [self.evict_last_text] if self.evict_last_load in used else []
-        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - self.matrix_products.keys())
+        parts += [self._helper(name) for name in sorted(used - self.half_helpers.keys() - own.keys())
                   if _SUFFIX.match(name)]
         return "".join(part.strip("\n") + "\n" for part in parts)
 

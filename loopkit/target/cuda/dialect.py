@@ -3,7 +3,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from loopkit.target import copies, handing, matrix_products
+from loopkit.instructions.block_flag import CUDA_TICKET
+from loopkit.instructions.cuda import CUDA_TEXTS
 from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
 from loopkit.target.cuda.complex import cuda_complex
 
@@ -72,10 +73,10 @@ CUDA = Dialect(
     restrict="__restrict__", constant_by_restrict=True,
     unroll=("#pragma unroll",), streaming_store="__stcs", evict_last_load="load_evict_last",
     evict_last_text=_EVICT_LAST, evict_last_start="const LoadEvictLast load_evict_last;",
-    copies=copies.TEXT, handing=handing.TEXT, matrix_products=matrix_products.TEXT)
+    instructions=CUDA_TEXTS, ticket=CUDA_TICKET)
 
 _EXTREMA = {"i32": "", "i64": "<long long>", "u32": "<unsigned int>", "u64": "<unsigned long long>"}
 
 #: C++ of the host beside CUDA's device code; helpers have no qualifier.
-HOST = replace(CUDA, qualifier="", normal_functions={}, copies={}, handing={}, matrix_products={}, integer_functions={
+HOST = replace(CUDA, qualifier="", normal_functions={}, instructions={}, ticket=None, integer_functions={
     f"{which}_{suffix}": f"std::{which}{of}" for which in ("min", "max") for suffix, of in _EXTREMA.items()})

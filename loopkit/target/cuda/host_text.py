@@ -13,7 +13,8 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, If, Node, Region
 from loopkit.ast.walk import expressions_of, nodes_in
 from loopkit.expr.dtypes import Type, weak
 from loopkit.expr.mappers import variables
-from loopkit.lowering.pipeline import Lowered
+from loopkit.instructions.text import indented, or_else
+from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.types import index_types
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.codegen import condition_expression
@@ -24,7 +25,7 @@ from loopkit.poly.sets import Set, at_least
 from loopkit.target.c.expressions import CText
 from loopkit.target.code import GeneratedKernel, Layout, Parameter, ParameterKind, split_condition
 from loopkit.target.cuda.dialect import CUDA, HOST
-from loopkit.target.emit import indented, or_else, wrapped
+from loopkit.target.emit import wrapped
 from loopkit.target.signature import head_lines, type_of
 
 
@@ -41,7 +42,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
              f"{launch.dynamic_shared_bytes});" for launch in launches if launch.dynamic_shared_bytes]
     body += writer.lines(lowered.program.order, known)
     body += [f"cudaFree({name});" for name in scratch]
-    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, hands_on=True)
+    head = head_lines(f"void launch_{lowered.kernel.name}", _taken(lowered, launches, index), CUDA, passes_on=True)
     lines = [*head, "{", *indented([*_helpers(writer.used), *wrapped(body)]), "}"]
     includes = ["#include <algorithm>", ""] if any("std::" in line for line in body) else []
     return "\n".join([*includes, *lines]) + "\n"

@@ -1,34 +1,32 @@
 """The CUDA target: one ``__global__`` function a launch."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
-from loopkit.ast.nodes import Function, Sync
+from loopkit.ast.nodes import Function, Scope, Sync
+from loopkit.ast.walk import instructions_in
 from loopkit.errors import LimitError, PreconditionError
-from loopkit.instructions.vector_access import assumed_by, vectors_in
+from loopkit.instructions.base import MemoryInstruction
+from loopkit.instructions.block_flag import CUDA_TICKET
+from loopkit.instructions.shuffle import lanes_of
+from loopkit.instructions.text import indented
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
-from loopkit.kernel.target import registered
-from loopkit.lowering.binding import Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.lowering.lowered import Launch, Lowered, serves
 from loopkit.lowering.types import index_types
-from loopkit.target.addresses import Addresses, declared
-from loopkit.target.atomics import cuda_update
+from loopkit.target.addresses import Addresses, Register, declared
+from loopkit.target.assumptions import assumed_by, assumption_lines
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout
-from loopkit.target.copies import require_hardware, sync_lines
 from loopkit.target.cuda.dialect import CUDA
 from loopkit.target.cuda.host_text import host_text
 from loopkit.target.cuda.shared import SharedMemory, shared_memory
-from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
-from loopkit.target.handing import NUMBER_BYTES, coordinates
-from loopkit.target.shuffles import lanes_of
-from loopkit.target.signature import Signature, count_of, head_lines, signature
+from loopkit.target.emit import Emitter, outer_signs, wrapped
+from loopkit.target.signature import Signature, count_of, head_lines, signature, type_of
 from loopkit.target.text_target import TextTarget
-from loopkit.target.vectors import assumption_lines
 
 _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
@@ -44,7 +42,6 @@ _FEWEST_REGISTERS = 16
 DEFAULT_ARCHITECTURE = "sm_90"
 
 
-@registered
 @dataclass(frozen=True)
 class CudaTarget(TextTarget):
     """CUDA C++ for one architecture, and how it is compiled.
@@ -123,12 +120,12 @@ def _code(lowered: Lowered, target: CudaTarget, layout: Layout, head: Sequence[s
     functions: list[str] = []
     launches: list[GeneratedKernel] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, function, layout, handing=True)
+        own = signature(lowered, launch, function, layout, CUDA)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
-        number = NUMBER_BYTES if function.ticketed else 0
+        number = CUDA_TICKET.shared_bytes if function.ticketed else 0
         shared = shared_memory(function.arrays, target.limits.static_shared_bytes - number, number)
         _require_within(lowered, launch, shared, target.limits)
-        require_hardware(lowered, launch, target.limits)
+        _require_capability(lowered, launch, target.limits)
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, shared, used,
                                                              target.limits)])))
         launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block, shared.total,
@@ -160,6 +157,18 @@ def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limi
     _require_room(lowered.kernel.options.min_blocks, launch, shared, limits)
 
 
+def _require_capability(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
+    """:raises PreconditionError: an instruction of a statement does not work on its memory, or not on the device."""
+    for s in (bound.statement for bound in launch.statements.values()):
+        for i in s.instructions:
+            if isinstance(i, MemoryInstruction):
+                if not serves(i, s, lowered.storages):
+                    i.refuse_memory(s, str(lowered.storages[s.written].space))
+                if limits.capability < i.capability:
+                    raise PreconditionError(f"'{s.id}' needs {i.noun}, which {limits.arch} does not have.",
+                                            subject=s.id, hint=f"target sm_{i.capability} or later{i.alternative}")
+
+
 def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
     """So many blocks fit on a multiprocessor, as far as their registers let them."""
     for what, most, wanted in (
@@ -181,17 +190,17 @@ def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> 
 
 def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: Signature, layout: Layout,
                     shared: SharedMemory, used: set[str], limits: DeviceLimits) -> Iterator[str]:
-    lanes = lanes_of(launch.kernel, function, CUDA)
+    lanes = lanes_of(launch.kernel, function, CUDA.type_name)
     own_arrays = {a.name: declared(a) for a in function.arrays if a.shape}
-    places = Addresses({**own.places, **own_arrays, **lanes.places})
+    places = Addresses({**own.places, **own_arrays, **{name: Register(a.lanes) for name, a in lanes.arrays.items()}})
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
     number = launch.kernel.fresh_name("block")
-    axes = {**_AXES, **coordinates(number, launch)} if function.ticketed else _AXES
+    axes = {**_AXES, **_ticket_coordinates(number, launch)} if function.ticketed else _AXES
     own_used: set[str] = set()
+    texts = {i: text for i, text in CUDA.instructions.items() if layout.vectors or not text.assumes_layout}
     emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, own_used),
-                      {**index_types(launch.kernel, index), **lanes.types}, own_used, layout.vectors, lanes.shuffle,
-                      cuda_update)
+                      {**index_types(launch.kernel, index), **lanes.types}, own_used, texts, lanes.shuffle)
     blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
               lowered.kernel.options.min_blocks)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
@@ -201,14 +210,14 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     signs = outer_signs(launch)
     body: list[str] = []
     if function.ticketed:
-        used.add("next_block")
-        body.append(f"const unsigned int {number} = next_block({count_of(launch)});")
-    if any(x.handed for x in own.parameters):
-        used.add("handed")
+        used.add(CUDA_TICKET.function)
+        body.append(f"const unsigned int {number} = {CUDA_TICKET.function}({count_of(launch)});")
+    used.update(name for x in own.parameters if x.instruction is not None
+                for name in CUDA.instructions[type(x.instruction)].helpers if f"{name}<" in type_of(x, CUDA))
     for x, value in launch.coordinates.items():
         body.append(f"const {emitter.index} {x} = {emitter.text(value, signs)};")
         signs = signs.defining(x, value)
-    aligned = frozenset(v.array for v in vectors_in(function.body)) if layout.vectors else frozenset()
+    aligned = frozenset[str]().union(*(i.aligned for i in instructions_in(function.body) if type(i) in texts))
     body += shared.declarations(function.arrays, CUDA, aligned)
     body += lanes.declarations()
     inner = list(emitter.lines(function.body, signs))
@@ -220,7 +229,18 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     used |= own_used
 
 
+def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
+    """Where the block of a *number* is along each axis of the grid, as text."""
+    return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.extents.keys() else {
+        "g.0": f"({number} % gridDim.x)", "g.1": f"({number} / gridDim.x % gridDim.y)",
+        "g.2": f"({number} / gridDim.x / gridDim.y)"}
+
+
 def _sync_lines(lowered: Lowered, sync: Sync, used: set[str]) -> list[str]:
     comments = [f"// {reason}" for reason in sync.serves] if lowered.kernel.options.annotate else []
-    return [*comments, *sync_lines(sync, used)]
+    lines = [line for i in sync.instructions if (text := CUDA.instructions[type(i)].sync) is not None
+             for line in text(used, i)]
+    if sync.scope is not Scope.THREAD:
+        lines.append("__syncwarp();" if sync.scope is Scope.WARP else "__syncthreads();")
+    return [*comments, *lines]
 

@@ -1,6 +1,7 @@
 """C11 with its mathematical library, as a table."""
 from __future__ import annotations
 
+from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate
 from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
 from loopkit.target.host import half_text
 
@@ -24,4 +25,4 @@ C = Dialect(
                   "complex64": _C_COMPLEX.replace("NAME", "complex64").replace("TYPE", "float"),
                   "complex128": _C_COMPLEX.replace("NAME", "complex128").replace("TYPE", "double")},
     half_text=half_text.STORAGE, half_helpers=half_text.HELPERS,
-    includes=("#include <math.h>",), no_parameters="void")
+    includes=("#include <math.h>",), no_parameters="void", instructions={AtomicUpdate: OPENMP})

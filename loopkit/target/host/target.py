@@ -16,16 +16,16 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Function, Region, Sync
 from loopkit.errors import PreconditionError
-from loopkit.kernel.target import registered
-from loopkit.lowering.binding import BLOCK, GRID, Launch
-from loopkit.lowering.pipeline import Lowered
+from loopkit.instructions.atomic_update import has_openmp
+from loopkit.instructions.text import InstructionTexts, indented
+from loopkit.kernel.data import AddressSpace
+from loopkit.lowering.lowered import BLOCK, GRID, Launch, Lowered
 from loopkit.lowering.types import index_types
 from loopkit.target.addresses import Addresses, Flat, Nested, declared
-from loopkit.target.atomics import blocks_in_order, host_updates
 from loopkit.target.c.declarations import array_declaration, note_of
 from loopkit.target.c.dialect import Dialect
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, split_condition
-from loopkit.target.emit import Emitter, indented, outer_signs, wrapped
+from loopkit.target.emit import Emitter, outer_signs, wrapped
 from loopkit.target.host.dialect import C
 from loopkit.target.signature import Signature, head_lines, signature
 from loopkit.target.text_target import TextTarget
@@ -33,7 +33,6 @@ from loopkit.target.text_target import TextTarget
 _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 
-@registered
 @dataclass(frozen=True)
 class CTarget(TextTarget):
     """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
@@ -80,7 +79,7 @@ def _code(lowered: Lowered, layout: Layout) -> GeneratedCode:
     functions: list[str] = []
     launches: list[GeneratedKernel] = []
     for launch, function in zip(lowered.launches, lowered.program.functions, strict=True):
-        own = signature(lowered, launch, function, layout)
+        own = signature(lowered, launch, function, layout, C)
         used.update(d.name for d in (*(x.dtype for x in own.parameters), *(a.dtype for a in function.arrays)))
         functions.append("\n".join(wrapped([*_function_lines(lowered, launch, function, own, layout, used)])))
         launches.append(GeneratedKernel(launch.name, own.parameters, launch.grid, launch.block))
@@ -107,11 +106,32 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
         return list(_thread_loops(emitter, launch, function, threads, lines))
     emitter = Emitter(lowered, function, C, Addresses(places, _AXES), index, {}, region,
                       lambda sync: _sync_lines(lowered, sync), index_types(launch.kernel, index), used,
-                      atomic=host_updates(lowered, launch))
+                      _texts(lowered, launch))
     yield from head_lines(f"void {launch.name}", own.parameters, C)
     yield "{"
     yield from indented(list(_block_loops(emitter, launch, function, blocks, threads)))
     yield "}"
+
+
+def _texts(lowered: Lowered, launch: Launch) -> InstructionTexts:
+    """Updates are atomic where blocks run at once; all else is emitted as it stands."""
+    at_once = any(axis in launch.extents for axis in GRID) and not _blocks_in_order(lowered, launch)
+    return C.instructions if at_once else {}
+
+
+def _blocks_in_order(lowered: Lowered, launch: Launch) -> bool:
+    """Can the blocks not run at once? Some wait for others, or update what OpenMP cannot."""
+    if launch.ticketed:
+        return True
+    for s in (bound.statement for bound in launch.statements.values()):
+        storage = lowered.storages.get(s.written)
+        if s.commutes and (storage is None or storage.space is AddressSpace.GLOBAL):
+            dtype = lowered.kernel.array_args[s.written].dtype if storage is None else storage.dtype
+            assert s.combine is not None
+            assert dtype is not None
+            if not has_openmp(s.combine, np.dtype(dtype)):
+                return True
+    return False
 
 
 def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: list[str], threads: list[str]
@@ -142,7 +162,7 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
     if condition is not None:
         yield f"if ({emitter.condition(_negated(condition), signs)})"
         yield "    return;"
-    if not blocks_in_order(emitter.lowered, launch):
+    if not _blocks_in_order(emitter.lowered, launch):
         yield f"#pragma omp parallel for{f' collapse({len(blocks)})' if len(blocks) > 1 else ''}"
     lines = body
     for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):

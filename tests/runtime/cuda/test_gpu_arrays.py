@@ -212,9 +212,9 @@ def test_packed_copies_decide_about_the_width_of_indices(lab: Lab, kind: str) ->
     given = {"x": huge if kind == "numpy" else lab.torch.from_numpy(huge), "y": np.zeros((3, 64), np.uint8),
              "n": 3, "m": 64}
     runner = knl._runner
-    form = runner._form(given)
-    _, values, _ = runner._look(form, [*given.values()])
-    runner._prepare(form, values)
+    known = runner._known(given)
+    _, values, _ = runner._opened(known, [*given.values()])
+    runner._plan(known, values)
     assert lab.codes.layouts[-1].index_bits == 64
 
 # }}}

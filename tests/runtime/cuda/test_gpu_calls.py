@@ -218,3 +218,17 @@ def test_overlaps_are_looked_for_at_each_call(lab: Lab, kind: str) -> None:
             compiled(x=part(lambda a: a[:, ::2]), y=part(lambda a: a[:, ::2]))
 
 # }}}
+
+
+@pytest.mark.parametrize("names", list(permutations(("unused", "x", "y"))), ids="-".join)
+@pytest.mark.parametrize("target", ["cuda", "c"])
+def test_an_array_that_the_kernel_never_touches(lab: Lab, target: str, names: tuple[str, ...]) -> None:
+    """Wherever it stands among the arguments, the others arrive at their own parameters."""
+    knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", [
+        *(lk.GlobalArg(name, F) for name in ("x", "y")), lk.GlobalArg("unused", F, shape="n"), ...])
+    compiled = lk.compile(knl, target=target)
+    arrays = {"unused": np.full(9, 7, F), "x": np.arange(9, dtype=F), "y": np.zeros(9, F)}
+    for _ in range(2):
+        out = compiled(**{k: arrays[k] for k in names}).y
+        np.testing.assert_array_equal(out, 2*arrays["x"])
+    np.testing.assert_array_equal(compiled.bind(**{k: arrays[k] for k in names})().y, 2*arrays["x"])

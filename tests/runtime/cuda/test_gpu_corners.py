@@ -27,7 +27,7 @@ ONES = np.ones(8, F)
 def only_second(monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
     """The first GPU is too old to be used."""
     yield install(monkeypatch, Machine(((6, 1), (9, 0))))
-    runner.opener.cache_clear()
+    runner.array_kinds.cache_clear()
     devices._initialised.cache_clear()
 
 
@@ -109,12 +109,12 @@ def test_a_stream_chosen_for_each_call_costs_one_check(lab: Lab, monkeypatch: py
     stream = lab.machine.new_stream(context=lab.machine.primary(0)).handle
     knl = lk.compile(saxpy(), target="cuda")
     prepared: list[object] = []
-    original = runner.CudaRunner._prepare
+    original = runner.CudaRunner._plan
 
     def counting(self: Any, *args: Any) -> Any:
         prepared.append(None)
         return original(self, *args)
-    monkeypatch.setattr(runner.CudaRunner, "_prepare", counting)
+    monkeypatch.setattr(runner.CudaRunner, "_plan", counting)
     x, z = make(lab, "torch", ONES), make(lab, "torch", ONES)
     for _ in range(5):
         knl.on(stream)(x=x, y=x, z=z, alpha=1.0)
@@ -186,16 +186,27 @@ def test_arrays_that_tell_nonsense(lab: Lab) -> None:
 
 
 def test_tensors_tell_the_same_alone_and_together(lab: Lab) -> None:
-    """A call looks at what :meth:`tell` says, a first call at what :meth:`probe` says; of complex ones not."""
+    """A call looks at what :meth:`read_plain` reads, a first call at :meth:`signature`; of complex ones not."""
     kind = general_kind(make(lab, "torch", ONES))
     assert isinstance(kind, TorchKind)
     x, y = make(lab, "torch", ONES), make(lab, "torch", np.ones((3, 4), np.float32), 1)
-    told, addresses = kind.tell([None, x, y], [1, 2])
-    assert (tuple(told), addresses) == ((*kind.probe(x)[0], *kind.probe(y)[0]), [kind.probe(x)[1], kind.probe(y)[1]])
-    assert kind.tells(x)
+    signature, addresses = kind.read_plain([None, x, y], [1, 2])
+    assert tuple(signature) == (*kind.signature(x)[0], *kind.signature(y)[0])
+    assert addresses == [kind.signature(x)[1], kind.signature(y)[1]]
+    assert kind.is_plain(x)
     z = make(lab, "torch", np.ones((3, 4), np.complex64), 1)
-    assert not kind.tells(z)
-    assert tuple(kind.tell([z], [0])[0]) != kind.probe(z)[0]
+    assert not kind.is_plain(z)
+    assert tuple(kind.read_plain([z], [0])[0]) != kind.signature(z)[0]
+
+
+@pytest.mark.usefixtures("lab")
+@pytest.mark.parametrize("target", ["c", "cuda"])
+def test_a_masked_array_is_never_taken_for_a_plain_one(target: str) -> None:
+    run = lk.compile(saxpy(), target=target)
+    for _ in range(2):
+        run(x=ONES, y=ONES, alpha=1.0)
+        with pytest.raises(lk.CallError, match="masked array"):
+            run(x=np.ma.masked_less(ONES, 2), y=ONES, alpha=1.0)
 
 
 def test_real_and_complex_tensors_in_turns(lab: Lab) -> None:

@@ -16,8 +16,7 @@ from tests.runtime.cuda.work import KINDS, F, make, read
 
 
 def arrays_of(knl: lk.LoopKernel, sizes: dict[str, int]) -> dict[str, np.ndarray]:
-    typed = lk.lower(knl, stop="types")
-    assert isinstance(typed, lk.LoopKernel)
+    typed = lk.lower(knl, stop="types").kernel
     rng = np.random.default_rng(0)
     return {x: rng.integers(-4, 5, [max(evaluate(e, sizes), 0) for e in shape if e is not None]).astype(a.dtype)
             for x, shape in array_shapes(knl).items() if (a := typed.array_args.get(x)) is not None}

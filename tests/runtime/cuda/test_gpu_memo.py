@@ -229,6 +229,7 @@ def run(lab: Lab, on_gpu: lk.CompiledKernel, on_host: lk.CompiledKernel, call: C
     arrays = {x: stage.array(x) for x in stage.views(stage.host)}
     wanted, problem = None, ""
     try:
+        on_host._runner._signatures.clear()            # each call of the host is checked in full
         wanted = on_host(**stage.arguments(stage.views(stage.host))).y
     except lk.CallError as err:
         problem = err.argument
@@ -295,6 +296,21 @@ def test_calls_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> Non
             for one in (base, changed(base, (what, name, value)), base):
                 came_of_it = run(lab, on_gpu, on_host, representable(one), (first, second))
                 assert one is not base or came_of_it == "run"
+
+
+@pytest.mark.parametrize("kind", ON_HOST)
+@pytest.mark.parametrize("given", [True, False], ids=["in place", "allocated"])
+def test_calls_of_the_host_that_differ_in_one_thing(lab: Lab, kind: str, given: bool) -> None:
+    remembering, on_host = (lk.compile(kernel(), target="c") for _ in range(2))
+    base = changed(Call(), ("all", "kind", kind))
+    if given:
+        base = changed(base, ("y", "there", True))
+    for (what, name), values in CHANGES.items():
+        for value in values:
+            if name != "kind" or value in ON_HOST:
+                for one in (base, changed(base, (what, name, value)), base):
+                    came_of_it = run(lab, remembering, on_host, representable(one), (0, 0))
+                    assert one is not base or came_of_it == "run"
 
 
 def test_no_call_is_taken_for_another(lab: Lab) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.runtime.cuda.streams import stream_handle
+from loopkit.runtime.cuda.devices import stream_handle
 from loopkit.runtime.kinds import TorchKind
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.fake_arrays import Exporter, Interface, fake_torch, on_gpu

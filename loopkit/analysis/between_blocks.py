@@ -1,0 +1,144 @@
+"""Temporaries that hand values from block to block of one launch: whoever reads an element waits until it is there.
+
+The blocks of such a launch are numbered in the order in which they start, whatever that is on the hardware, and a block
+waits for values of blocks with smaller numbers only. Of the blocks that are not through, the one with the smallest
+number waits for nobody: so all of them go on.
+
+What must hold for that: each element which is read has one write, by an instance that runs whatever the data are, in a
+block with a smaller number than the reader's, or before it in the same one. Then a reader has no choice of values
+either, and nothing depends on which block is faster.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations_with_replacement
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.dependences import dependences
+from loopkit.analysis.legality import across_blocks, is_between_blocks
+from loopkit.analysis.witnesses import parameters_of
+from loopkit.ast.nodes import Completion
+from loopkit.errors import StorageError, UndecidedError, instance_text
+from loopkit.expr.mappers import variables
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.relations import other_instance, same_element, smallest_pair
+from loopkit.poly.sets import Map, lexmin_point
+
+
+def require_one_write(knl: LoopKernel, name: str) -> None:
+    """Does each element of the temporary *name* that is read come from one write, which is sure to be made?
+
+    Its values go between blocks.
+
+    :raises StorageError: one is never written, or twice, or read before.
+    :raises UndecidedError: that depends on data.
+    """
+    accesses = accesses_by_array(knl).get(name, ())
+    writes, reads = ([a for a in accesses if a.is_write is kind] for kind in (True, False))
+    for a in accesses:
+        _require_known(knl, a)
+    for a, b in combinations_with_replacement(writes, 2):
+        pairs = _in_use(knl, same_element(a.relation, b.relation))
+        pairs = other_instance(pairs) if a is b else pairs
+        if not pairs.is_empty():
+            raise _refused(knl, name, (a, b), pairs, "{0} and {1} write one element of it",
+                           "let one of them write another temporary")
+    for read in reads:
+        _require_written(knl, read, writes)
+    for a in writes:
+        for b in reads:
+            early = _in_use(knl, same_element(a.relation, b.relation)).subtract(_flow(knl, a, b))
+            if not early.is_empty():
+                raise _refused(knl, name, (a, b), early, "{1} reads what {0} writes behind it",
+                               "read what is written before")
+
+
+def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
+    """Are all accesses to the temporary *name*, which goes between blocks, in one launch?
+
+    :arg launches: of each access the launch, and the loops of the host around it.
+    :raises StorageError: they are not, or the host makes that launch more than once.
+    """
+    if len(set(launches)) <= 1 and not any(hosts for _, hosts in launches):
+        return
+    for d in dependences(knl):
+        if d.array == name and is_between_blocks(knl, d) and (apart := across_blocks(knl, d)) is not None:
+            a, b = knl.statement_by_id[d.source], knl.statement_by_id[d.sink]
+            params, source, sink = smallest_pair(apart, a.inames, b.inames, parameters_of(knl))
+            raise StorageError(
+                f"Readers of '{name}' wait for blocks that started before them, but {instance_text(a.id, source)} "
+                f"runs in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
+                hint="write it in a block before the reader's, or let a launch end between the two")
+    raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
+                       "of the host.", subject=name, hint="without await_values a launch ends between the two")
+
+
+def _require_known(knl: LoopKernel, a: Access) -> None:
+    """:raises UndecidedError: which element is touched depends on data, or whether one is written.
+
+    :raises StorageError: the element is updated, or read by a condition.
+    """
+    s = knl.statement_by_id[a.statement]
+    if a.is_write and (s.combine is not None or any(b.array == a.array and not b.is_write
+                                                    for b in accesses_by_array(knl)[a.array]
+                                                    if b.statement == s.id)):
+        raise StorageError(f"Readers of '{a.array}' wait for one value, and '{s.id}' updates it.", subject=a.array,
+                           hint="compute the value in another temporary, and write it once")
+    if not a.is_write and (a.array in set().union(*map(variables, s.predicates)) or a.array in s.domain.params):
+        raise StorageError(f"'{s.id}' has a condition or a bound of '{a.array}', for which readers wait.",
+                           subject=a.array, hint="read it into a temporary first")
+    if not a.is_write and s.completion is not Completion.IMMEDIATE:
+        noun = ", ".join(i.noun for i in s.instructions)
+        raise StorageError(f"'{s.id}' reads '{a.array}', for which readers wait, by {noun}.", subject=a.array,
+                           hint="read it by a plain load")
+    if not a.affine or (a.is_write and not certain_write(a)):
+        raise UndecidedError(
+            f"Readers of '{a.array}' may wait for ever: which of its elements are written and read is not known.",
+            f"'{s.id}' {'writes' if a.is_write else 'reads'} it, and "
+            + (a.doubt or "a subscript is not affine"), hint="write each of them, whatever the data are")
+
+
+def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) -> None:
+    left = _in_use(knl, read.relation)
+    for a in writes:
+        left = left.subtract_range(a.relation.range())
+    point = lexmin_point(left.domain(), read.domain.inames, parameters_of(knl))
+    if point is not None:
+        params, values = point
+        raise StorageError(
+            f"{instance_text(read.statement, values)} would wait for an element of '{read.array}' that nobody writes"
+            f"{_with(params)}.", subject=read.array, hint="write each element that is read")
+
+
+def _flow(knl: LoopKernel, a: Access, b: Access) -> Map:
+    """The pairs of a write and a read between which a value goes."""
+    flow = Map.empty(same_element(a.relation, b.relation).get_space())
+    for d in dependences(knl):
+        if d.array == a.array and d.kind == "flow" and (d.source, d.sink) == (a.statement, b.statement):
+            flow = flow.union(d.relation)
+    return flow
+
+
+def _in_use(knl: LoopKernel, pairs: Map) -> Map:
+    return pairs.intersect_params(knl.assumptions)
+
+
+def _refused(knl: LoopKernel, name: str, pair: tuple[Access, Access], pairs: Map, what: str, hint: str) -> StorageError:
+    params, first, second = smallest_pair(pairs, pair[0].domain.inames, pair[1].domain.inames, parameters_of(knl))
+    texts = [instance_text(a.statement, x) for a, x in zip(pair, (first, second), strict=True)]
+    return StorageError(f"Readers of '{name}' wait for one value, but {what.format(*texts)}{_with(params)}.",
+                        subject=name, hint=hint)
+
+
+def _with(params: dict[str, int]) -> str:
+    return f" (with {', '.join(f'{k} = {v}' for k, v in params.items())})" if params else ""
+
+
+def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
+    """The temporaries that *statements* touch and that go between blocks."""
+    chosen = frozenset(statements)
+    for name, accesses in accesses_by_array(knl).items():
+        if name in knl.temporaries and knl.temporaries[name].between_blocks \
+                and any(a.statement in chosen for a in accesses):
+            yield name

@@ -1,0 +1,311 @@
+"""The proof that copy-in preserves values: each read of the copy gets the value that the original read would have got.
+
+It looks at the two kernels alone, not at how the copy was made. A read of the staging buffer stands where an expression
+stood before; the instances of the copy that its value comes from are the flow which lowering holds storage to. Three
+things must hold of these pairs (copy, reader): every read has one, the expression that the copy evaluates is the one
+that the reader evaluated, and of all that the expression reads both get the same values.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import (
+    Access,
+    accesses_by_array,
+    accesses_of,
+    analysis_domain,
+    declared,
+    doubt_of,
+    expanded_expression,
+    why_undecided,
+)
+from loopkit.analysis.dependences import in_order, relations_of
+from loopkit.analysis.values_preserved import wrong_values
+from loopkit.analysis.witnesses import Refusal, element_of_sink, element_of_source, refuse_smallest
+from loopkit.errors import UndecidedError
+from loopkit.expr.dtypes import Type, type_of
+from loopkit.expr.indices import index_value, is_of_values
+from loopkit.expr.mappers import children, head_of
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.obligation import Obligation
+from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import NotAffineError, names_in
+from loopkit.poly.elements import outside
+from loopkit.poly.enumerated import affine_on, subscripts_on
+from loopkit.poly.relations import any_element, restrict, same_element
+from loopkit.poly.sets import InstanceSet, Map
+
+
+@dataclass(frozen=True)
+class _StagedRead:
+    """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before.
+
+    :ivar doubt: why it is not known of each of *domain* that it reads; ``None``: it does.
+    """
+
+    reader: Statement
+    subscripts: tuple[Expression, ...]
+    original: Expression
+    domain: InstanceSet
+    doubt: str | None
+
+    @property
+    def cells(self) -> Map:
+        return restrict(subscripts_on(self.domain, self.subscripts), self.domain)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """*step* makes *after* of *before*, in which *copy* writes the staging buffer; it may be taken on trust.
+
+    :ivar assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
+    """
+
+    before: LoopKernel
+    after: LoopKernel
+    copy: Statement
+    step: str
+    assume: str | None
+    unsafe: bool
+
+
+def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, step: str, *, assume: str | None = None,
+                      unsafe: bool = False) -> tuple[Obligation, ...]:
+    """Refuse *after* if a read of *temporary* may get another value than the read in *before* that it stands for.
+
+    What it gives is owed: the order of writes and copies that the caller answers for. That each read finds a copy of
+    what it stands for is never taken on trust.
+
+    :arg assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided; or
+        it depends on data whether a read that finds no copy is made at all.
+    """
+    writers = [s for s in after.statements if s.written == temporary]
+    for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
+        raise UndecidedError(f"{step}: whether '{temporary}' is a copy cannot be decided.",
+                             f"'{copy.id}' may leave a cell as it was, or combines into it")
+    [copy] = writers
+    taken = _Step(before, after, copy, step, assume, unsafe)
+    written: Map = accesses_of(after, copy)[-1].relation
+    lost = outside(written, after.temporaries[temporary].shape or (), after.assumptions)
+    if lost is not None:                    # a cell outside of the temporary holds nothing
+        written = written.subtract_domain(lost)
+    flow = relations_of(after, temporary, "flow")
+    owed: list[Obligation] = []
+    refusals: list[Refusal] = []
+    for use in _uses(before, after, temporary):
+        pairs: Map = same_element(written, use.cells)
+        known = flow.get((copy.id, use.reader.id))
+        pairs = pairs.subtract(pairs) if known is None else pairs.intersect(known)
+        alike, other = _another_value(taken, use, pairs)
+        wrong = [*_not_covered(taken, use, pairs), *other]
+        if wrong:                           # the writes of another element say nothing of the order
+            refusals += wrong
+            pairs = reduce(Map.subtract, [r.pairs for r in other], pairs)
+            use = replace(use, domain=use.domain.named(pairs.range()))
+        for reference in dict.fromkeys(alike.references):
+            if reference.name in before.written_names:
+                for claim in _other_writes(taken, use, reference, pairs):
+                    if claim.doubt is not None:
+                        owed.append(_accepted(taken, use, claim))
+                    elif unsafe:
+                        owed.append(Obligation(step, "the copy may miss a write, or see one too early: "
+                                                     f"{claim.witness}"))
+                    else:
+                        refusals.append(claim)
+    refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")
+    return tuple(dict.fromkeys(owed))
+
+
+# {{{ the uses
+
+def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_StagedRead]:
+    for s in after.statements:
+        reads = [a for a in accesses_of(after, s) if a.array == temporary and not a.is_write]
+        if not reads:
+            continue
+        found: dict[tuple[Expression, ...], Expression] = {}
+        old = before.statement_by_id[s.id]
+        find = partial(_find, before, temporary, found)
+        find(expanded_expression(after, s), expanded_expression(before, old), inside=False)
+        for new, former in zip(s.subscripts, old.subscripts, strict=True):
+            find(new, former, inside=True)
+        for subscripts, original in found.items():
+            own = [a for a in reads if a.subscripts == subscripts]
+            domain = reduce(InstanceSet.union, [a.domain for a in own])
+            yield _StagedRead(s, subscripts, original, domain, doubt_of(after, *own))
+
+
+def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression], new: Expression,
+          old: Expression, *, inside: bool) -> None:
+    """Put what stood in *old* where *new* reads *temporary* into *found*: an index, if that is *inside* a subscript."""
+    def typed(e: Expression) -> Type | None:
+        return type_of(e, partial(declared, knl))
+    if new is old:
+        return
+    value = index_value(old, typed) if inside else old
+    inside = isinstance(new, p.Subscript) or (inside and not is_of_values(old, typed))
+    match new:
+        case p.Subscript(aggregate=p.Variable(name=name)) if name == temporary:
+            found[new.index_tuple] = value
+        case p.Variable(name=name) if name == temporary:
+            found[()] = value
+        case _:
+            for a, b in zip(children(new), children(old), strict=True):
+                _find(knl, temporary, found, a, b, inside=inside)
+
+# }}}
+
+
+# {{{ every read has a value, of the same expression
+
+@dataclass(frozen=True)
+class _Reference:
+    """A read of *name* by the copy, at *ours*, in the place of the reader's own, at *theirs*."""
+
+    name: str
+    ours: tuple[Expression, ...]
+    theirs: tuple[Expression, ...]
+
+
+@dataclass
+class _Alike:
+    """What must agree for two expressions of one form to have one value.
+
+    :ivar copied: affine parts of the copy's expression; *original* those of the reader's, in the same order.
+    :ivar references: all that is read from memory.
+    """
+
+    copied: list[Expression] = field(default_factory=list)
+    original: list[Expression] = field(default_factory=list)
+    references: list[_Reference] = field(default_factory=list)
+
+
+def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal]:
+    missing = use.domain.set.subtract(pairs.range())
+    if not missing.is_empty():
+        yield Refusal.of_points(
+            taken.after, taken.copy.id, use.reader.id, missing,
+            f"{taken.step}: '{use.reader.id}' would read an element that '{taken.copy.id}' has not copied.",
+            taken.copy.written, "missing", element_of_sink(use.cells), doubt=use.doubt)
+
+
+def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[_Alike, list[Refusal]]:
+    """What must agree for the copy to have the reader's value, and where it has another form."""
+    copy = taken.copy
+    value = expanded_expression(taken.after, copy)
+    alike = _Alike()
+    points = analysis_domain(taken.after, copy)
+    same_form = _align(value, use.original, (points, use.domain), taken.before, alike)
+    equal: Map = same_element(subscripts_on(points, tuple(alike.copied)),
+                              subscripts_on(use.domain, tuple(alike.original)))
+    if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
+        return alike, []
+    wrong = pairs.subtract(equal) if same_form else pairs
+    return alike, [Refusal(
+        taken.after, copy.id, use.reader.id, wrong,
+        f"{taken.step}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
+        copy.written, "value", element_of_sink(use.cells), doubt=use.doubt)]
+
+
+def _align(new: Expression, old: Expression, points: tuple[InstanceSet, InstanceSet], knl: LoopKernel,
+           alike: _Alike) -> bool:
+    """Have both, at the *points* of the copy and of the reader, the same form? *alike* gets what must agree besides."""
+    if _is_known(points[0], knl.value_params, new) and _is_known(points[1], knl.value_params, old):
+        alike.copied.append(new)
+        alike.original.append(old)
+        return True
+    if type(new) is not type(old):
+        return False
+    match new:
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            assert isinstance(old, p.Subscript)
+            alike.references.append(_Reference(name, new.index_tuple, old.index_tuple))
+            parts = (new.index_tuple, old.index_tuple)
+            if new.aggregate != old.aggregate:
+                return False
+        case p.Variable(name=name):
+            if name in knl.temporaries or name in knl.array_args:
+                alike.references.append(_Reference(name, (), ()))
+            return new == old and name not in knl.value_params.union(points[0].inames)
+        case _:
+            parts = (children(new), children(old))
+            if not parts[0]:
+                return new == old
+            if head_of(new) != head_of(old):
+                return False
+    return len(parts[0]) == len(parts[1]) and all(
+        _align(a, b, points, knl, alike) for a, b in zip(*parts, strict=True))
+
+
+def _is_known(points: InstanceSet, params: frozenset[str], *expressions: Expression) -> bool:
+    """Are *expressions* affine forms at the instances *points*, or for each value of an iname?"""
+    names = params.union(points.inames)
+    try:
+        return all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)
+    except NotAffineError:
+        return False
+
+# }}}
+
+
+# {{{ no write comes between
+
+def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
+    """Where other writes decide what the copy reads than those that decided what the reader read."""
+    before, after, copy, reader = taken.before, taken.after, taken.copy, use.reader.id
+    params = before.value_params
+    seen = _elements(use.domain, params, ref.theirs)
+    copied = _elements(analysis_domain(after, copy), params, ref.ours)
+    own = [a for a in accesses_of(before, before.statement_by_id[reader])
+           if a.array == ref.name and a.subscripts == ref.theirs and not a.is_write]
+    for w in accesses_by_array(before)[ref.name]:
+        if not w.is_write:
+            continue
+        wanted, found = _deciding(before, w, reader, seen), _deciding(after, w, copy.id, copied).apply_range(pairs)
+        for wrong in wrong_values({(w.statement, reader): wanted}, {(w.statement, reader): found}):
+            kind, when, ends = ("flow", "before it is written", "begins after") if wrong.is_lost else \
+                ("anti", "after it is overwritten", "ends before")
+            refusal = Refusal(
+                before, w.statement, reader, wrong.pairs, f"{taken.step} would copy an element of '{w.array}' {when}.",
+                w.array, kind, element_of_sink(seen), [f"stage it in a loop that {ends} the write: name that loop as "
+                                                       "an outer iname"], after, doubt_of(before, w, *own))
+            yield refusal if wrong.is_lost else replace(
+                refusal, source=reader, sink=w.statement, pairs=wrong.pairs.reverse(), element=element_of_source(seen))
+
+
+def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[Expression]) -> Map:
+    if _is_known(points, params, *subscripts):
+        return restrict(subscripts_on(points, tuple(subscripts)), points)
+    return restrict(any_element(points.inames, len(subscripts)), points)
+
+
+def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
+    """The instances of *write* that decide what *sink* reads: of a temporary those whose values it gets, as its cells
+    are allocated later; of an argument all that run before it.
+    """
+    pairs = same_element(write.relation, elements)
+    if write.array not in knl.temporaries:
+        return in_order(knl, write.statement, sink, pairs)
+    flow = relations_of(knl, write.array, "flow").get((write.statement, sink))
+    return pairs.subtract(pairs) if flow is None else flow.intersect(pairs)
+
+
+def _accepted(taken: _Step, use: _StagedRead, claim: Refusal) -> Obligation:
+    """What the caller answers for; :raises UndecidedError: nobody does."""
+    write = claim.source if claim.kind == "flow" else claim.sink
+    if taken.assume is None and not taken.unsafe:
+        raise UndecidedError(
+            f"{taken.step}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
+            "cannot be decided.", why_undecided(taken.before, claim.array, write, use.reader.id),
+            hint='leave the reader out with within=, or answer for it: assume="..."')
+    return Obligation(taken.step, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
+                                  "between the two", taken.assume)
+
+# }}}

@@ -1,0 +1,381 @@
+"""The proof that buffers preserve values: statements that work on a staging buffer leave what they would have left.
+
+It compares two kernels and knows nothing of how the second was made: a new statement that writes the buffer is the
+copy-in, one that writes the array the copy-out. Three questions differ:
+
+- :func:`require_buffered`, of an argument, which is storage. In each *tile*, one iteration of the loops that copy-in,
+  users and copy-out share, values must flow through the cells as they flowed through the elements, and all that is
+  written must be copied out. What bound a user to others outside of its tile must bind the copies.
+- :func:`require_values_buffered`, of a temporary, which carries values: these take their way over the copies.
+- :func:`require_collected`, of atomic updates, whose values are in progress. In each tile the copy-in sets all cells to
+  the neutral element; the copy-out combines each once with the element that the users of the cell meant. As operands
+  come in any order and grouping, the array holds what it would have held from the copy-out of the last user's tile on.
+  What had to come before a user must come before that of its tile, and what had to come behind, behind it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from itertools import chain
+
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
+from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.dependences import Pair, joined, relations_of
+from loopkit.analysis.order import execution_paths, meeting_of
+from loopkit.analysis.shapes import array_shapes
+from loopkit.analysis.stand_ins import End, moved_dependences, touched
+from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
+from loopkit.analysis.witnesses import (
+    Refusal,
+    element_of_sink,
+    element_of_source,
+    refuse_smallest,
+    shared_element,
+)
+from loopkit.errors import InternalError
+from loopkit.expr.nodes import Neutral
+from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.poly.affine import is_quasi_affine, subtract
+from loopkit.poly.elements import outside
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import one_to_one, same_element, subscript_relation
+from loopkit.poly.sets import InstanceSet, Map, Set
+
+#: The times of copy-in, users and copy-out in a tile.
+_COPY_IN, _USER, _COPY_OUT = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class _Step:
+    """*name* makes *after* of *before*, where statements work on *buffer* in the place of *array*."""
+
+    before: LoopKernel
+    after: LoopKernel
+    array: str
+    buffer: str
+    name: str
+
+    @cached_property
+    def users(self) -> tuple[Statement, ...]:
+        """The statements that work on the buffer, as they are after the step."""
+        ids = {a.statement for a in accesses_by_array(self.after)[self.buffer]}
+        return tuple(s for s in self.after.statements if s.id in ids and s.id in self.before.statement_by_id)
+
+    @cached_property
+    def copies(self) -> tuple[Statement, ...]:
+        """Copy-in and copy-out, as far as there are such."""
+        return tuple(s for s in self.after.statements if s.id not in self.before.statement_by_id)
+
+    @cached_property
+    def copy_out(self) -> Statement:
+        return next(s for s in self.copies if s.written == self.array)
+
+    @cached_property
+    def tile(self) -> tuple[str, ...]:
+        """The inames of the loops around the buffer."""
+        return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
+
+    def in_tile(self, inames: tuple[str, ...], relation: Map | None = None) -> Map:
+        """From instances to their tile, or *relation* from instances to elements as one to (tile, element)."""
+        tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
+        return tiles if relation is None else tiles.flat_range_product(relation)
+
+    def outside_of_buffer(self) -> Iterator[Refusal]:
+        """Accesses to a cell outside of the buffer, which holds nothing."""
+        for a in accesses_by_array(self.after)[self.buffer]:
+            bad = outside(a.relation, self.after.temporaries[self.buffer].shape or (), self.after.assumptions)
+            if bad is not None:
+                yield self.of_points(a, bad, "touch", "has no cell in the buffer")
+
+    def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
+        """The refusal for instances *points* of access *a*."""
+        return Refusal.of_points(self.after, a.statement, a.statement, points,
+                                 f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
+                                 a.array, "missing", element_of_sink(a.subscript_relation),
+                                 doubt=doubt_of(self.after, a))
+
+    def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
+        """Where values do not arrive, else where others arrive: one that is lost leaves its place to another one."""
+        wrong = list(wrong_values(wanted, found))
+        for w in [w for w in wrong if w.is_lost] or wrong:
+            yield self.of_values(w, doubt)
+
+    def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
+        """The refusal to lose a value, or to mistake another one for it."""
+        known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
+        return Refusal(self.after, w.source, w.sink, w.pairs,
+                       f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way "
+                       "through the buffer.", self.array, "flow" if w.is_lost else "value",
+                       shared_element(self.before, self.array, "flow", w.source, w.sink) if known else None,
+                       after=self.after, doubt=doubt)
+
+    def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
+        """Dependences with users that no dependence of *known* keeps between what stands for their *ends*."""
+        users = {s.id for s in self.users}
+        for moved in moved_dependences(self.before, {self.array}, ends):
+            d, pair = moved.d, (moved.after.source, moved.after.sink)
+            if moved.after is d or d.waived:
+                continue
+            relation = moved.after.relation.intersect(same_element(*(
+                touched(self.after, end.statement, self.array, is_write=end.is_write)
+                for end in (moved.source, moved.sink))))
+            if users.issuperset((d.source, d.sink)):        # within a tile it is the buffer's own affair
+                relation = relation.subtract(same_element(*(
+                    self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
+            for _, lost in beyond({pair: relation}, known):
+                accesses = [a for s, wrote in ((d.source, d.kind in ("flow", "output")), (d.sink, d.kind != "flow"))
+                            for a in accesses_of(self.before, self.before.statement_by_id[s])
+                            if a.array == self.array and a.is_write == wrote]
+                yield Refusal(
+                    self.after, d.source, d.sink, moved.origin(lost), f"{self.name} would not keep '{pair[0]}' before "
+                    f"'{pair[1]}', which stand for '{d.source}' and '{d.sink}'.", self.array, d.kind,
+                    shared_element(self.before, self.array, d.kind, d.source, d.sink), after=self.after,
+                    doubt=doubt_of(self.before, *accesses))
+
+
+# {{{ of a temporary
+
+def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: str, buffer: str, step: str) -> None:
+    """Refuse *after* if a read of *temporary* or of its *buffer* may get another value than in *before*.
+
+    :raises IllegalTransformError: with the instances and the sizes.
+    """
+    taken = _Step(before, after, temporary, buffer, step)
+    flow = joined(chain(*(relations_of(after, x, "flow").items() for x in (temporary, buffer))))
+    found = taken.other_values(relations_of(before, temporary, "flow"), over_copies(flow, [s.id for s in taken.copies]),
+                               doubt_of(before, *accesses_by_array(before)[temporary]))
+    refuse_smallest(chain(taken.outside_of_buffer(), found),
+                    f"{step}: whether each read of '{temporary}' gets the same value afterwards")
+
+# }}}
+
+
+# {{{ of an argument: within one tile
+
+@dataclass(frozen=True)
+class _Touch:
+    """An access to the array by a user, by the copy-in or by the copy-out.
+
+    :ivar elements: instances to (tile, element of the array).
+    :ivar is_write: it writes the buffer.
+    """
+
+    access: Access
+    elements: Map
+    is_write: bool
+    time: tuple[tuple[str, int], ...]
+
+    @property
+    def statement(self) -> str:
+        return self.access.statement
+
+
+def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
+    """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
+
+    :raises IllegalTransformError: with the instances, the sizes and the element.
+    :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
+    """
+    taken = _Step(before, after, array, buffer, step)
+    touches = list(_touches(taken))
+    found = [taken.outside_of_buffer(), _another_way(taken, touches), _not_copied_out(taken, touches)]
+    if not before.obligations:              # else an order that was given up binds no more
+        found.append(_unbound(taken, touches))
+    refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
+
+
+def _touches(taken: _Step) -> Iterator[_Touch]:
+    users = {s.id for s in taken.users}
+    for a in accesses_by_array(taken.before)[taken.array]:
+        if a.statement in users:
+            inames = a.domain.inames
+            # only what is of one tile meets, so that its loops tell no times apart
+            steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
+                     for s in execution_paths(taken.before)[a.statement] if s.iname not in taken.tile)
+            time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
+            yield _Touch(a, taken.in_tile(inames, a.relation), a.is_write, time)
+    for s in taken.copies:
+        at = _COPY_IN if s.written == taken.buffer else _COPY_OUT
+        # the copy-in writes what it reads of the array, the copy-out reads what it writes there
+        own = next(a for a in accesses_of(taken.after, s) if a.array == taken.array)
+        yield _Touch(own, taken.in_tile(s.inames, own.relation), at == _COPY_IN, (("at", at),))
+
+
+def _at(touches: Sequence[_Touch], time: int) -> list[_Touch]:
+    return [t for t in touches if t.time[0] == ("at", time)]
+
+
+def _another_way(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
+    """Where the flow through the buffer's cells is not the one through the elements, from copy-in to copy-out."""
+    users, copies_in = _at(touches, _USER), _at(touches, _COPY_IN)
+    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or certain_write(t.access), t.time)
+             for t in touches]
+    hungry = reduce(Set.subtract, (t.elements.range() for t in copies_in),
+                    reduce(Set.union, (t.elements.range() for t in touches)))
+    if not hungry.is_empty():
+        # what would come from before the copy-in comes from nowhere
+        timed.append(TimedAccess(hungry.identity(), True, True, (("at", _COPY_IN - 1),)))
+    wanted: list[tuple[Pair, Map]] = []
+    for i, j, relation in value_flow(timed, sure_writes(taken.before, [t.access for t in users])):
+        if i == len(touches):
+            yield taken.of_points(touches[j].access, relation.range(), "read", "has not been loaded")
+        else:
+            wanted.append(((touches[i].statement, touches[j].statement), relation))
+    yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
+                                  doubt_of(taken.before, *(t.access for t in users)))
+
+
+def _not_copied_out(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
+    [copy_out] = _at(touches, _COPY_OUT)
+    for write in _at(touches, _USER):
+        kept = same_element(copy_out.elements, write.elements).range()
+        lost = write.access.domain.set.subtract(kept)
+        if write.is_write and not lost.is_empty():
+            yield taken.of_points(write.access, lost, "write", "is not stored after it")
+
+# }}}
+
+
+# {{{ of an argument: between tiles, and with other statements
+
+def _unbound(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
+    """Two accesses, one of them a write, whose order no dependence keeps between what stands for them now."""
+    known = relations_of(taken.after, taken.array)
+    [copy_out] = _at(touches, _COPY_OUT)
+    for copy_in in _at(touches, _COPY_IN):
+        once = {(copy_in.statement, copy_out.statement): same_element(copy_in.elements, copy_out.elements)}
+        yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
+        yield from _read_out_of_order(taken, copy_in.access, known)
+
+    def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
+        own = [t.elements for t in _at(touches, _USER) if t.statement == statement and t.access.is_write == is_write]
+        if not own:
+            return [End(statement, is_write)]
+        return [End(t.statement, t is copy_out, same_element(reduce(Map.union, own), t.elements))
+                for t in (*_at(touches, _COPY_IN), copy_out) if is_write or t is not copy_out]
+    yield from taken.unbound(ends, known)
+
+
+def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
+    """What is copied in and used by no one may be old or new, but nothing writes it at the same time."""
+    for w in accesses_by_array(taken.after)[taken.array]:
+        if w.is_write:
+            both = (load.statement, w.statement), (w.statement, load.statement)
+            bound = [r if pair == both[0] else r.reverse() for pair in both if (r := known.get(pair)) is not None]
+            pairs = reduce(Map.subtract, bound, same_element(load.relation, w.relation))
+            if not pairs.is_empty():
+                yield Refusal(taken.after, *both[0], pairs, f"{taken.name}: nothing would keep '{w.statement}' from "
+                              f"writing what '{load.statement}' reads at that moment.", taken.array, "anti",
+                              element_of_source(load.subscript_relation), after=taken.after,
+                              doubt=doubt_of(taken.after, load, w))
+
+# }}}
+
+
+# {{{ of atomic updates
+
+@dataclass(frozen=True)
+class _Lifted:
+    """The instances of *statement* with its unknown subscripts as further coordinates, each any within the array.
+
+    :ivar cells: to (tile, cell of the buffer); *elements*: to (tile, element of the array).
+    """
+
+    statement: Statement
+    points: InstanceSet
+    cells: Map
+    elements: Map
+
+    @property
+    def own(self) -> Map:
+        """From the points to the instances."""
+        return subscript_relation(self.points.inames, tuple(map(p.Variable, self.statement.inames)))
+
+
+def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer: str, step: str) -> None:
+    """Refuse *after* if its users of *buffer* may leave something else in *array* than they do in *before*.
+
+    :raises IllegalTransformError: with the instances and the sizes.
+    """
+    taken = _Step(before, after, array, buffer, step)
+    [copy_in] = (s for s in taken.copies if s.written == buffer)
+    copy_out = taken.copy_out
+    collects = _collects(taken, copy_in)
+    load = _lifted(taken, after, copy_in, copy_in.assignee, copy_in.assignee)
+    store = _lifted(taken, after, copy_out, copy_out.expression, copy_out.assignee)
+    outside_of = [a for a in (*accesses_of(after, copy_in), *accesses_of(after, copy_out)) if a.array == buffer
+                  and outside(a.relation, after.temporaries[buffer].shape or (), after.assumptions) is not None]
+    if not collects or outside_of or not one_to_one(store.cells) \
+            or not store.cells.range().is_subset(load.cells.range()):
+        raise InternalError(f"{step}: the buffer of '{array}' in '{after.name}' does not hold what is added to it.")
+    found: list[Refusal] = []
+    stores: dict[str, Map] = {}
+    for u in taken.users:
+        own = _lifted(taken, before, u, u.assignee, before.statement_by_id[u.id].assignee)
+        stored = same_element(own.cells, store.cells)
+        arrived = stored.apply_range(store.elements)
+        found += [Refusal.of_points(
+            after, u.id, u.id, own.own.intersect_domain(wrong.domain()).range(),
+            f"{step}: what '{u.id}' adds to '{array}' would not be stored, or elsewhere.", array, after=after)
+            for wrong in (own.elements.subtract(arrived), arrived.subtract(own.elements)) if not wrong.is_empty()]
+        stores[u.id] = own.own.reverse().apply_range(stored)
+
+    def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
+        return [End(copy_out.id, is_write, stores[statement]) if statement in stores else End(statement, is_write)]
+    refuse_smallest(chain(found, taken.unbound(ends, relations_of(after, array))), step)
+
+
+def _collects(taken: _Step, copy_in: Statement) -> bool:
+    """Are the statements what this proof is about: neutral elements, atomic updates and their sum, in this order?"""
+    copy_out, start = taken.copy_out, copy_in.expression
+    operation = copy_out.combine
+    right = isinstance(start, Neutral) and start.operation == operation and copy_in.combine is None \
+        and copy_out.commutes and not copy_in.predicates and not copy_out.predicates
+    for u in taken.users:
+        old = taken.before.statement_by_id[u.id]
+        right = right and u.written == taken.buffer and u.commutes and u.combine == operation \
+            and (u.expression, u.predicates, u.domain) == (old.expression, old.predicates, old.domain)
+        for first, second in ((copy_in, u), (u, copy_out)):
+            where = meeting_of(taken.after.paths, first.id, second.id)
+            right = right and where.before and set(where.loops) == set(taken.tile)
+    touching = {a.statement for a in accesses_by_array(taken.after)[taken.buffer]}
+    return right and touching == {s.id for s in (copy_in, copy_out, *taken.users)}
+
+
+def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression) -> _Lifted:
+    """The instances of *s* that touch *cell* in the place of *element*."""
+    inames = s.inames
+    unknown: list[tuple[Expression, str]] = []
+    bounds: list[tuple[str, Expression]] = []
+
+    def affine(e: Expression) -> bool:
+        return is_quasi_affine(e, inames, knl.value_params)
+
+    def known(e: Expression) -> Expression:
+        for other, name in unknown if not affine(e) else ():
+            rest = subtract(e, other)
+            if affine(rest):
+                return subtract(p.Variable(name), subtract(0, rest))
+        return e
+    for axis, e in enumerate(_subscripts(element)):
+        if not affine(e):
+            extent = array_shapes(knl)[taken.array][axis]
+            assert isinstance(extent, int)
+            unknown.append((e, f"'{axis}"))
+            bounds += [(">=", p.Variable(f"'{axis}")), ("<", subtract(p.Variable(f"'{axis}"), extent))]
+    names = (*inames, *(name for _, name in unknown))
+    points = analysis_domain(knl, s).onto(names).where(*bounds)
+    return _Lifted(s, points, *(taken.in_tile(names, subscript_relation(names, tuple(map(known, _subscripts(e))))
+                                              ).intersect_domain(points.set) for e in (cell, element)))
+
+
+def _subscripts(e: Expression) -> tuple[Expression, ...]:
+    return e.index_tuple if isinstance(e, p.Subscript) else ()
+
+# }}}

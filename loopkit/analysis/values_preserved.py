@@ -1,0 +1,195 @@
+"""The proof that values are preserved: each reader gets the value that it is meant to get.
+
+The instance that writes a value names it. The *wanted* flow relates write instances to the read instances that are
+meant to get their values; the *found* flow relates them as values go after the step. A pair of the first that is not in
+the second is a lost value, a pair of the second that is not in the first another value in its place. Each caller states
+the two:
+
+- storage allocation and contraction: the flow through cells, in the order that runs (:func:`clobbered_values`);
+- copy-in: the writes before the reader, and those before the copy, carried to its reader (:mod:`.copy_in`);
+- copy-out: the flow of elements and of a buffer's cells, in one iteration of the loops around it (:mod:`.copy_out`);
+- the buffer of a temporary: its flow, and that over copy-in and copy-out (:func:`over_copies`);
+- more instances: the flow, and that into the instances that were there (:mod:`.extension_proof`).
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pymbolic.primitives as p
+
+from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.dependences import Pair, dependences, in_order, joined
+from loopkit.analysis.order import execution_paths
+from loopkit.analysis.waived import careless_reads, met, not_waived
+from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.tags import is_parallel
+from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.relations import cells, differing, same_element
+from loopkit.poly.sets import InstanceSet, Map
+
+#: From write instances to the instances that read their values, for each two statements.
+Flow = Mapping[Pair, Map]
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """Instances of *sink* that get the value of the *source* instances *pairs* gives them, though they must not.
+
+    :ivar is_lost: the other way round: they must get it and do not.
+    """
+
+    source: str
+    sink: str
+    pairs: Map
+    is_lost: bool
+
+
+def wrong_values(wanted: Flow, found: Flow, continued: Collection[str] = ()) -> Iterator[WrongValue]:
+    """Where *found* is another flow than *wanted*: first the values in the place of others, then those that are lost.
+
+    :arg continued: statements whose values no reader need get, as later ones are made of them.
+    """
+    yield from (WrongValue(*pair, pairs, is_lost=False) for pair, pairs in beyond(found, wanted))
+    yield from (WrongValue(*pair, pairs, is_lost=True) for pair, pairs in beyond(wanted, found)
+                if pair[0] not in continued)
+
+
+def beyond(first: Flow, second: Flow) -> Iterator[tuple[Pair, Map]]:
+    """The pairs of *first* that are none of *second*."""
+    for pair, relation in first.items():
+        if pair not in second or not relation.is_subset(second[pair]):
+            rest = relation.subtract(second[pair]) if pair in second else relation
+            if not rest.is_empty():
+                yield pair, rest
+
+
+def same_flow(first: Flow, second: Flow) -> bool:
+    """Do both relate the same instances of the same statements?"""
+    return first.keys() == second.keys() and all(first[pair].is_equal(second[pair]) for pair in first)
+
+
+def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
+    """*flow* from each statement to each that is no copy, over as many *copies* as lie between."""
+    arrived = {pair: relation for pair, relation in flow.items() if pair[0] not in copies}
+    found = list(arrived.items())
+    for _ in copies:
+        arrived = joined(((source, second), through) for (source, sink), relation in arrived.items() if sink in copies
+                         for (first, second), further in flow.items()
+                         if first == sink and not (through := relation.apply_range(further)).is_empty())
+        found += arrived.items()
+    return joined(part for part in found if part[0][1] not in copies)
+
+
+# {{{ cells
+
+def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
+                     timed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[WrongValue]:
+    """What is wrong with cells that hold the values of one temporary, whose flow is meant to be *flows*.
+
+    :arg timed: an access to its cells, at its place in the order.
+    :arg trusting: leave out what a step was accepted on trust for; its flows may be among *flows*.
+    """
+    # an update keeps the value that its reduction's init, or another write, began
+    updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
+    lookers = [a for a in accesses if not (a.is_write and a.statement in updates)]
+    reads = _reads(lookers)
+    wanted = joined(((d.source, d.sink), d.relation.intersect_range(reads[d.sink].set))
+                    for d in flows if d.sink in reads)
+    found = joined(((lookers[i].statement, lookers[j].statement), relation)
+                   for i, j, relation in value_flow([timed(a) for a in lookers], sure_writes(knl, lookers)))
+    array = lookers[0].array if lookers else ""
+    for wrong in wrong_values(wanted, found, updates):
+        if trusting and knl.obligations:
+            wrong = replace(wrong, pairs=_unanswered(knl, array, wrong))
+        if not wrong.pairs.is_empty():
+            yield wrong
+
+
+def _unanswered(knl: LoopKernel, array: str, wrong: WrongValue) -> Map:
+    """Those of the *wrong* pairs that nobody has answered for."""
+    pairs = not_waived(knl, array, wrong.source, wrong.sink, wrong.pairs)
+    careless = None if wrong.is_lost else careless_reads(knl, array, wrong.sink)
+    return pairs if careless is None else pairs.subtract_range(careless)
+
+
+def clobbered_flows(knl: LoopKernel, array: str, given_up: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:
+    """Flows of the temporary *array*, with those pairs between which a write now comes whose order was *given_up*.
+
+    That is so in the order that runs, where each element has one cell in all iterations of sequential loops. Writes
+    that now run at once may come in either order, whatever ends between them and the reader.
+    """
+    accesses = accesses_by_array(knl)[array]
+    bound = [d for d in dependences(knl) if d.array == array and d.kind == "flow"]
+    apart = copied_over(knl, accesses, [*bound, *met(knl, array)])
+    found = list(clobbered_values(knl, accesses, bound, lambda a: in_cells(knl, a, apart), trusting=False))
+    for d in bound:
+        lost = [m.pairs for m in found if m.is_lost and (m.source, m.sink) == (d.source, d.sink)]
+        for wrong in found if lost else ():
+            if wrong.is_lost or wrong.sink != d.sink:
+                continue
+            for other in given_up:
+                for statement, moved in ((other.source, other.relation.domain()), (other.sink, other.relation.range())):
+                    if statement == wrong.source:
+                        reads = wrong.pairs.intersect_domain(moved).range()
+                        pairs = d.relation.intersect(lost[0]).intersect_range(reads)
+                        if not pairs.is_empty():
+                            yield d, pairs
+        at_once = [relation for other in given_up for relation in _either_last(knl, accesses, other, d, apart)]
+        for writes in at_once:
+            pairs = d.relation.intersect(writes)
+            if not pairs.is_empty():
+                yield d, pairs
+
+
+def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence, d: Dependence, apart: Sequence[str]
+                 ) -> Iterator[Map]:
+    """Pairs of the flow *d* whose cell is written at once, before it is read, by the other end of a pair of *other*."""
+    writes = {a.statement: in_cells(knl, a, apart).relation for a in accesses if a.is_write}
+    if not writes.keys() >= {other.source, other.sink}:
+        return
+    pairs = other.relation.intersect(same_element(writes[other.source], writes[other.sink]))
+    pairs = pairs.subtract(in_order(knl, other.sink, other.source, pairs.reverse()).reverse())
+    for mine, others, both in ((other.sink, other.source, pairs.reverse()), (other.source, other.sink, pairs)):
+        if d.source == mine:
+            reads = both.reverse().apply_range(d.relation)
+            reads = reads.subtract(in_order(knl, d.sink, others, reads.reverse()).reverse())
+            yield both.apply_range(reads)
+
+
+def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
+    """The parallel inames whose instances have copies of their own: no value goes from one to another."""
+    shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
+
+    def crosses(x: str, d: Dependence) -> bool:
+        a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
+        return differing(d.relation, [(a.index(x), b.index(x))]) is not None
+    return tuple(x for x in shared if not any(crosses(x, d) for d in flows))
+
+
+def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
+    """The access to the cells of all copies, one for each value of the inames *apart*, in the order that runs."""
+    inames = a.domain.inames
+    copies = cells(inames, [p.Variable(x) for x in apart])
+    steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
+             for step in execution_paths(knl)[a.statement]]
+    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),
+                       (*steps, ("at", 1 if a.is_write else 0)))
+
+
+def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
+    """For each statement the instances that read: a branch of an ``if`` may leave some out."""
+    result: dict[str, InstanceSet] = {}
+    for a in accesses:
+        if not a.is_write:
+            result[a.statement] = result[a.statement].union(a.domain) if a.statement in result else a.domain
+    return result
+
+
+def _is_update(s: Statement) -> bool:
+    return s.combine is not None and (s.reduction is not None or s.commutes)
+
+# }}}

@@ -1,0 +1,277 @@
+"""Shows what a refused step would have done: both orders on the same data, and the cells that differ."""
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from loopkit.analysis.rounding import index_names
+from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
+from loopkit.expr.kinds import epsilon, kind_of
+from loopkit.interpreter.instances import Half, Instance, broken_orders, instances, reference_order
+from loopkit.interpreter.machine import Element, InitialData, Machine, Touch, bound_value, element_text
+from loopkit.kernel.data import ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.poly.limits import bounded
+from loopkit.poly.points import least_params
+from loopkit.poly.sets import fix_params, range_from
+from loopkit.runtime import stages
+from loopkit.runtime.arguments import require_known
+from loopkit.runtime.scalars import converter
+
+_SHOWN = 10
+
+#: What a size is, if possible, that the witness leaves open.
+_USUAL_SIZE = 3
+
+
+@dataclass(frozen=True)
+class CellDifference:
+    """An element of an argument that the two orders leave with different values.
+
+    :ivar expected: its value after the reference order.
+    :ivar got: its value after the refused order.
+    """
+
+    array: str
+    element: Element
+    expected: Any
+    got: Any
+
+    def __str__(self) -> str:
+        return f"{element_text(self.array, self.element)} is {self.expected!s}, and would be {self.got!s}"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Both orders of a refused step, run on the same data; it prints.
+
+    :ivar witness: the two instances that the step turns round.
+    :ivar parameters: the sizes.
+    :ivar order: how the refused order turns them round, in words.
+    :ivar expected: what the value that passes between the two instances is in the reference order; *got*: what it is in
+        the refused one. ``None`` where it cannot be told.
+    :ivar differing: the elements that differ in the end.
+    :ivar cells: how many elements were written.
+    :ivar seed: what made the random data.
+    """
+
+    witness: Witness
+    parameters: Mapping[str, int]
+    order: str
+    expected: Any
+    got: Any
+    differing: tuple[CellDifference, ...]
+    cells: int
+    seed: int
+
+    @property
+    def hidden(self) -> bool:
+        """Does no element tell the two orders apart?"""
+        return not self.differing
+
+    def __str__(self) -> str:
+        # the sizes may be others than the witness'
+        lines = [str(replace(self.witness, parameters=self.parameters)), f"  {self.order}"]
+        if self.expected is not None and self.got is not None and not _same(self.expected, self.got):
+            lines.append(f"  {self._passed()}")
+        if self.hidden:
+            lines.append(f"none of the {self.cells} cells written differs: on these data (seed {self.seed}) the values "
+                         "hide the dependence, which binds whatever they are")
+            return "\n".join(lines)
+        lines.append(f"cells that differ, of {self.cells} written (seed {self.seed}):")
+        lines += [f"  {d}" for d in self.differing[:_SHOWN]]
+        if len(self.differing) > _SHOWN:
+            lines.append(f"  ... and {len(self.differing) - _SHOWN} more")
+        return "\n".join(lines)
+
+    def _passed(self) -> str:
+        w = self.witness
+        if w.kind == "output":
+            return f"{element_text(w.array, w.element or ())} is left as {self.expected!s}, and would be {self.got!s}"
+        reader = instance_text(*(w.sink if w.kind == "flow" else w.source))
+        return f"{reader} reads {self.expected!s}, and would read {self.got!s}"
+
+
+def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -> Replay:
+    """Run the order before a refused step and the one that it would have made; see ``IllegalTransformError.replay``."""
+    if err.before is None or err.after is None:
+        raise PreconditionError("There is nothing to replay: the error came up before a step had made an order.",
+                                subject="replay", hint="the witness names the two instances")
+    with bounded(f"replaying a refusal of kernel '{err.before.name}'"):
+        return _replayed(err, err.before, err.after, seed, given)
+
+
+def _replayed(err: IllegalTransformError, before: LoopKernel, after: LoopKernel, seed: int, given: Mapping[str, Any]
+              ) -> Replay:
+    before, after = _typed(before, after, given)
+    scalars = _scalars(before, err.witness, seed, given)
+    arrays = {k: v for k, v in given.items() if k in before.array_args}
+    run = _Run(scalars, InitialData(seed, arrays, index_names(before)))
+    first = run.machine(before, reference_order(before, run.instances(before)))
+    order, second = _refused(after, run, err.witness, first)
+    expected, got = _passed_values(first, second, err.witness)
+    parameters = {k: run.sizes[k] for k in (*err.witness.parameters, *run.sizes) if k in before.value_params}
+    return Replay(err.witness, parameters, order, expected, got, tuple(_differences(first, second)),
+                  len(first.written | second.written), seed)
+
+
+# {{{ what is run
+
+@dataclass(frozen=True)
+class _Run:
+    """What both orders start from."""
+
+    scalars: Mapping[str, Any]
+    data: InitialData
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {k: v for k, v in self.scalars.items() if isinstance(v, int)}
+
+    def instances(self, knl: LoopKernel) -> list[Instance]:
+        bounds = Machine(knl, self.scalars, self.data)
+        return instances(knl, self.sizes, lambda s, x: bound_value(bounds, s, x))
+
+    def machine(self, knl: LoopKernel, order: Sequence[Instance | Half],
+                lost: tuple[Instance, Instance] | None = None) -> Machine:
+        """The machine after it ran *order*."""
+        machine = Machine(knl, self.scalars, self.data, lost)
+        machine.run(order)
+        return machine
+
+
+def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> tuple[LoopKernel, LoopKernel]:
+    """Both kernels with all dtypes known: those of the arrays given, else float64, and int32 for index arrays."""
+    require_known(before.name, before.argument_by_name.keys(), given)
+    indices, needed, written = index_names(before), stages.needed_inputs(before), before.written_names
+
+    def chosen(name: str) -> np.dtype[Any]:
+        return np.asarray(given[name]).dtype if name in given else np.dtype(np.int32 if name in indices else np.float64)
+    typed = before
+    for inputs in (True, False):                       # an output's dtype follows from the inputs where it can
+        names = [x for x in stages.unknown_dtypes(typed) if not inputs or x in needed or x not in written]
+        typed = stages.with_dtypes(typed, {x: chosen(x) for x in names})
+    typed = stages.infer_types(typed)
+    dtypes = {a.name: np.dtype(a.dtype) for a in typed.arguments if a.dtype is not None}
+    return typed, stages.infer_types(stages.with_dtypes(after, dtypes))
+
+
+def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, Any]) -> dict[str, Any]:
+    """A value for each value argument: as given, that of the witness, or one that the assumptions allow."""
+    values: dict[str, Any] = {}
+    open_sizes = []
+    for a in knl.arguments:
+        if not isinstance(a, ValueArg):
+            continue
+        if a.name in given:
+            values[a.name] = converter(a.name, a.dtype)(given[a.name])
+        elif a.name in witness.parameters:
+            values[a.name] = witness.parameters[a.name]
+        elif a.name in knl.value_params:
+            open_sizes.append(a.name)
+        else:
+            assert a.dtype is not None
+            values[a.name] = InitialData(seed, {}, frozenset()).value(a.name, (), np.dtype(a.dtype)).item()
+    known = {k: v for k, v in values.items() if k in knl.value_params}
+    allowed = fix_params(knl.assumptions, known)
+    if allowed.is_empty():
+        raise CallError("these sizes are not allowed by the kernel's assumptions.", argument=next(iter(known), ""),
+                        hint="leave them out for the witness' own")
+    for name in open_sizes:
+        usual = allowed.intersect(range_from(name, _USUAL_SIZE))
+        allowed = allowed if usual.is_empty() else usual
+    return {**values, **least_params(allowed, _USUAL_SIZE, open_sizes)}
+
+
+def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -> tuple[str, Machine]:
+    """What the step would have done: the first of its orders that shows a difference, else the first."""
+    if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
+           for s, values in (witness.source, witness.sink)):
+        raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
+                                subject="replay", hint="the witness names them")
+    found = run.instances(knl)
+    source, sink = (Instance(s, tuple(values[x] for x in knl.statement_by_id[s].inames))
+                    for s, values in (witness.source, witness.sink))
+    missing = next((x for x in (source, sink) if x not in found), None)
+    if missing is not None:
+        raise CallError(f"{missing.text(knl)} is no instance at these sizes.",
+                        argument=next(iter(witness.parameters), ""), hint="leave the sizes out for the witness' own")
+    ran = []
+    for order in broken_orders(knl, found, run.sizes, source, sink):
+        ran.append((order.title, run.machine(knl, order.steps)))
+        if _differences(reference, ran[-1][1]):
+            return ran[-1]
+    if ran:
+        return ran[0]
+    if witness.array not in knl.temporaries:
+        raise PreconditionError("There is nothing to replay: the step turns no instances round.", subject="replay",
+                                hint="the witness names the two instances")
+    # a step that keeps the order and is refused all the same loses the value between the two
+    return "the value would be lost", run.machine(knl, reference_order(knl, found), lost=(source, sink))
+
+# }}}
+
+
+# {{{ what differs
+
+def _differences(first: Machine, second: Machine) -> list[CellDifference]:
+    result = []
+    for name, element in sorted(first.written | second.written):
+        a, b = (m.cell(name, element) for m in (first, second))
+        if not _same(a, b, reordered=_any_order(first.knl)):
+            result.append(CellDifference(name, element, a, b))
+    return result
+
+
+def _any_order(knl: LoopKernel) -> bool:
+    """Are there sums whose terms come in an order of their own?"""
+    return bool(knl.reductions) or any(s.commutes for s in knl.statements)
+
+
+def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
+    """Are two values the same? Where sums may be *reordered*, up to the rounding of some operations."""
+    if a == b or (a != a and b != b):
+        return True
+    if not reordered or kind_of(np.asarray(a).dtype) not in "fc":
+        return False
+    return bool(abs(a - b) <= 64*epsilon(np.asarray(a).dtype)*max(abs(a), abs(b)))
+
+
+def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[Any, Any]:
+    """What the two instances of *witness* hand over in each order; ``None`` where that cannot be told."""
+    if witness.kind not in ("flow", "anti", "output"):
+        return None, None
+    if witness.kind == "output":
+        if witness.element is None or witness.array not in first.knl.array_args:
+            return None, None
+        return tuple(m.cell(witness.array, witness.element) for m in (first, second))
+    statement, values = witness.sink if witness.kind == "flow" else witness.source
+    reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
+    got = _read_value(second.touched[reader], witness)
+    # the same instance before the step may have had other inames: then it is the one with the same accesses
+    pattern = _pattern(second, reader)
+    found = {x: touches for x, touches in first.touched.items() if x.statement == statement
+             and _pattern(first, x) == pattern}
+    if len(found) > 1 and first.knl.statement_by_id[statement].inames == second.knl.statement_by_id[statement].inames:
+        found = {x: touches for x, touches in found.items() if x == reader}
+    if len(found) != 1:
+        return None, got
+    [touches] = found.values()
+    return _read_value(touches, witness), got
+
+
+def _pattern(machine: Machine, x: Instance) -> list[tuple[str, Element | None, bool]]:
+    """Which elements an instance touched; a step may give a temporary other axes."""
+    return [(t.array, None if t.array in machine.knl.temporaries else t.element, t.is_write)
+            for t in machine.touched[x]]
+
+
+def _read_value(touches: list[Touch], witness: Witness) -> Any:
+    reads = [t for t in touches if not t.is_write and t.array == witness.array]
+    exact = [t for t in reads if witness.element in (None, t.element)]
+    return exact[0].value if exact else reads[0].value if len(reads) == 1 else None
+
+# }}}

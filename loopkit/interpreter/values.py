@@ -1,0 +1,228 @@
+"""The value of an expression, by numpy, in the dtypes that the kernel's rules give it."""
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.errors import PreconditionError
+from loopkit.expr.dtypes import (
+    BOOL,
+    COMPLEX128,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    Type,
+    Weak,
+    as_float,
+    comparison,
+    join,
+    rank_of,
+    type_of_node,
+)
+from loopkit.expr.evaluate import truncated_quotient, truncated_remainder
+from loopkit.expr.functions import FUNCTIONS
+from loopkit.expr.indices import as_index
+from loopkit.expr.kinds import is_half
+from loopkit.expr.nodes import TypeCast
+from loopkit.poly.affine import TruncatedQuotient, TruncatedRemainder
+
+#: The value of a scalar or an element: its name and its subscripts.
+Read = Callable[[str, tuple[int, ...]], Any]
+
+_COMPARE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+
+
+@dataclass(frozen=True)
+class Values:
+    """The values of expressions.
+
+    :ivar types: the types of all names.
+    :ivar read: gives the value of what lies in memory.
+    """
+
+    types: Mapping[str, Type]
+    read: Read
+    _known: dict[int, tuple[Expression, Type]] = field(default_factory=dict, init=False, repr=False)
+    _indices: dict[int, tuple[Expression, Expression]] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, expr: Expression, names: Mapping[str, Any]) -> Any:
+        """The value of *expr*: a scalar of numpy, or Python's number where the type is weak.
+
+        :arg names: the values of the inames and value arguments.
+        :raises PreconditionError: a node that is not known here.
+        """
+        with np.errstate(all="ignore"):
+            return self._value(expr, names)
+
+    def subscripts(self, target: Expression, names: Mapping[str, Any]) -> tuple[int, ...]:
+        """Which element a variable or a subscript stands for."""
+        if not isinstance(target, p.Subscript):
+            return ()
+        return tuple(int(self.of(self._index(i), names)) for i in target.index_tuple)
+
+    def _value(self, expr: Expression, names: Mapping[str, Any]) -> Any:
+        match expr:
+            case p.Variable(name=name):
+                return names[name] if name in names else self.read(name, ())
+            case p.Subscript(aggregate=p.Variable(name=name)):
+                return self.read(name, tuple(int(self._value(self._index(i), names)) for i in expr.index_tuple))
+            case p.If(condition=condition, then=then, else_=else_):
+                taken = then if self._value(condition, names) else else_
+                return self._typed(expr, self._value(taken, names))
+            case p.LogicalAnd(children=children):
+                return np.bool_(all(self._value(c, names) for c in children))
+            case p.LogicalOr(children=children):
+                return np.bool_(any(self._value(c, names) for c in children))
+            case p.LogicalNot(child=child):
+                return np.bool_(not self._value(child, names))
+            case p.Comparison(left=left, operator=op, right=right):
+                return self._compared(str(op), left, right, names)
+            case TypeCast(child=child):
+                return converted(self._value(child, names), expr.dtype)
+            case p.Call(function=p.Variable(name=name), parameters=parameters) if name in FUNCTIONS:
+                return self._called(expr, name, parameters, names)
+            case p.ExpressionNode():
+                return self._arithmetic(expr, names)
+            case _:
+                return expr
+
+    def _arithmetic(self, expr: p.ExpressionNode, names: Mapping[str, Any]) -> Any:
+        match expr:
+            case p.Sum(children=parts) | p.Product(children=parts) | p.Min(children=parts) | p.Max(children=parts):
+                operands: tuple[Expression, ...] = parts
+            case p.Quotient() | p.FloorDiv() | p.Remainder():
+                operands = (expr.numerator, expr.denominator)
+            case p.Power():
+                operands = (expr.base, expr.exponent)
+            case _:
+                raise PreconditionError(f"No value is known for {expr}.", subject=str(expr))
+        dtype = _computed_in(self._type(expr))
+        values = [converted(self._value(e, names), dtype) for e in operands]
+        return self._typed(expr, reduce(_OPERATIONS[type(expr)], values))
+
+    def _compared(self, op: str, left: Expression, right: Expression, names: Mapping[str, Any]) -> Any:
+        a, b = self._value(left, names), self._value(right, names)
+        common = comparison(self._type(left), self._type(right), (left, right))
+        if rank_of(common) > 1:
+            a, b = (converted(v, _computed_in(common)) for v in (a, b))
+        else:
+            a, b = int(a), int(b)                      # no integer wraps
+        return np.bool_(_COMPARE[op](a, b))
+
+    def _called(self, expr: Expression, name: str, parameters: tuple[Expression, ...], names: Mapping[str, Any]
+                ) -> Any:
+        given = reduce(join, map(self._type, parameters))
+        if FUNCTIONS[name].kind in ("float", "predicate"):
+            given = as_float(given)
+        values = [converted(self._value(e, names), _computed_in(given)) for e in parameters]
+        return self._typed(expr, function_value(name, *values))
+
+    def _index(self, subscript: Expression) -> Expression:
+        known = self._indices.get(id(subscript))
+        if known is None:
+            known = self._indices[id(subscript)] = (subscript, as_index(subscript, self._type, INT64))
+        return known[1]
+
+    def _type(self, expr: Expression) -> Type:
+        known = self._known.get(id(expr))
+        if known is None:
+            found = type_of_node(expr, self.types.get, self._type)
+            if found is None:
+                raise PreconditionError(f"The dtype of {expr} is not known.", subject=str(expr))
+            known = self._known[id(expr)] = (expr, found)      # keeps the id alive
+        return known[1]
+
+    def _typed(self, expr: Expression, value: Any) -> Any:
+        """*value* in the dtype of *expr*; Python's number where that is weak."""
+        found = self._type(expr)
+        if isinstance(found, Weak):
+            return converted(value, _computed_in(found)).item()
+        return converted(value, found)
+
+
+def converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """*value* as a scalar of *dtype*; what does not fit is cut off as numpy does."""
+    given = np.asarray(value)
+    if given.dtype.kind == "c" and dtype.kind not in "cb":
+        given = given.real
+    if given.dtype.kind == "O":                        # an integer of more than 64 bits
+        given = np.asarray(int(value) % 2**64, np.uint64)
+    with np.errstate(all="ignore"):
+        return given.astype(dtype)[()]
+
+
+def _computed_in(found: Type) -> np.dtype[Any]:
+    """The dtype in which an operation is computed: halves in float32, as texts do; weak numbers in the widest one."""
+    if isinstance(found, Weak):
+        return (BOOL, INT64, FLOAT64, COMPLEX128)[rank_of(found)]
+    return FLOAT32 if is_half(found) else found
+
+
+def function_value(name: str, *arguments: Any) -> Any:
+    """What the language's function *name* gives for scalars of numpy.
+
+    >>> function_value("rsqrt", np.float64(4))
+    np.float64(0.5)
+    """
+    return _FUNCTIONS[name](*arguments)
+
+
+# {{{ operations
+
+def _power(base: Any, exponent: Any) -> Any:
+    if np.asarray(base).dtype.kind in "iu" and exponent < 0:
+        return np.float64(base)**np.float64(exponent)
+    return base**exponent
+
+
+_OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
+    p.Sum: operator.add, p.Product: operator.mul, p.Quotient: operator.truediv, p.FloorDiv: operator.floordiv,
+    p.Remainder: operator.mod, TruncatedQuotient: truncated_quotient, TruncatedRemainder: truncated_remainder,
+    p.Power: _power, p.Min: np.fmin, p.Max: np.fmax}
+
+
+def _by_python(f: Callable[..., float]) -> Callable[..., Any]:
+    """A function of Python's, which raises where C's gives NaN."""
+    def call(*args: Any) -> Any:
+        try:
+            return np.float64(f(*map(float, args)))
+        except (ValueError, OverflowError):
+            return np.float64("nan")
+    return call
+
+
+def _rounded(x: Any) -> Any:
+    """Half away from zero, as C rounds."""
+    return x if np.asarray(x).dtype.kind in "iub" else np.copysign(np.floor(np.abs(x) + 0.5), x)
+
+
+def _whole(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Rounding, which leaves integers alone."""
+    return lambda x: x if np.asarray(x).dtype.kind in "iub" else f(x)
+
+
+_NUMPYS_OWN = ("sqrt cbrt exp exp2 expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fmod hypot copysign fmin fmax "
+               "nextafter isnan isinf isfinite signbit real imag conj fabs")
+_ARCS = "sin cos tan sinh cosh tanh tan2"
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    **{name: getattr(np, name) for name in _NUMPYS_OWN.split()},
+    **{f"a{name}": getattr(np, f"arc{name}") for name in _ARCS.split()},
+    "abs": np.abs, "floor": _whole(np.floor), "ceil": _whole(np.ceil), "trunc": _whole(np.trunc),
+    "rint": _whole(np.rint), "round": _rounded,
+    "rsqrt": lambda x: 1/np.sqrt(x), "exp10": lambda x: np.power(x.dtype.type(10), x),
+    "sinpi": lambda x: np.sin(np.pi*x), "cospi": lambda x: np.cos(np.pi*x),
+    "erf": _by_python(math.erf), "erfc": _by_python(math.erfc), "lgamma": _by_python(math.lgamma),
+    "tgamma": _by_python(math.gamma), "remainder": _by_python(math.remainder),
+    "pow": _power, "fdim": lambda x, y: np.fmax(x - y, x.dtype.type(0)), "fma": lambda x, y, z: x*y + z}
+
+# }}}

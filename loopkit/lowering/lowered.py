@@ -1,0 +1,373 @@
+"""The lowered kernel as data: the storage of its temporaries, its launches, its loop program.
+
+The stages make it, targets print it, and verification checks it.
+"""
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.analysis.accesses import Access
+from loopkit.analysis.shapes import Shape
+from loopkit.ast.nodes import Block, Completion, Instruction, Program, Swizzle
+from loopkit.ast.nodes import completion_of as of_instructions
+from loopkit.errors import PreconditionError
+from loopkit.expr.mappers import map_children, variables
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.statement import Statement
+from loopkit.kernel.target import Machine
+from loopkit.kernel.tree import Leaf, Loop, Path, Seq, Tree, leaves, paths, require_once
+from loopkit.lowering.lanes import CutLanes
+from loopkit.poly.affine import subtract
+from loopkit.poly.limits import bounded
+from loopkit.poly.relations import at_coordinates
+from loopkit.poly.sets import InstanceSet, Map, least_value
+
+GRID = ("g.0", "g.1", "g.2")
+BLOCK = ("l.0", "l.1", "l.2")
+
+
+# {{{ the schedule
+
+@dataclass(frozen=True)
+class LaunchBody:
+    """What one launch runs.
+
+    :ivar tree: its sequential loops.
+    :ivar hosts: the inames of the host's loops around it, outermost first.
+    """
+
+    tree: Tree
+    hosts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class HostLoop:
+    """A loop over *iname* that the host runs, around launches (by number) and other loops."""
+
+    iname: str
+    body: tuple[HostNode, ...]
+
+
+HostNode = HostLoop | int
+
+
+@dataclass(frozen=True)
+class SchedulePoint:
+    """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
+
+    launch: int
+    hosts: tuple[str, ...]
+    way: Path
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A kernel and its launches.
+
+    :ivar tree: the order of the whole kernel; like those of the launches, it holds sequential loops only.
+    :ivar launches: in textual order.
+    :ivar order: what the host does with them.
+    """
+
+    kernel: LoopKernel
+    tree: Tree
+    launches: tuple[LaunchBody, ...]
+    order: tuple[HostNode, ...]
+
+    def __post_init__(self) -> None:
+        require_once(s for part in self.launches for s in leaves(part.tree))
+
+    def __str__(self) -> str:
+        return "\n".join(self._lines(self.order, 0))
+
+    def _lines(self, nodes: tuple[HostNode, ...], depth: int) -> Iterator[str]:
+        pad = "  " * depth
+        for node in nodes:
+            if isinstance(node, HostLoop):
+                yield f"{pad}on the host, for {node.iname}:"
+                yield from self._lines(node.body, depth + 1)
+            else:
+                yield f"{pad}launch {node}:"
+                yield from tree_lines(self.launches[node].tree, depth + 1)
+
+    def places(self) -> dict[str, SchedulePoint]:
+        """The place of each statement."""
+        ways = paths(self.tree)
+        return {s: SchedulePoint(i, part.hosts, ways[s])
+                for i, part in enumerate(self.launches) for s in leaves(part.tree)}
+
+
+def tree_lines(tree: Tree, depth: int = 0) -> list[str]:
+    """The tree as indented text, a line a node."""
+    pad = "  " * depth
+    match tree:
+        case Loop(iname, body):
+            return [f"{pad}for {iname}", *tree_lines(body, depth + 1)]
+        case Seq(children):
+            return [line for c in children for line in tree_lines(c, depth)]
+        case Leaf(statement):
+            return [f"{pad}{statement}{'' if tree.instruction is None else f'  # by {tree.instruction.noun}'}"]
+        case _:
+            return [f"{pad}{tree.title}" + (f"  # {'; '.join(tree.serves)}" if tree.serves else "")]
+
+# }}}
+
+
+# {{{ temporaries
+
+@dataclass(frozen=True)
+class Storage:
+    """The cells of one temporary.
+
+    :ivar lead: inames whose values stand before the subscripts, each counted from its minimum in *lows*.
+    :ivar shape: all extents, those of *lead* first.
+    :ivar lanes: each thread holds its own element, behind *lead*, in a register.
+    :ivar note: what a reader of the code may want to know.
+    :ivar order: the axes behind *lead* as they lie in memory; ``()``: as their subscripts stand.
+    :ivar swizzle: how columns are mixed; its axis is one of *in_memory*.
+    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
+    """
+
+    name: str
+    dtype: np.dtype
+    space: AddressSpace
+    lead: tuple[str, ...]
+    lows: tuple[Expression, ...]
+    shape: tuple[Expression, ...]
+    lanes: bool = False
+    note: str = ""
+    order: tuple[int, ...] = ()
+    swizzle: Swizzle | None = None
+    instruction: Instruction | None = None
+
+    def __str__(self) -> str:
+        extents = "".join(f"[{e}]" for e in self.in_memory)
+        over = f" expanded over {', '.join(self.lead)}" if self.lead else ""
+        axes = f" axes {', '.join(map(str, self.order))}" if self.order else ""
+        mixed = f", {self.swizzle}" if self.swizzle is not None else ""
+        kind = f"{' in lanes' if self.lanes else ''}{', between blocks' if self.between_blocks else ''}"
+        return f"{self.space} {self.dtype} {self.name}{extents}{over}{kind}{axes}{mixed}"
+
+    @property
+    def memory(self) -> str:
+        """The memory that it lies in: its address space, or ``"lanes"``."""
+        return "lanes" if self.lanes else self.space.value
+
+    @property
+    def between_blocks(self) -> bool:
+        """Do blocks of one launch wait for its values?"""
+        return self.instruction is not None and self.instruction.completion is Completion.FLAG
+
+    @property
+    def in_memory(self) -> tuple[Expression, ...]:
+        """All extents as the axes lie in memory, the slowest first."""
+        own = len(self.lead)
+        return (*self.shape[:own], *in_order(self.shape[own:], self.order))
+
+    @property
+    def leading(self) -> tuple[Expression, ...]:
+        """The subscripts of the expansion."""
+        return tuple(subtract(p.Variable(x), low) for x, low in zip(self.lead, self.lows, strict=True))
+
+    def subscripts(self, own: tuple[Expression, ...]) -> tuple[Expression, ...]:
+        """*own* subscripts, as their axes lie in memory, with those of the expansion before them."""
+        return (*self.leading, *in_order(own, self.order))
+
+    def touched(self, access: Access) -> Map:
+        """The cells that each instance of *access* touches; any of the array's own where a subscript is not affine."""
+        return at_coordinates(access.domain.inames, self.leading).flat_range_product(access.relation) if self.lead \
+            else access.relation
+
+
+def in_storage(expr: Expression, storages: Mapping[str, Storage]) -> Expression:
+    """*expr* with the subscripts of temporaries extended by those of their expansion."""
+    match expr:
+        case p.Subscript(aggregate=p.Variable(name=name)):
+            own = tuple(in_storage(i, storages) for i in expr.index_tuple)
+            return p.Subscript(expr.aggregate, storages[name].subscripts(own) if name in storages else own)
+        case p.Variable(name=name):
+            storage = storages.get(name)
+            return p.Subscript(expr, storage.subscripts(())) if storage is not None and storage.lead else expr
+        case _:
+            return map_children(expr, lambda e: in_storage(e, storages))
+
+
+def serves(instruction: Instruction, s: Statement, storages: Mapping[str, Storage]) -> bool:
+    """Does *instruction* work on the memory in which the assignee of *s* lies?"""
+    storage = storages.get(s.written)
+    return (AddressSpace.GLOBAL.value if storage is None else storage.memory) in instruction.memories
+
+
+def completion_of(s: Statement, storages: Mapping[str, Storage]) -> Completion:
+    """The event at which the accesses of *s* are performed."""
+    return of_instructions(i for i in s.instructions if serves(i, s, storages))
+
+
+def instructions_of(s: Statement, target: p.Variable | p.Subscript, value: Expression, storages: Mapping[str, Storage]
+                    ) -> tuple[Instruction, ...]:
+    """Those by which *s*, as ``target = value``, makes its accesses: its own, and those of the temporaries."""
+    subscripts = target.index_tuple if isinstance(target, p.Subscript) else ()
+    read = frozenset[str]().union(*map(variables, (value, *subscripts)))
+    own = tuple(i for i in s.instructions if serves(i, s, storages))
+    found = dict.fromkeys(storages[x].instruction for x in sorted({s.written, *read}) if x in storages)
+    return (*own, *(i.accessing(stores=s.written in storages and storages[s.written].instruction == i,
+                                loads=tuple(x for x in sorted(read) if x in storages and storages[x].instruction == i))
+                    for i in found if i is not None))
+
+
+def in_order(values: tuple[Expression, ...], order: tuple[int, ...]) -> tuple[Expression, ...]:
+    """*values* of axes as they lie in memory; ``()`` stands for the order that they have."""
+    return tuple(values[axis] for axis in order) if order and values else values
+
+# }}}
+
+
+# {{{ launches
+
+@dataclass(frozen=True)
+class BoundStatement:
+    """A statement at its place in a launch.
+
+    :ivar domain: the instances: dimensions are the sequential loops around it, outermost first; its hardware
+        inames, and the axes on which only coordinate 0 runs it, are parameters.
+    :ivar hardware: its inames on ``g`` and ``l`` axes.
+    :ivar auto: its ``l.auto`` inames, spread over the threads of the block.
+    :ivar alone_on: axes on which only coordinate 0 runs it.
+    """
+
+    statement: Statement
+    domain: InstanceSet
+    hardware: tuple[str, ...]
+    auto: tuple[str, ...]
+    alone_on: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch: its tree of sequential loops, its statements, and its axes.
+
+    :ivar extents: of each axis that is used, in the kernel's parameters. A conditional one says of the whole
+        grid when it has blocks.
+    :ivar coordinates: for each hardware iname what it is in terms of the axes (``p.Variable("g.0")``).
+    :ivar ranges: for each ``l`` iname its least value and the largest that a thread of the block can have.
+    :ivar block_ranges: the same for ``g`` inames that have constant ones, whatever the sizes.
+    :ivar whole: further ``g`` inames of which every block has a value that occurs.
+    :ivar hosts: inames of the host's loops around it, outermost first: parameters here.
+    :ivar kernel: the kernel as this launch sees it, with *hosts* as arguments.
+    :ivar machine: what it runs on.
+    :ivar ticketed: blocks are numbered in the order in which they start, as some wait for those before them.
+    """
+
+    name: str
+    tree: Tree
+    statements: Mapping[str, BoundStatement]
+    extents: Mapping[str, Expression]
+    coordinates: Mapping[str, Expression]
+    ranges: Mapping[str, tuple[int, int]]
+    block_ranges: Mapping[str, tuple[int, int]]
+    whole: frozenset[str]
+    hosts: tuple[str, ...]
+    kernel: LoopKernel
+    machine: Machine
+    ticketed: bool = False
+
+    @property
+    def block(self) -> tuple[int, int, int]:
+        x, y, z = (self.extents.get(axis, 1) for axis in BLOCK)
+        assert isinstance(x, int)
+        assert isinstance(y, int)
+        assert isinstance(z, int)
+        return x, y, z
+
+    @property
+    def grid(self) -> tuple[Expression, Expression, Expression]:
+        x, y, z = (self.extents.get(axis, 1) for axis in GRID)
+        return x, y, z
+
+    @cached_property
+    def host_lows(self) -> Mapping[str, int]:
+        """The least values of *hosts*, where they are constant."""
+        lows = {x: least_value(self.kernel.assumptions, x) for x in self.hosts}
+        return {x: low for x, low in lows.items() if low is not None}
+
+    @property
+    def threads(self) -> int:
+        x, y, z = self.block
+        return x * y * z
+
+    def __str__(self) -> str:
+        inside = f" for each {', '.join(self.hosts)}" if self.hosts else ""
+        ticketed = " by tickets" if self.ticketed else ""
+        lines = [f"launch {self.name}{inside}: grid ({', '.join(map(str, self.grid))}){ticketed}, block {self.block}"]
+        lines += [f"  {x} = {e}" for x, e in self.coordinates.items()]
+        lines += tree_lines(self.tree, 1)
+        lines += [f"  {s.statement.id}: {s.domain.text}"
+                  + (f" alone on {', '.join(s.alone_on)}" if s.alone_on else "")
+                  + (f" spread over threads: {', '.join(s.auto)}" if s.auto else "")
+                  for s in self.statements.values()]
+        return "\n".join(lines)
+
+# }}}
+
+
+#: Two statements that must not be in one launch.
+Pair = tuple[str, str]
+
+#: The name of the last stage.
+FINISHED = "ast"
+
+_NO_PROGRAM = Program((), Block(()))
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A kernel on its way to text: what the stages up to *stage* found. What a later stage finds is empty.
+
+    :ivar kernel: as the stages up to *stage* left it.
+    :ivar machine: what it is lowered for.
+    :ivar stage: the name of the last stage.
+    :ivar shapes: of the arrays and temporaries of the kernel that was lowered.
+    :ivar apart: pairs of statements that must not be in one launch.
+    :ivar schedule: the launches and the host's loops around them.
+    :ivar storages: the cells of each temporary.
+    :ivar launches: bound to the grid and the block.
+    :ivar cut: by launch, the statements whose domains cut elements off their vectors.
+    :ivar program: the loop program, which targets print.
+    :ivar show: prints what *stage* added.
+    """
+
+    kernel: LoopKernel
+    machine: Machine
+    stage: str = ""
+    shapes: Mapping[str, Shape] = field(default_factory=dict)
+    apart: frozenset[Pair] = frozenset()
+    schedule: Schedule | None = None
+    storages: dict[str, Storage] = field(default_factory=dict)
+    launches: tuple[Launch, ...] = ()
+    cut: Mapping[str, Mapping[str, CutLanes]] = field(default_factory=dict)
+    program: Program = _NO_PROGRAM
+    show: Callable[[Lowered], str] | None = field(default=None, compare=False, repr=False)
+
+    def __str__(self) -> str:
+        """What *stage* added."""
+        with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
+            return str(self.kernel) if self.show is None else self.show(self)
+
+    @property
+    def scheduled(self) -> Schedule:
+        """:attr:`schedule`, where there is one."""
+        assert self.schedule is not None, f"'{self.stage}' comes before 'schedule'"
+        return self.schedule
+
+    def require_finished(self) -> None:
+        """:raises PreconditionError: stages are missing, so that the loop program is none yet, or not the last one."""
+        if self.stage != FINISHED:
+            raise PreconditionError(f"Kernel '{self.kernel.name}' was lowered as far as the stage '{self.stage}'.",
+                                    subject=self.stage, hint="lower(knl) runs all stages")

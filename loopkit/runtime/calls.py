@@ -1,0 +1,363 @@
+"""Calls of one kernel: recognised by their signature, or checked in full.
+
+A call's signature is all that a check looks at but addresses: which names are passed, the dtypes, shapes and strides of
+arrays, and the scalars that shapes, launches or texts depend on. Calls of one signature share a launch plan. The
+general path opens the inputs, whatever arrays they are, checks them and makes the plan. The fast path goes from the
+signature to the plan. The plan looks at the addresses of each call, and launches.
+"""
+from __future__ import annotations
+
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+
+from loopkit.errors import CallError
+from loopkit.kernel.data import GlobalArg, ValueArg
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.target import Machine
+from loopkit.runtime.arguments import BoundArguments, require_known
+from loopkit.runtime.kinds import ArrayKinds, Kind, Reader, reads_none
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.scalars import Scalar, converter
+from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
+from loopkit.target.text_target import TextTarget
+
+#: How many signatures are kept; beyond it all are forgotten, and learnt again.
+_MOST_SIGNATURES = 4096
+
+
+# {{{ what a call was found to be
+
+@dataclass(frozen=True)
+class Input:
+    """An array argument that the caller passes.
+
+    :ivar position: which of a call's values it is; its address has the number of its place among the inputs.
+    :ivar view: its dtype, shape and strides; the array itself is not kept.
+    :ivar alignment: its address is a multiple of so many bytes.
+    :ivar on_host: it lies in the host's memory.
+    :ivar needed: what it holds before the call matters: it is read, or not written as a whole.
+    """
+
+    name: str
+    position: int
+    kind: Kind
+    view: DeviceView
+    alignment: int
+    written: bool
+    on_host: bool
+    needed: bool
+
+
+@dataclass(frozen=True)
+class Output:
+    """An array that the kernel writes and the call allocates.
+
+    :ivar adopt: for one in the host's memory, turns numpy's array into the caller's kind; else ``None``.
+    :ivar clear: the kernel does not write all of it, and what it does not is zero.
+    """
+
+    name: str
+    kind: Kind
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    adopt: Callable[[Array], Any] | None
+    clear: bool
+
+    def new(self, ordinal: int) -> Any:
+        """It, on the GPU *ordinal*."""
+        return self.kind.new(self.shape, self.dtype, ordinal, zero=self.clear)
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """All that follows from a call's signature, whatever the kernel runs on.
+
+    :ivar scalars: position among a call's values and conversion, of the scalars that are no part of the signature;
+        *scalar_names*: their names.
+    :ivar values: the scalars that are.
+    :ivar fields: the names of all outputs; *returned*: for each, whether it is an input, and which of the call's values
+        or of the allocated *outputs* it is.
+    """
+
+    kernel: str
+    inputs: tuple[Input, ...]
+    outputs: tuple[Output, ...]
+    scalars: tuple[tuple[int, Callable[[Any], Scalar]], ...]
+    scalar_names: tuple[str, ...]
+    values: Mapping[str, Any]
+    fields: tuple[str, ...]
+    returned: tuple[tuple[bool, int], ...]
+
+    @property
+    def array_names(self) -> list[str]:
+        """All arrays, in the order of their addresses."""
+        return [*(x.name for x in self.inputs), *(x.name for x in self.outputs)]
+
+    @cached_property
+    def check(self) -> Callable[[Sequence[int]], None]:
+        """A function that raises ``CallError`` where an input's address is not aligned, or a written input overlaps
+        another one."""
+        masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
+        apart = self._apart()
+
+        def check(addresses: Sequence[int]) -> None:
+            for k, mask in masks:
+                if addresses[k] & mask:
+                    raise _not_aligned(self.inputs[k])
+            for a, b, low, high in apart:
+                if low < addresses[a] - addresses[b] < high:
+                    self._require_apart(a, b, addresses)
+        return check
+
+    def _apart(self) -> list[tuple[int, int, int, int]]:
+        """Pairs of inputs that must not share memory, the first of which is written, with the range in which the
+        difference of their addresses means that their bytes meet."""
+        spans = [span(x.view.shape, x.view.strides, x.view.itemsize) for x in self.inputs]
+        found = []
+        for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
+            (low, high), (other_low, other_high) = spans[a], spans[b]
+            if x.written and (a < b or not y.written) and low < high and other_low < other_high:
+                found.append((a, b, other_low - high, other_high - low))
+        return found
+
+    def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
+        """The exact question, for two inputs whose bytes meet."""
+        views = [DeviceView(x.view.dtype, x.view.shape, x.view.strides, address, 0)
+                 for x, address in ((self.inputs[a], addresses[a]), (self.inputs[b], addresses[b]))]
+        if share_memory(*views):
+            raise overlapping(self.inputs[a].name, self.inputs[b].name)
+
+    def numbers(self, values: Sequence[Any]) -> list[Scalar]:
+        """The scalars that are no part of the signature; :raises CallError: one does not fit."""
+        return [convert(values[i]) for i, convert in self.scalars]
+
+    @cached_property
+    def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
+        """A function from a call's values and the allocated outputs to what the call returns."""
+        make, returned = Outputs.maker(self.fields), self.returned
+        positions = tuple(i for _, i in returned)
+        if all(is_input for is_input, _ in returned):
+            if len(positions) == 1:
+                first, = positions
+                return lambda originals, made: make((originals[first],))
+            return lambda originals, made: make([originals[i] for i in positions])
+        return lambda originals, made: make([originals[i] if is_input else made[i] for is_input, i in returned])
+
+
+def _not_aligned(x: Input) -> CallError:
+    return CallError(f"'{x.name}' is not aligned to the size of {x.view.dtype}.", argument=x.name,
+                     hint="pass a copy of it")
+
+
+class LaunchPlan(Protocol):
+    """What calls of one signature launch."""
+
+    #: Runs a call: its values, the addresses of its inputs, and its values before some were opened, to its outputs.
+    @property
+    def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]: ...
+
+    def allocated(self) -> Mapping[str, Any]:
+        """New outputs, zeroed, for a call that keeps them."""
+
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCall:
+        """The call with all of its arguments fixed."""
+
+
+class BoundCall(Protocol):
+    """A call with all arguments fixed, which keeps its arrays; made by :meth:`CompiledKernel.bind`."""
+
+    @property
+    def number_of_launches(self) -> int: ...
+
+    def __call__(self) -> Outputs: ...
+
+# }}}
+
+
+# {{{ the two paths
+
+@dataclass
+class CallSignatures:
+    """The signatures of calls that pass the same names in the same order.
+
+    :ivar arrays: positions of the array arguments; *sizes*: of the scalars that decide about shapes, launches or text.
+    :ivar open: positions of the scalars whose types decide about dtypes; *scalars*: there are some of either sort.
+    :ivar read: reads the arrays, by the shortest way for the kinds that came so far.
+    :ivar plans: by signature; *recent*: the last one.
+    """
+
+    names: tuple[str, ...]
+    arrays: tuple[int, ...]
+    sizes: tuple[tuple[int, Callable[[object], Scalar]], ...]
+    open: tuple[int, ...]
+    read: Reader = reads_none
+    plans: dict[tuple[Hashable, ...], LaunchPlan] = field(default_factory=dict)
+    recent: tuple[list[Hashable] | None, LaunchPlan | None] = (None, None)
+    scalars: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.scalars = bool(self.sizes or self.open)
+
+    def add_scalars(self, values: Sequence[Any], signature: list[Hashable]) -> None:
+        """Add to *signature* what a check looks at of the scalars; :raises CallError: one does not fit.
+
+        ``None`` stands for an argument that is not passed, and is in no signature.
+        """
+        for i, convert in self.sizes:
+            x = values[i]
+            signature.append(x if type(x) is int or x is None else convert(x))
+        for i in self.open:
+            signature.append((type(values[i]), getattr(values[i], "dtype", None)))
+
+
+class Runner(ABC):
+    """Runs one kernel.
+
+    :ivar kernels: the kernel with the dtypes of its calls.
+    """
+
+    def __init__(self, knl: LoopKernel, machine: Machine) -> None:
+        self.kernels = TypedKernels(knl, machine)
+        self._arguments = knl.argument_by_name
+        self._signatures: dict[tuple[str, ...], CallSignatures] = {}
+        self._lock = threading.RLock()
+
+    def call(self, given: Mapping[str, Any]) -> Outputs:
+        """Run the kernel: a call whose signature is known goes to its plan with as few steps as there can be."""
+        known = self._signatures.get(tuple(given))
+        if known is not None:
+            values = [*given.values()]
+            read = known.read(values, known.arrays)
+            if read is not None:
+                signature, addresses = read
+                if known.scalars:
+                    known.add_scalars(values, signature)
+                recent, plan = known.recent
+                if signature != recent:
+                    plan = known.plans.get(tuple(signature))
+                if plan is not None:
+                    known.recent = signature, plan
+                    return plan.run(values, addresses, values)
+        return self._call_in_general(_passed(given))
+
+    def _call_in_general(self, given: Mapping[str, Any]) -> Outputs:
+        """A call of any signature and any arrays; :raises CallError: an argument does not fit."""
+        known = self._known(given)
+        originals = [*given.values()]
+        signature, values, addresses = self._opened(known, originals)
+        known.read = self.kinds.reader([values[i] for i in known.arrays], known.read)
+        plan = known.plans.get(signature)
+        if plan is None:
+            plan = self._plan(known, values)
+            with self._lock:
+                if len(known.plans) >= _MOST_SIGNATURES:
+                    known.plans.clear()
+                known.plans[signature] = plan
+        return plan.run(values, addresses, originals)
+
+    def bind(self, given: Mapping[str, Any]) -> BoundCall:
+        """The call with all of its arguments fixed; outputs that are not passed are made once, where they can be."""
+        given = _passed(given)
+        known = self._known(given)
+        originals = [*given.values()]
+        _, values, addresses = self._opened(known, originals)
+        plan = self._plan(known, values)               # of its own, as its launches keep their parameters
+        made = plan.allocated()
+        return self.bind({**given, **made}) if made else plan.bound(values, addresses, originals)
+
+    def _known(self, given: Mapping[str, Any]) -> CallSignatures:
+        names = tuple(given)
+        with self._lock:
+            found = self._signatures.get(names)
+            if found is None:
+                found = self._signatures[names] = self._of_names(names)
+            return found
+
+    def _of_names(self, names: tuple[str, ...]) -> CallSignatures:
+        require_known(self.kernels.kernel.name, self._arguments.keys(), dict.fromkeys(names))
+        arguments = [self._arguments[x] for x in names]
+        return CallSignatures(
+            names, tuple(i for i, a in enumerate(arguments) if isinstance(a, GlobalArg)),
+            tuple((i, converter(a.name, a.dtype)) for i, a in enumerate(arguments)
+                  if a.name in self.kernels.structural),
+            tuple(i for i, a in enumerate(arguments) if a.name in self.kernels.unknown and isinstance(a, ValueArg)))
+
+    def _opened(self, known: CallSignatures, originals: list[Any]
+                ) -> tuple[tuple[Hashable, ...], list[Any], list[int]]:
+        """A call's signature, its values with arrays opened, and the addresses of these."""
+        values = [*originals]
+        signature: list[Hashable] = []
+        addresses = []
+        for i in known.arrays:
+            values[i] = self.kinds.open(known.names[i], values[i])
+            found, address = self.kinds.signature(known.names[i], values[i])
+            signature += found
+            addresses.append(address)
+        known.add_scalars(values, signature)
+        signature += self._place_signature([values[i] for i in known.arrays])
+        return tuple(signature), values, addresses
+
+    def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
+        """What the place of a run depends on besides the arguments."""
+        return ()
+
+    @property
+    @abstractmethod
+    def kinds(self) -> ArrayKinds:
+        """The kinds of arrays that came along."""
+
+    @property
+    @abstractmethod
+    def text_target(self) -> TextTarget:
+        """The target of the text that is shown without a call."""
+
+    @abstractmethod
+    def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
+        """The launch plan of a call, checked in full; :raises CallError: an argument does not fit."""
+
+    def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
+                 kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike],
+                 maker: tuple[Kind, Callable[[Any], Any] | None],
+                 alignment: Callable[[ArrayLike], int]) -> CheckedCall:
+        """The call that *bound* was made of.
+
+        :arg kinds: of the inputs; *views*: of their memory. The kernel may leave some of them untouched.
+        :arg maker: the kind of the outputs that the call allocates, and what adopts them.
+        :arg alignment: of the address of an array that the kernel touches.
+        """
+        written, fields = self.kernels.kernel.written_names, typed.plan.outputs
+        inputs = tuple(
+            Input(x, i, kinds[x], _without_address(views[x]), alignment(views[x]) if x in bound.arrays else 1,
+                  x in written, not isinstance(views[x], DeviceView), x not in bound.filled)
+            for i, x in enumerate(known.names) if x in kinds)
+        outputs = tuple(Output(x, maker[0], bound.arrays[x].shape, bound.arrays[x].dtype, maker[1],
+                               x not in bound.filled) for x in fields if x not in kinds)
+        made = [x.name for x in outputs]
+        # a text's parameter may be narrower than the argument
+        dtypes = {**{a.name: a.dtype for a in typed.kernel.arguments}, **{x.name: x.dtype for x in text.limits}}
+        varying = [(i, x) for i, x in enumerate(known.names) if x not in kinds and x not in self.kernels.structural]
+        return CheckedCall(
+            self.kernels.kernel.name, inputs, outputs, tuple((i, converter(x, dtypes[x])) for i, x in varying),
+            tuple(x for _, x in varying), bound.values, fields,
+            tuple((True, known.names.index(x)) if x in kinds else (False, made.index(x)) for x in fields))
+
+
+def _without_address(array: ArrayLike) -> DeviceView:
+    if isinstance(array, DeviceView):
+        return array
+    return DeviceView(array.dtype, array.shape, array.strides, 0, -1)
+
+
+def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments that a caller passes: ``None`` stands for one that is not."""
+    return {name: x for name, x in given.items() if x is not None}
+
+# }}}

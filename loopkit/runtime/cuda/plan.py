@@ -1,0 +1,368 @@
+"""What calls of one signature launch on a GPU.
+
+All that follows from dtypes, shapes, strides and sizes is settled. What is left for each call: are the addresses
+aligned, do written arrays overlap others, on which stream; then the launches.
+"""
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+
+from loopkit.errors import DeviceError, LaunchError
+from loopkit.runtime.calls import CheckedCall, Output
+from loopkit.runtime.cuda.devices import Gpu
+from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
+from loopkit.runtime.cuda.faults import describe, launch_error, reported
+from loopkit.runtime.cuda.hosted import HostedLaunch, HostedLaunches
+from loopkit.runtime.cuda.kinds import OwnKind
+from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
+from loopkit.runtime.cuda.memory import DeviceArray, allocate
+from loopkit.runtime.cuda.staging import staging_of
+from loopkit.runtime.kinds import Kind, host_view
+from loopkit.runtime.outputs import Outputs
+from loopkit.runtime.scalars import Scalar
+from loopkit.runtime.views import Array, ArrayLike, DeviceView, c_strides
+
+_ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
+#: Kinds whose libraries make a context current themselves.
+_SEE_TO_CONTEXTS = ("torch", "cupy")
+
+#: A call's values, the addresses of its inputs, and its values before some were opened, to its outputs.
+Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
+
+
+@dataclass(frozen=True)
+class CudaPlan:
+    """See the module.
+
+    Addresses stand in the order: inputs, allocated outputs, temporaries in global memory.
+
+    :ivar scratch: the temporaries and their bytes; the first *cleared* ones lie side by side.
+    :ivar streams: gives the stream of each library whose arrays take part.
+    :ivar wait: the call returns when the GPU is through, as nothing else would order what follows.
+    :ivar fixed_stream: the stream that the caller chose, or ``None``.
+    :ivar vectors: places among the inputs whose addresses vector accesses need aligned, each with the bits that one
+        must not have.
+    :ivar plain: gives the plan without vector accesses, from a call's values.
+    """
+
+    gpu: Gpu
+    checked: CheckedCall
+    launches: tuple[PreparedLaunch | PreparedClear, ...] | HostedLaunches
+    scratch: tuple[tuple[str, int], ...]
+    cleared: int
+    scratch_kind: Kind | None
+    streams: tuple[Callable[[], int], ...]
+    wait: bool
+    fixed_stream: int | None
+    debug: bool
+    vectors: tuple[tuple[int, int], ...]
+    plain: Callable[[Sequence[Any]], CudaPlan]
+
+    @cached_property
+    def run(self) -> Run:
+        """What a call does, as a function for which everything is at hand."""
+        run = self._run_in_general if self._direct is None else self._run_directly(self._direct)
+        return self._run_vectors(run) if self.vectors else run
+
+    def _run_vectors(self, own: Run) -> Run:
+        """*own* where the addresses serve the vector accesses, else the plan without them."""
+        vectors = self.vectors
+        other: list[Run] = []
+
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            for place, mask in vectors:
+                if addresses[place] & mask:
+                    if not other:
+                        other.append(self.plain(values).run)
+                    return other[0](values, addresses, originals)
+            return own(values, addresses, originals)
+        return run
+
+    @cached_property
+    def stream_if_fixed(self) -> Callable[[], int] | None:
+        """Gives the stream, if the arrays and one stream are all that a call with fixed arguments needs."""
+        if self.checked.outputs or self.debug or self.wait or self._copies:
+            return None
+        if self.fixed_stream is not None:
+            return partial(int, self.fixed_stream)
+        return self.streams[0] if len(self.streams) == 1 else None
+
+    @cached_property
+    def _direct(self) -> Callable[[], int] | None:
+        """Gives the stream, if nothing is left but to launch there, and perhaps outputs to be made by a library."""
+        if self.scratch or isinstance(self.launches, HostedLaunches):
+            return None
+        if not self.checked.outputs:
+            return self.stream_if_fixed
+        return self.streams[0] if self._libraries_only and not self._copies else None
+
+    @cached_property
+    def _copies(self) -> bool:
+        """Do arrays lie in the host's memory?"""
+        return any(x.on_host for x in self.checked.inputs) or any(x.adopt is not None for x in self.checked.outputs)
+
+    def _run_directly(self, stream: Callable[[], int]) -> Run:
+        check, results, scalars = self.checked.check, self.checked.results, self.checked.scalars
+        makers = [(partial(x.new, self.gpu.ordinal), x.kind.signature) for x in self.checked.outputs]
+        launches = [(launch.enter, launch) for launch in self.launches]
+        known: list[int] = []
+
+        def run(values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+            nonlocal known
+            if addresses != known:
+                check(addresses)
+                known = addresses
+            numbers = [convert(values[i]) for i, convert in scalars]
+            made: list[Any] = []
+            if makers:
+                made = [make() for make, _ in makers]
+                addresses = [*addresses, *[signature(x)[1] for x, (_, signature) in zip(made, makers, strict=True)]]
+            handle = stream()
+            for enter, launch in launches:
+                code = enter(addresses, numbers, handle)
+                if code:
+                    self.again(code, launch, addresses, numbers, handle)
+            return results(originals, made)
+        return run
+
+    def _run_in_general(self, values: Sequence[Any], addresses: list[int], originals: Sequence[Any]) -> Outputs:
+        self.checked.check(addresses)
+        scalars = self.checked.numbers(values)
+        with reported(self.gpu, self.checked.kernel):
+            if self._copies:
+                with self.gpu.lock, self.gpu:
+                    return self._staged(values, addresses, scalars, originals)
+            return self._allocating(addresses, scalars, originals)
+
+    # {{{ calls with all arguments fixed
+
+    def allocated(self) -> Mapping[str, Any]:
+        """New outputs, zeroed whatever stream the runs will be on; none where a library only takes complete ones."""
+        outputs = self.checked.outputs
+        if not outputs or any(map(is_of_another_library, outputs)):
+            return {}
+        with reported(self.gpu, self.checked.kernel), self.gpu:
+            made = {x.name: x.kind.new(x.shape, x.dtype, self.gpu.ordinal, zero=True) if x.adopt is None
+                    else x.adopt(np.zeros(x.shape, x.dtype)) for x in outputs}
+            for stream in self.streams:
+                self.gpu.driver.synchronize(stream())
+        return made
+
+    def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCudaCall:
+        """The call with all of its arguments fixed, with vector accesses if the addresses let them."""
+        if any(addresses[place] & mask for place, mask in self.vectors):
+            return BoundCudaCall(self.plain(values), values, addresses, originals)
+        return BoundCudaCall(self, values, addresses, originals)
+
+    # }}}
+
+    # {{{ launches
+
+    def launch(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> None:
+        """All launches, on *stream*; :raises LaunchError: one fails."""
+        for launch in self.launches:
+            code = launch.enter(addresses, scalars, stream)
+            if code:
+                self.again(code, launch, addresses, scalars, stream)
+            if self.debug:
+                try:
+                    self.gpu.driver.synchronize(stream)
+                except DriverError as failure:
+                    raise self._error(failure, launch, addresses, scalars, certain=True) from None
+
+    def again(self, code: int, launch: PreparedLaunch | PreparedClear | HostedLaunch, addresses: Sequence[int],
+              scalars: Sequence[Scalar], stream: int) -> None:
+        """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
+        if code in _ANOTHER_CONTEXT:
+            with self.gpu:
+                code = launch.enter(addresses, scalars, stream)
+        if code != SUCCESS:
+            failure = self.gpu.driver.failure("cuLaunchKernelEx", code)
+            raise self._error(failure, launch, addresses, scalars, certain=False) from None
+
+    def _error(self, failure: DriverError, launch: PreparedLaunch | PreparedClear | HostedLaunch,
+               addresses: Sequence[int], scalars: Sequence[Scalar], *, certain: bool) -> LaunchError:
+        checked = self.checked
+        names = [*checked.array_names, *(name for name, _ in self.scratch)]
+        arrays: dict[str, ArrayLike] = {x.name: x.view for x in checked.inputs}
+        arrays |= {x.name: DeviceView(x.dtype, x.shape, c_strides(x.shape, x.dtype.itemsize), 0, self.gpu.ordinal)
+                   for x in checked.outputs}
+        sizes = launch.values if isinstance(launch, HostedLaunch) else checked.values
+        values = {**sizes, **dict(zip(checked.scalar_names, scalars, strict=True))}
+        lines = list(describe(launch, arrays, dict(zip(names, addresses, strict=False)), values))
+        return launch_error(self.gpu, checked.kernel, launch, failure, lines, certain=certain)
+
+    # }}}
+
+    # {{{ calls that allocate, copy, or order streams
+
+    def stream(self) -> tuple[int | None, list[int]]:
+        """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
+        handles = list(dict.fromkeys(f() for f in self.streams))
+        if self.fixed_stream is not None:
+            # who chose it orders the arguments; what the call allocates, a library clears, and takes back, on its own
+            return self.fixed_stream, [h for h in handles if h != self.fixed_stream
+                                       and (self.checked.outputs or self.scratch or self.wait)]
+        return (handles[0], handles[1:]) if handles else (None, [])
+
+    def _allocating(self, addresses: list[int], scalars: Sequence[Scalar], originals: Sequence[Any]) -> Outputs:
+        outputs = self.checked.outputs
+        with nullcontext() if self._libraries_only else self.gpu:
+            made = [x.new(self.gpu.ordinal) for x in outputs]
+            addresses = [*addresses, *(x.kind.signature(a)[1] for x, a in zip(outputs, made, strict=True))]
+            if self.wait:
+                self._launch_and_wait(addresses, scalars, 0)
+            else:
+                self._run(addresses, scalars, 0)
+            return self._results(originals, made)
+
+    @cached_property
+    def _libraries_only(self) -> bool:
+        """Do libraries that see to contexts themselves allocate all that this call needs?"""
+        kinds = [*(x.kind.name for x in self.checked.outputs),
+                 *([self.scratch_kind.name if self.scratch_kind else ""] if self.scratch else [])]
+        # to wait for a stream, or for an event on one, takes the context
+        waits = self.wait or self.debug or self.fixed_stream is not None
+        return not waits and len(self.streams) == 1 and all(name in _SEE_TO_CONTEXTS for name in kinds)
+
+    def _results(self, originals: Sequence[Any], made: Sequence[Any]) -> Outputs:
+        return self.checked.results(originals, [
+            x.kind.handed_out(a) if isinstance(x.kind, OwnKind) else a
+            for x, a in zip(self.checked.outputs, made, strict=True)])
+
+    def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> int:
+        """Temporaries, the order of streams, the launches; gives the stream."""
+        driver = self.gpu.driver
+        chosen, others = self.stream()
+        stream = default if chosen is None else chosen
+        scratch = list(self.make_scratch())
+        addresses = [*addresses, *(pointer for _, pointer in scratch)]
+        for other in others:
+            driver.order(other, stream)
+        self.launch(addresses, scalars, stream)
+        for other in others:
+            driver.order(stream, other)
+        if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
+            driver.synchronize(stream)                 # no library keeps it until the launches are through
+        return stream
+
+    def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
+        """The temporaries; *own* ones are of no library, and no other work on the GPU gets their memory before this
+        one is through."""
+        counts = [count for _, count in self.scratch]
+        first = counts[:self.cleared]
+        if first:
+            memory, pointer = self._memory(sum(map(aside, first)), own=own)
+            for count in first:
+                yield memory, pointer
+                pointer += aside(count)
+        for count in counts[self.cleared:]:
+            yield self._memory(count, own=own)
+
+    def _memory(self, count: int, *, own: bool) -> tuple[Any, int]:
+        if own or self.scratch_kind is None:
+            array = allocate(self.gpu, (count,), np.dtype(np.uint8))
+            return array, array.pointer
+        memory = self.scratch_kind.new((count,), np.dtype(np.uint8), self.gpu.ordinal, zero=False)
+        return memory, self.scratch_kind.signature(memory)[1]
+
+    def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
+                originals: Sequence[Any]) -> Outputs:
+        """A call in which arrays lie in the host's memory: they are copied to the GPU, and back if they are written."""
+        staging = staging_of(self.gpu)
+        outputs = self.checked.outputs
+        made = [x.new(self.gpu.ordinal) if x.adopt is None else x.adopt(np.empty(x.shape, x.dtype)) for x in outputs]
+        with staging.buffers() as buffer:
+            back: list[tuple[Array, int]] = []
+            addresses = list(addresses)
+            for place, x in enumerate(self.checked.inputs):
+                if x.on_host:
+                    array = host_view(x.name, values[x.position])
+                    addresses[place] = buffer(array.nbytes)
+                    if x.needed:
+                        staging.upload(addresses[place], array)
+                    if x.written:
+                        back.append((array, addresses[place]))
+            for output, a in zip(outputs, made, strict=True):
+                if output.adopt is not None:
+                    array = host_view(output.name, a)
+                    addresses.append(buffer(array.nbytes))
+                    if output.clear:
+                        staging.clear(addresses[-1], array.nbytes)
+                    back.append((array, addresses[-1]))
+                else:
+                    addresses.append(output.kind.signature(a)[1])
+            if self.fixed_stream is not None or self.streams:
+                staging.wait()                         # the launches go to a stream that knows nothing of the copies
+            self._launch_and_wait(addresses, scalars, staging.handle)
+            for array, address in back:
+                staging.download(array, address)
+        return self._results(originals, made)
+
+    def _launch_and_wait(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> None:
+        stream = self._run(addresses, scalars, default)
+        try:
+            self.gpu.driver.synchronize(stream)
+        except DriverError as failure:
+            last: deque[PreparedLaunch | PreparedClear | HostedLaunch] = deque(self.launches, maxlen=1)
+            if not last:
+                raise DeviceError(f"{self.gpu} reports an error of something that was launched before: {failure}."
+                                  ) from None
+            raise self._error(failure, last[0], addresses, scalars, certain=False) from None
+
+    # }}}
+
+
+class BoundCudaCall:
+    """A call on a GPU with all arguments fixed, checked once.
+
+    It launches on the stream that the library of the arrays works on at that moment.
+    """
+
+    def __init__(self, plan: CudaPlan, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]
+                 ) -> None:
+        plan.checked.check(addresses)
+        self._plan = plan
+        self._arguments = (values, addresses, originals)           # keeps the arrays alive
+        self._direct = plan.stream_if_fixed
+        if self._direct is None:
+            return
+        with reported(plan.gpu, plan.checked.kernel), plan.gpu:
+            # a library would reuse it in the order of the stream that it was made on, which runs need not be on
+            self._scratch = list(plan.make_scratch(own=True))
+        self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
+        self._scalars = plan.checked.numbers(values)
+        self._launches = None if isinstance(plan.launches, HostedLaunches) else plan.launches
+        for launch in self._launches or ():
+            launch.fix(self._addresses, self._scalars)
+        self._outputs = plan.checked.results(originals, ())
+
+    @property
+    def number_of_launches(self) -> int:
+        return len(self._plan.launches)
+
+    def __call__(self) -> Outputs:
+        if self._direct is None:
+            values, addresses, originals = self._arguments
+            return self._plan.run(values, [*addresses], originals)
+        stream = self._direct()
+        if self._launches is None:
+            self._plan.launch(self._addresses, self._scalars, stream)
+            return self._outputs
+        for launch in self._launches:
+            code = launch.again(stream)
+            if code:
+                self._plan.again(code, launch, self._addresses, self._scalars, stream)
+        return self._outputs
+
+
+def is_of_another_library(x: Output) -> bool:
+    """Is an output handed out as an array of a library that only takes complete ones?"""
+    return isinstance(x.kind, OwnKind) and x.kind.makes_others

@@ -1,0 +1,117 @@
+"""Programs of the CUDA toolkit: nvcc, and those that show machine code.
+
+nvcc is run as it is, not through ``pycuda.compiler``, which drops its messages, those about registers among them.
+"""
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from loopkit.errors import CompilerError
+from loopkit.runtime.cuda.binary import FILE_NAME, Binary, compile_options, parse_ptxas_log, refused
+from loopkit.runtime.processes import run_quietly
+from loopkit.target.cuda import CudaTarget
+
+
+def find_tool(name: str) -> str | None:
+    """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` where there is none."""
+    found = shutil.which(name)
+    if found is not None:
+        return found
+    homes = [os.environ[home] for home in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(home)]
+    return shutil.which(name, path=os.pathsep.join(str(Path(home, "bin")) for home in homes)) or _elsewhere(name)
+
+
+def _elsewhere(name: str) -> str | None:
+    """The program where NVIDIA's own search finds it: packages of Python and of conda, the system's places."""
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+    except ImportError:
+        return None
+    try:
+        found: str | None = find_nvidia_binary_utility(name)
+    except (RuntimeError, ValueError):          # a name that this version of the search does not know
+        return None
+    return found
+
+
+@dataclass(frozen=True)
+class Nvcc:
+    """An nvcc that was found.
+
+    :ivar command: its full path.
+    """
+
+    command: str
+    version: str
+    name: str = "nvcc"
+
+    def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
+        """Machine code; :raises CompilerError: nvcc refuses *source* or does not run."""
+        content, log = self._compiled(source, kernel, target, "-cubin")
+        return Binary(content, log, parse_ptxas_log(log))
+
+    def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
+        """PTX; :raises CompilerError: nvcc refuses *source* or does not run."""
+        content, _ = self._compiled(source, kernel, target, "-ptx")
+        return content.decode(errors="replace")
+
+    @property
+    def supported(self) -> Sequence[str]:
+        """The architectures that it knows, without those of one chip only (``sm_90a``)."""
+        said = run_quietly([self.command, "--list-gpu-code"]).stdout
+        return sorted(set(re.findall(r"sm_\d+", said)), key=lambda arch: int(arch.removeprefix("sm_")))
+
+    def _compiled(self, source: str, kernel: str, target: CudaTarget, form: str) -> tuple[bytes, str]:
+        with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+            text, result = Path(place, FILE_NAME), Path(place, "kernel.out")
+            text.write_text(source, encoding="utf-8")
+            done = run_quietly([self.command, *compile_options(target), form, "-o", str(result), str(text)])
+            log = (done.stdout + done.stderr).replace(str(text), FILE_NAME)
+            if done.returncode != 0 or not result.exists():
+                raise refused(f"{self.name} {self.version}", kernel, source, log, target, self.supported)
+            return result.read_bytes(), log
+
+
+def find_nvcc() -> Nvcc | None:
+    """The nvcc of the machine, if there is one."""
+    command = find_tool("nvcc")
+    return None if command is None else _probed(command)
+
+
+@lru_cache(maxsize=8)
+def _probed(command: str) -> Nvcc | None:
+    said = run_quietly([command, "--version"])
+    release = re.search(r"release [\d.]+, V([\d.]+)", said.stdout)
+    return None if said.returncode != 0 or release is None else Nvcc(command, release[1])
+
+
+def disassembly(cubin: bytes, kernel: str) -> str:
+    """The instructions of the function *kernel* in *cubin* (SASS), by ``nvdisasm``, else by ``cuobjdump``.
+
+    :raises CompilerError: there is neither, it fails, or there is no such function.
+    """
+    # cuobjdump runs nvdisasm, so that nvdisasm alone is enough
+    tool = find_tool("nvdisasm") or find_tool("cuobjdump")
+    if tool is None:
+        raise CompilerError("The machine code cannot be shown: there is neither nvdisasm nor cuobjdump.",
+                            hint="pip install nvidia-cuda-nvdisasm, or put the CUDA toolkit's nvdisasm on the path")
+    with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
+        path = Path(place, "kernel.cubin")
+        path.write_bytes(cubin)
+        options = ["--print-code"] if Path(tool).stem == "nvdisasm" else ["--dump-sass"]
+        done = run_quietly([tool, *options, str(path)])
+    if done.returncode != 0:
+        raise CompilerError(f"{Path(tool).stem} cannot read the machine code of kernel '{kernel}'.",
+                            log=(done.stdout + done.stderr).strip(),
+                            hint="it may be older than the compiler; pip install -U nvidia-cuda-nvdisasm")
+    for part in re.split(r"(?m)^(?=//-+ \.|[ \t]*Function : )", done.stdout):
+        if re.match(rf"//-+ \.text\.{re.escape(kernel)}\s+-|[ \t]*Function : {re.escape(kernel)}\s", part):
+            return part.strip("\n") + "\n"
+    raise CompilerError(f"The machine code has no function '{kernel}'.")

@@ -1,0 +1,158 @@
+"""Is a product of matrices, as the lanes of a warp compute it, what the iterations of its loops do?"""
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+import pymbolic.primitives as p
+from pymbolic.typing import Expression
+
+from loopkit.ast.nodes import Assign, For
+from loopkit.expr.mappers import substitute, variables
+from loopkit.instructions.mma import Mma, nest_of, sums_of
+from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.kernel import LoopKernel
+from loopkit.lowering.lowered import Launch, Storage
+from loopkit.poly.affine import add, affine_difference, floor_div, multiply, remainder
+from loopkit.poly.piecewise import piecewise_relation
+from loopkit.poly.relations import equal_coordinates, smallest_pair
+from loopkit.poly.sets import Map
+from loopkit.verification.validation_findings import Mismatch
+from loopkit.verification.validation_grid import Grid, thread_number
+from loopkit.verification.validation_walk import Execution
+
+
+@dataclass(frozen=True, eq=False)
+class ProductCheck:
+    """The checks of one nest of loops; *execution* says where it runs.
+
+    The instruction is taken at its word. The sum in row ``r`` and column ``c`` is element ``2*(r // 8) + c % 2`` of
+    lane ``4*(r % 8) + c // 2``, and gets for each step ``k`` the product of two elements: that of the left matrix
+    comes from lane ``4*(r % 8) + k % 4``, that of the right one from lane ``4*c + k % 4``.
+    """
+
+    kernel: LoopKernel
+    launch: Launch
+    storages: Mapping[str, Storage]
+    grid: Grid
+    execution: Execution
+    product: Mma
+
+    def findings(self) -> Iterator[Mismatch]:
+        loop = self.execution.node
+        assert isinstance(loop, For)
+        loops, assign = nest_of(loop)
+        wrong = "is no nest around one statement" if assign is None else self._wrong(loops, assign)
+        if wrong or assign is None:
+            yield self._finding("" if assign is None else assign.statement, f"the product over '{loop.iname}' {wrong}")
+            return
+        if self.execution.divergent or self.launch.threads % self.launch.machine.warp:
+            yield Mismatch("divergent", self.launch.name, assign.statement,
+                           f"'{assign.statement}' is a product of matrices where not all lanes of a warp may be")
+            return
+        yield from self._elements(loop, loops, assign)
+
+    def _finding(self, statement: str, text: str) -> Mismatch:
+        return Mismatch("product", self.launch.name, statement, text)
+
+    def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
+        """What makes the nest something else than a product; ``""``: nothing."""
+        product = self.product
+        meant = {x: 2 for x in (product.row, product.column) if x is not None} | {product.depth: 4*len(product.right)}
+        if {x.iname: x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) and x.step == 1 else None
+                for x in loops} != meant or len(loops) != len(meant):
+            return f"has not the loops of {product}"
+        if product.rows != (1 if product.row is None else 2) or len(product.left) != product.rows*len(product.right):
+            return f"loads {len(product.left)} and {len(product.right)} elements"
+        match assign:
+            case Assign(combine="sum", target=p.Subscript(),
+                        value=p.Product(children=(p.Subscript() as one, p.Subscript() as other))):
+                factors = (one, other)
+            case _:
+                return f"does not add up products of elements: {assign.value}"
+        sums = list(sums_of(loops[0], product))
+        if not all(_differ(x, y) for x, y in combinations(sums, 2)):
+            return f"adds to {', '.join(map(str, sums))}, which are not all different"
+        storage = self.storages.get(_name(sums[0]))
+        if storage is None or storage.space is not AddressSpace.PRIVATE or storage.dtype != np.float64:
+            return f"adds to '{_name(sums[0])}', which is no register in float64 of a thread"
+        for e in (*factors, *product.left, *product.right):
+            if not self._shared(e):
+                return f"loads {e}, which is not in float64 where all lanes see it"
+        return ""
+
+    def _shared(self, element: p.Subscript) -> bool:
+        name = _name(element)
+        storage = self.storages.get(name)
+        if storage is None:
+            argument = self.kernel.array_args.get(name)
+            return argument is not None and argument.dtype == np.float64
+        return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
+            and not (storage.lanes or storage.between_blocks)
+
+    # {{{ which lane gives what
+
+    def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
+        product, starts = self.product, {x.iname: x.start for x in loops}
+        number = thread_number(self.grid, self.launch.block)
+        warp = self.launch.machine.warp
+        first, lane = multiply(warp, floor_div(number, warp)), remainder(number, warp)
+        left, right = self._factors(assign)
+        for k in range(4*len(product.right)):
+            at: dict[str, Expression] = {product.depth: add(starts[product.depth], k)}
+            for r in range(product.rows):
+                own = at if product.row is None else {**at, product.row: add(starts[product.row], r)}
+                source = add(first, multiply(4, floor_div(lane, 4)), k % 4)
+                yield from self._looked_for(assign.statement, loop, (left, own),
+                                            product.left[k // 4*product.rows + r], source, number)
+            for c in range(2):
+                own = {**at, product.column: add(starts[product.column], c)}
+                source = add(first, multiply(8, remainder(lane, 4)), 4*c + k % 4)
+                yield from self._looked_for(assign.statement, loop, (right, own), product.right[k // 4], source, number)
+
+    def _factors(self, assign: Assign) -> tuple[p.Subscript, p.Subscript]:
+        """What the statement reads of the left matrix, and of the right one: in that columns differ."""
+        assert isinstance(assign.value, p.Product)
+        one, other = assign.value.children
+        assert isinstance(one, p.Subscript)
+        assert isinstance(other, p.Subscript)
+        in_column = self.product.column in variables(substitute(one, self.execution.names))
+        return (other, one) if in_column else (one, other)
+
+    def _looked_for(self, statement: str, loop: For, own: tuple[p.Subscript, Mapping[str, Expression]],
+                    given: p.Subscript, source: Expression, number: Expression) -> Iterator[Mismatch]:
+        """Where *own*, at an iteration, is not what the thread with the number *source* loads as *given*."""
+        e = self.execution
+        read, at = own
+        names = {x: value for x, value in e.names.items() if x not in at}
+
+        def places(element: p.Subscript, values: Mapping[str, Expression]) -> Map:
+            index = [substitute(substitute(i, values), names) for i in element.index_tuple]
+            return piecewise_relation(e.coordinates, index).intersect_domain(e.points)
+        # one moment: the same block and iteration of the loops around, each coordinate but those of threads
+        apart = {c for axis, cs in self.grid.on_axis.items() if axis.startswith("l") for c in cs}
+        same = [p.Variable(c) for c in e.coordinates if c not in apart]
+        sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
+        pairs = places(read, at).subtract(sources.apply_range(places(given, {})))
+        if not pairs.is_empty():
+            axes = tuple(f"i{axis}" for axis in range(len(read.index_tuple)))
+            parameters, point, _ = smallest_pair(pairs, e.coordinates, axes)
+            yield Mismatch("product", self.launch.name, statement,
+                           f"an iteration of '{loop.iname}' reads {read}, of which another lane gives {given}",
+                           parameters, point)
+
+    # }}}
+
+
+def _name(element: p.Subscript) -> str:
+    assert isinstance(element.aggregate, p.Variable)
+    return element.aggregate.name
+
+
+
+def _differ(one: p.Subscript, other: p.Subscript) -> bool:
+    """Are *one* and *other* different elements, whatever the names in them are?"""
+    return any(affine_difference(x, y) not in (0, None)
+               for x, y in zip(one.index_tuple, other.index_tuple, strict=True))
