@@ -146,6 +146,7 @@ ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
     "code_html": "loopkit.notebook.html:code_html",
     "cost": "loopkit.lowering.cost:cost_of",
+    "dependences": "loopkit.analysis.dependences:with_waived",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:kernel_html",
     "replay": "loopkit.interpreter.refusal:replay_refusal",

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.legality import iname_extent, iname_range
 from loopkit.expr.mappers import map_children
 from loopkit.kernel.kernel import LoopKernel
@@ -38,13 +38,12 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
 
     def grown(shape: tuple[Expression, ...] | None) -> tuple[Expression, ...] | None:
         return None if shape is None else joined(tuple(iname_extent(kernel, x) for x in inames), shape)
-    return kernel.copy(
-        statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
+    return rewritten(
+        kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
         substitutions={name: replace(rule, expr=indexed(rule.expr, rule.arguments))
                        for name, rule in kernel.substitutions.items()},
         temporaries={t.name: replace(t, shape=grown(t.shape)) if t.name in names else t
-                     for t in kernel.temporaries.values()},
-        carried=unchanged_from(kernel))
+                     for t in kernel.temporaries.values()})
 
 
 def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
@@ -59,8 +58,7 @@ def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> Loo
                 return p.Subscript(expr.aggregate, kept) if kept else expr.aggregate
             case _:
                 return map_children(expr, contracted)
-    return kernel.copy(
-        statements=tuple(with_expressions(s, contracted) for s in kernel.statements),
+    return rewritten(
+        kernel, statements=tuple(with_expressions(s, contracted) for s in kernel.statements),
         temporaries={t.name: replace(t, shape=rest(t.shape, axes[t.name]))
-                     if t.name in axes and t.shape is not None else t for t in kernel.temporaries.values()},
-        carried=unchanged_from(kernel))
+                     if t.name in axes and t.shape is not None else t for t in kernel.temporaries.values()})

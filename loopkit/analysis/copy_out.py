@@ -24,7 +24,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence, Pair, joined, relations_of
+from loopkit.analysis.dependences import Pair, joined, relations_of
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.analysis.stand_ins import End, moved_dependences, touched
@@ -38,6 +38,7 @@ from loopkit.analysis.witnesses import (
 )
 from loopkit.errors import InternalError
 from loopkit.expr.nodes import Neutral
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import is_quasi_affine, subtract

@@ -9,10 +9,8 @@ that touches the array they are reads and writes, and each one's value reaches e
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial, reduce
-from typing import Any
 
 import pymbolic.primitives as p
 
@@ -20,56 +18,22 @@ from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
 from loopkit.analysis.shapes import array_shapes
-from loopkit.kernel.kernel import LoopKernel
+from loopkit.kernel.dependence import Dependence
+from loopkit.kernel.kernel import Derivation, LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Path
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import reaches_all
 from loopkit.poly.flow import TimedAccess, value_flow
 from loopkit.poly.limits import affordable, kept
-from loopkit.poly.relations import SharedLoop, carry, cells, identity_on, in_time_order, same_element
-from loopkit.poly.sets import Map, parse_relation, relation_text
+from loopkit.poly.relations import SharedLoop, cells, identity_on, in_time_order, same_element
+from loopkit.poly.sets import Map
 
 #: Two statements.
 Pair = tuple[str, str]
 
 #: Operations of isl for following the values of an argument.
 FOLLOWING = 500_000
-
-
-@dataclass(frozen=True)
-class Dependence:
-    """*sink* instances that must run after the *source* instances *relation* gives them.
-
-    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
-    :ivar array: what both touch; ``""`` for explicit ones.
-    :ivar relation: source inames to sink inames, anonymous.
-    :ivar exact: both accesses are affine and certain: every pair is a real one.
-    :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
-    :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
-        may be the one that is read.
-    :ivar waived: a step was accepted on trust that breaks these pairs: they bind no more. Exact ones meet, and their
-        order does not matter; of the others somebody says that they never meet.
-    """
-
-    kind: str
-    array: str
-    source: str
-    sink: str
-    relation: Map
-    exact: bool = True
-    reorderable: bool = False
-    of_value: bool = False
-    waived: bool = False
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # islpy does not pickle relations that have one name on both sides
-        others = (self.exact, self.reorderable, self.of_value, self.waived)
-        return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
-
-
-def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:
-    return Dependence(kind, array, source, sink, parse_relation(relation), *others)
 
 
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
@@ -82,31 +46,28 @@ def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
 
 def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
-    return kept(knl.memo, "dependences and waived",
-                lambda: tuple(knl.carried() if knl.carried is not None else _compute(knl)))
+    # the oldest ones first: a call for each of the many steps before would be too deep
+    waiting = [knl]
+    while _KEY not in waiting[-1].memo and isinstance(waiting[-1].derivation, Derivation):
+        waiting.append(waiting[-1].derivation.before)
+    while len(waiting) > 1:
+        _derived(waiting.pop())
+    return _derived(knl)
 
 
-def unchanged_from(knl: LoopKernel) -> Callable[[], tuple[Dependence, ...]]:
-    """The dependences of *knl*, for a kernel with the same statement instances in another order."""
-    return lambda: with_waived(knl)
+_KEY = "dependences and waived"
 
 
-def carried_from(knl: LoopKernel, relations: Callable[[str], Map | None]) -> Callable[[], tuple[Dependence, ...]]:
-    """The dependences of *knl* after every statement's instances moved along ``relations(id)``."""
-    def compute() -> tuple[Dependence, ...]:
-        cache: dict[tuple[int, int, int], Map] = {}
-        result = []
-        for d in with_waived(knl):
-            source, sink = relations(d.source), relations(d.sink)
-            if source is None and sink is None:
-                result.append(d)
-                continue
-            key = (id(d.relation), id(source), id(sink))
-            if key not in cache:
-                cache[key] = carry(d.relation, source, sink)
-            result.append(replace(d, relation=cache[key]))
-        return tuple(result)
-    return compute
+def _derived(knl: LoopKernel) -> tuple[Dependence, ...]:
+    def found() -> tuple[Dependence, ...]:
+        match knl.derivation:
+            case None:
+                return tuple(_compute(knl))
+            case Derivation(before, derive):
+                return tuple(derive(_derived(before), knl))
+            case known:
+                return known
+    return kept(knl.memo, _KEY, found)
 
 
 def in_words(kind: str, array: str, source: str, sink: str) -> str:

@@ -23,13 +23,14 @@ from loopkit.analysis.accesses import (
     expanded_expression,
     integer_names,
 )
-from loopkit.analysis.dependences import Dependence, dependences, joined_relations
+from loopkit.analysis.dependences import dependences, joined_relations
 from loopkit.analysis.shapes import reached_elements
 from loopkit.analysis.values_preserved import Flow, wrong_values
 from loopkit.analysis.witnesses import Refusal, element_of_sink, refuse_smallest
 from loopkit.expr.dtypes import FLOAT64
 from loopkit.expr.mappers import children, head_of
 from loopkit.expr.nodes import REDUCTIONS
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.poly.elements import outside, read_beyond

@@ -4,9 +4,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from loopkit.analysis.accesses import data_params, origin
-from loopkit.analysis.dependences import Dependence, shared_loops
+from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of
 from loopkit.errors import ScheduleError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import ForTag
 from loopkit.kernel.tree import Meeting, Path

@@ -13,7 +13,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params, why_undecided
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops, with_waived
+from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
@@ -22,6 +23,7 @@ from loopkit.analysis.vectors import in_one_vector
 from loopkit.analysis.witnesses import Violation, smallest_violation, witness_of
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
 from loopkit.expr.updates import update_of
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
@@ -327,10 +329,10 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
         owed[Obligation(step, claim, None if d.exact else assume)] = None
     broken = _broken_pairs(found)
 
-    def carried() -> Iterator[Dependence]:
-        for d in with_waived(knl):
+    def bound(known: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
+        for d in known:
             relation = d.relation
-            for pairs in next((own for known, own in broken if known == d), ()):
+            for pairs in next((own for other, own in broken if other == d), ()):
                 relation = relation.subtract(pairs)
                 if d.of_value:
                     # an order that only pairs given up imply is given up with them
@@ -341,7 +343,7 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
             elif not relation.is_empty():
                 yield replace(d, relation=relation)
     new = tuple(o for o in owed if o not in knl.obligations)
-    return knl.copy(obligations=(*knl.obligations, *new), carried=carried)
+    return with_dependences(knl, bound, obligations=(*knl.obligations, *new))
 
 
 def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:

@@ -11,7 +11,7 @@ from itertools import product
 
 from loopkit.analysis.accesses import Access, accesses_of, commute
 from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import Dependence
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import same_element
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import Dependence, with_waived
+from loopkit.analysis.dependences import with_waived
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import carry
 from loopkit.poly.sets import Map

@@ -20,9 +20,10 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence, Pair, dependences, in_order, joined
+from loopkit.analysis.dependences import Pair, dependences, in_order, joined
 from loopkit.analysis.order import execution_paths
 from loopkit.analysis.waived import careless_reads, met, not_waived
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import is_parallel

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.dependences import Dependence
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_parallel
 from loopkit.poly.relations import equal_coordinates

@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from loopkit.analysis.accesses import accesses_by_array
-from loopkit.analysis.dependences import Dependence, with_waived
+from loopkit.analysis.dependences import with_waived
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import kept
 from loopkit.poly.relations import same_element

@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import NoReturn
 
 from loopkit.analysis.accesses import accesses_of, expanded_expression
-from loopkit.analysis.dependences import Dependence
 from loopkit.analysis.touched import touched_at
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.mappers import variables
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair

@@ -109,7 +109,7 @@ def _used(block: Block) -> tuple[Block, frozenset[str]]:
     names: set[str] = set()
     for node in reversed(block.children):
         if isinstance(node, Define) and node.name not in names:
-            kept[:] = reversed(list(_with_instances(reversed(kept), node.name, node.value)))
+            kept[:] = reversed(list(_with_dependences(reversed(kept), node.name, node.value)))
             continue
         node, own = _used_in(node)
         names |= own
@@ -129,7 +129,7 @@ def _used_in(node: Node) -> tuple[Node, frozenset[str]]:
     return map_child_nodes(node, used), frozenset(names)
 
 
-def _with_instances(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
+def _with_dependences(nodes: Iterable[Node], name: str, value: Expression) -> Iterator[Node]:
     """*nodes*, one after another, with *value* for *name* in the instances of statements, as far as *name* is meant."""
     meant = True
     for node in nodes:
@@ -142,7 +142,7 @@ def _with_instance(node: Node, name: str, value: Expression) -> Node:
         case Assign():
             return replace(node, instance=tuple((x, substitute(v, {name: value})) for x, v in node.instance))
         case Block():
-            return Block(tuple(_with_instances(node.children, name, value)))
+            return Block(tuple(_with_dependences(node.children, name, value)))
         case For() if node.iname == name:
             return node
         case For() | If() | Region() | Define() | Sync() | Call():

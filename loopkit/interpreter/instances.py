@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loopkit.analysis.accesses import data_params
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import axis_inames, packed_coordinate
 from loopkit.analysis.order import execution_paths, reference_paths
 from loopkit.errors import PreconditionError, instance_text
 from loopkit.expr.evaluate import evaluate
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, VecTag, is_parallel

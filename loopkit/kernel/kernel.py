@@ -2,8 +2,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,7 @@ from loopkit.errors import ENTRY_POINTS, UnknownNameError
 from loopkit.expr.nodes import REDUCTIONS, Operation
 from loopkit.expr.operations import ReductionOperation
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.given_order import Chain
 from loopkit.kernel.history import History
 from loopkit.kernel.obligation import Obligation
@@ -24,15 +25,16 @@ from loopkit.kernel.tree import Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded
 from loopkit.poly.sets import Set, universe_params
 
+#: Gives the dependences of a kernel, from those of the kernel before and from the kernel itself.
+Derive = Callable[[Sequence[Dependence], "LoopKernel"], Iterable[Dependence]]
+
 
 @dataclass(frozen=True)
-class Settled:
-    """What :attr:`LoopKernel.carried` would give, known already."""
+class Derivation:
+    """How a kernel comes by its dependences: *derive* makes them of those of the kernel *before*."""
 
-    found: Any
-
-    def __call__(self) -> Any:
-        return self.found
+    before: LoopKernel
+    derive: Derive
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ class WholeKernel:
 class LoopKernel:
     """Statements, the tree that orders them, and the data they touch.
 
+    A kernel that is made from another one brings the dependences of the other one along. The constructors in
+    :mod:`loopkit.analysis.constructors` say how; :func:`dataclasses.replace` alone is refused.
+
     :ivar name: the name of the generated function.
     :ivar arguments: in order; arrays and values.
     :ivar temporaries: by name.
@@ -68,8 +73,8 @@ class LoopKernel:
     :ivar options: choices of code generation.
     :ivar history: the transformations that made it, and the text that they started from.
     :ivar obligations: what was assumed instead of proven.
-    :ivar carried: gives the dependences brought along by the last transformation (owned by
-        :mod:`loopkit.analysis.dependences`); ``None`` for a kernel whose own order is the reference.
+    :ivar derived: how the kernel comes by its dependences, or these themselves; ``None`` for a kernel whose own order
+        is the reference. It has no default, so that no kernel gets another order and forgets the one before.
     :ivar whole: of a launch in a loop of the host, what it takes from the whole kernel; ``None`` for other kernels.
     :ivar memo: results of analyses of this very kernel, by name: a cache, which may be emptied at any time.
     """
@@ -79,6 +84,7 @@ class LoopKernel:
     temporaries: Mapping[str, TemporaryVariable]
     statements: tuple[Statement, ...]
     tree: Tree
+    derived: InitVar[Derivation | tuple[Dependence, ...] | None]
     given_order: tuple[Chain, ...] = ()
     reductions: Mapping[str, ReductionNode] = field(default_factory=dict)
     tags: Mapping[str, InameTag] = field(default_factory=dict)
@@ -89,12 +95,13 @@ class LoopKernel:
     options: Options = field(default_factory=Options)
     history: History = field(default_factory=History)
     obligations: tuple[Obligation, ...] = ()
-    carried: Callable[[], Any] | None = field(default=None, repr=False)
     whole: WholeKernel | None = field(default=None, repr=False)
+    derivation: Derivation | tuple[Dependence, ...] | None = field(init=False, repr=False)
     memo: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, derived: Derivation | tuple[Dependence, ...] | None) -> None:
         require_once(leaves(self.tree))
+        object.__setattr__(self, "derivation", derived)
 
     # {{{ looking things up
 
@@ -158,13 +165,9 @@ class LoopKernel:
 
     # }}}
 
-    def copy(self, **changes: Any) -> LoopKernel:
-        """This kernel with some fields changed."""
-        return replace(self, **changes)
-
     def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
         """The same kernel but for how it came to be: analyses of either are those of both."""
-        result = replace(self, history=history, given_order=given_order)
+        result = replace(self, derived=self.derivation, history=history, given_order=given_order)
         object.__setattr__(result, "memo", self.memo)
         return result
 
@@ -172,8 +175,8 @@ class LoopKernel:
         """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         with bounded(f"pickling kernel '{self.name}'"):
-            carried = None if self.carried is None else Settled(tuple(self.carried()))
-        return {**state, "carried": carried, "memo": {}}
+            known = None if self.derivation is None else ENTRY_POINTS["dependences"](self)
+        return {**state, "derivation": known, "memo": {}}
 
     # {{{ equality: what the kernel means, not how it came to be
 

@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from loopkit.analysis.accesses import Access, accesses_by_array, data_params
 from loopkit.analysis.axes import with_axes
-from loopkit.analysis.dependences import Dependence, flow_of_values, shared_loops
+from loopkit.analysis.constructors import annotated, in_own_order
+from loopkit.analysis.dependences import flow_of_values, shared_loops
 from loopkit.analysis.order import meeting_of, reference_paths
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import variables
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path
 from loopkit.poly.domains import unbounded_iname
@@ -35,7 +37,7 @@ def with_values_of_iterations(kernel: LoopKernel, declared: Collection[str]) -> 
         _require_cells(kernel, name, inames, declared)
         t = kernel.temporaries[name]
         open_shape = {**kernel.temporaries, name: replace(t, shape=None)}
-        kernel = with_axes(kernel.copy(temporaries=open_shape), [name], inames).copy(carried=None)
+        kernel = in_own_order(with_axes(annotated(kernel, temporaries=open_shape), [name], inames))
 
 
 def _crossed(kernel: LoopKernel, name: str, accesses: Sequence[Access]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from loopkit.analysis.shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
+from loopkit.analysis.inferred_shapes import with_inferred_shapes, with_shapes_like_inputs, with_sizes_nonnegative
 from loopkit.expr.operations import ReductionOperation
 from loopkit.expr.tokens import Source
 from loopkit.kernel.annotations import checked
@@ -123,7 +123,7 @@ def _assemble(name: str, domains: Domains, program: ParsedProgram, declared: Dec
     tree = maker.make(program.body)
     kernel = LoopKernel(
         name=name, arguments=data.arguments, temporaries={**data.temporaries, **maker.temporaries},
-        statements=tuple(maker.statements), tree=tree, given_order=given(tree, maker.blocks),
+        statements=tuple(maker.statements), tree=tree, derived=None, given_order=given(tree, maker.blocks),
         reductions=maker.reductions, operations=operations,
         obligations=tuple(Obligation("make_kernel", f"'{o.name}' may combine its operands in any order",
                                      "declared reorderable") for o in operations.values() if o.reorderable),

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.errors import LoopkitError, TypeInferenceError
 from loopkit.kernel.cost import Cells, Cost
 from loopkit.kernel.kernel import LoopKernel
@@ -80,7 +80,7 @@ def _with_types(knl: LoopKernel) -> _Typed:
     except TypeInferenceError:
         temporaries = {name: t if t.dtype is not None else replace(t, dtype=np.dtype(np.int32))
                        for name, t in knl.temporaries.items()}
-        return _Typed(knl.copy(temporaries=temporaries, carried=unchanged_from(knl)), inferred=False)
+        return _Typed(annotated(knl, temporaries=temporaries), inferred=False)
 
 
 T = TypeVar("T")

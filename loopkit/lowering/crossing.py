@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopkit.analysis.accesses import accesses_by_array, commute
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.analysis.hosts import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.waived import met
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Seq, leaves
 from loopkit.lowering.lowered import GRID, Launch, Pair, Schedule, Storage

@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.constructors import reindexed
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
@@ -18,17 +18,15 @@ def without_dead_statements(knl: LoopKernel) -> LoopKernel:
                          or (s.written in knl.temporaries and s.written not in read))
         if not dead:
             return knl
-        source = knl
         tree = _without(knl.tree, dead)
         if tree is None:
             tree = Seq(())
         kept = frozenset(leaves(tree))
-        knl = knl.copy(
+        knl = reindexed(
+            knl, dict.fromkeys(knl.statement_by_id.keys() - kept, ()),
             statements=tuple(s for s in knl.statements if s.id in kept), tree=tree,
             temporaries={k: t for k, t in knl.temporaries.items() if k in read},
-            reductions=_left(knl, kept),
-            carried=lambda source=source, kept=kept: tuple(
-                d for d in with_waived(source) if d.source in kept and d.sink in kept))
+            reductions=_left(knl, kept))
 
 
 def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:

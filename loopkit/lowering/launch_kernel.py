@@ -1,18 +1,20 @@
 """A launch in a loop of the host, as a kernel of its own: the host's inames are parameters there."""
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import data_params
-from loopkit.analysis.dependences import Dependence, shared_loops, with_waived
+from loopkit.analysis.constructors import annotated, with_dependences
+from loopkit.analysis.dependences import shared_loops
 from loopkit.analysis.legality import axis_inames, iname_range, iname_span, packing_order
 from loopkit.analysis.ranges import known_sizes
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import ValueArg
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, WholeKernel
 from loopkit.kernel.tags import GroupTag, is_parallel
 from loopkit.kernel.tree import leaves
@@ -39,16 +41,16 @@ def launch_kernel(knl: LoopKernel, part: LaunchBody) -> LoopKernel:
         # statements with one set keep one
         return domains.setdefault(id(domain), domain.bound(part.hosts))
     own = frozenset(leaves(part.tree))
-    launch = knl.copy(
+    launch = with_dependences(
+        knl, partial(_within, knl, own, part.hosts),
         arguments=(*knl.arguments, *map(ValueArg, part.hosts)), tree=part.tree,
         statements=tuple(replace(s, domain=bound(s.domain)) for s in knl.statements if s.id in own),
-        assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))),
-        carried=lambda: tuple(_within(knl, own, part.hosts)))
+        assumptions=knl.assumptions.intersect(params_of(host_domain(knl, part))))
     # places on an axis count from where the whole kernel's do, by which they were compared
     ranges = {x: iname_range(knl, x) for x in launch.inames if is_parallel(knl.tags.get(x))}
     whole = WholeKernel(packing_order(knl), known_sizes(knl), ranges)
-    shrinking = dict(_shrinking(launch.copy(whole=whole), part.hosts))
-    return launch.copy(whole=replace(whole, ranges={**ranges, **shrinking}))
+    shrinking = dict(_shrinking(annotated(launch, whole=whole), part.hosts))
+    return annotated(launch, whole=replace(whole, ranges={**ranges, **shrinking}))
 
 
 def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str, tuple[Expression, int]]]:
@@ -70,9 +72,10 @@ def _shrinking(launch: LoopKernel, hosts: tuple[str, ...]) -> Iterator[tuple[str
             yield inames[0], (low, 0)
 
 
-def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...]) -> Iterator[Dependence]:
+def _within(knl: LoopKernel, statements: frozenset[str], hosts: tuple[str, ...], found: Sequence[Dependence],
+            _: LoopKernel) -> Iterator[Dependence]:
     """The dependences of *knl* among *statements*, within one iteration of the loops *hosts*."""
-    for d in with_waived(knl):
+    for d in found:
         if d.source in statements and d.sink in statements:
             relation = at_one_point(d.relation, shared_loops(knl, d.source, d.sink, hosts), hosts)
             if not relation.is_empty():

@@ -7,18 +7,21 @@ Any length will do: a step takes only those partners that exist.
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import Dependence, flow_of_values, identity_pairs, with_waived
+from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import flow_of_values, identity_pairs
 from loopkit.analysis.legality import iname_range, packed_coordinate
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import substitute, variables
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import AutoLocalTag, LocalTag
@@ -79,12 +82,12 @@ def _over_threads(knl: LoopKernel, name: str, lanes: tuple[str, ...], warp: int)
     new_final = replace(final, expression=substitute(final.expression, value),
                         predicates=tuple(substitute(e, value) for e in final.predicates))
     new_init = replace(init, domain=threads.everywhere)
-    new = knl.copy(
+    return with_dependences(
+        knl, partial(_dependences, threads, written),
         statements=tuple(_replaced(knl.statements, {init.id: [new_init], final.id: [*written.statements, new_final]})),
         tree=_new_order(knl.tree, threads, written.trees), tags={**knl.tags, **written.tags},
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={k: r for k, r in knl.reductions.items() if k != name})
-    return new.copy(carried=_dependences(knl, new, threads, written))
 
 
 def _require_shared_loops(knl: LoopKernel, node: ReductionNode, lanes: Sequence[str]) -> None:
@@ -149,24 +152,20 @@ def _replaced(statements: Sequence[Statement], new: Mapping[str, Sequence[Statem
         yield from new.get(s.id, (s,))
 
 
-def _dependences(old: LoopKernel, new: LoopKernel, threads: OverThreads, written: Written
-                 ) -> Callable[[], tuple[Dependence, ...]]:
+def _dependences(threads: OverThreads, written: Written, found: Sequence[Dependence], new: LoopKernel
+                 ) -> Iterator[Dependence]:
     """The old ones but for the accumulator's, whose values now stay in their thread until they are stored."""
-    def compute() -> tuple[Dependence, ...]:
-        node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
-        # the inames along which one thread combines several operands
-        own = tuple(x for x in node.inames if x not in threads.lanes)
-        result = [d for d in with_waived(old) if d.array != acc]
-        for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
-            result.append(Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True))
-        result.append(Dependence("flow", acc, node.update, node.update,
-                                 identity_pairs(new, node.update, node.update, but=own),
-                                 of_value=True, reorderable=True))
-        for t in written.temporaries:
-            chain = written.chains.get(t.name)
-            result.extend(flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes))
-        return tuple(result)
-    return compute
+    node, acc, store = threads.node, threads.node.accumulator, written.statements[0].id
+    # the inames along which one thread combines several operands
+    own = tuple(x for x in node.inames if x not in threads.lanes)
+    yield from (d for d in found if d.array != acc)
+    for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
+        yield Dependence("flow", acc, source, sink, identity_pairs(new, source, sink), of_value=True)
+    yield Dependence("flow", acc, node.update, node.update, identity_pairs(new, node.update, node.update, but=own),
+                     of_value=True, reorderable=True)
+    for t in written.temporaries:
+        chain = written.chains.get(t.name)
+        yield from flow_of_values(new, t.name) if chain is None else _along(new, t.name, chain, threads.lanes)
 
 
 def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[str]) -> Iterator[Dependence]:

@@ -6,21 +6,17 @@ since a thread that is behind must find what the one before it held until then; 
 """
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import (
-    Dependence,
-    carried_from,
-    flow_of_values,
-    identity_pairs,
-    with_waived,
-)
+from loopkit.analysis.constructors import Image, between_images, with_dependences
+from loopkit.analysis.dependences import flow_of_values, identity_pairs
 from loopkit.analysis.legality import packed_coordinate
 from loopkit.analysis.ranges import constant_range
 from loopkit.analysis.scans import Scan, operands, scan_along
@@ -28,6 +24,7 @@ from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedEr
 from loopkit.expr.mappers import substitute
 from loopkit.instructions.shuffle import Shuffle
 from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag, LocalTag, UnrollTag
@@ -72,20 +69,21 @@ def _over_threads(knl: LoopKernel, scan: Scan, warp: int) -> LoopKernel:
     sweep = p.Variable(scan.sweep)
     everywhere = rows.onto(init.inames).where((">=", add(sweep, -low)), ("<", add(sweep, -high - 1)))
     taking_part = {init.id: replace(init, domain=everywhere), update.id: combined}
-    base = knl.copy(statements=tuple(taking_part.get(s.id, s) for s in knl.statements),
-                    tree=_without_loop(knl.tree, scan), carried=_of_operands(knl, node, moved))
+    base = with_dependences(knl, partial(_of_operands, node, moved), tree=_without_loop(knl.tree, scan),
+                          statements=tuple(taking_part.get(s.id, s) for s in knl.statements))
     threads = OverThreads(base, node, (scan.sweep,), packed_coordinate(base, (scan.sweep,)), high - low + 1,
                           tuple(x for x in scan.rows if isinstance(knl.tags.get(x), LocalTag)), rows, everywhere, warp)
     written = _Writer(base, threads, scan.shift == -1, init.expression, no_shuffles(base, threads)).written()
     new = {update.id: [combined, *written.statements],
            final.id: [_with_result(final, node.accumulator, written.result)]}
-    result = base.copy(
+    result = with_dependences(
+        base, partial(_dependences, node, written),
         statements=tuple(s for old in base.statements for s in new.get(old.id, [old])),
         tree=rewrite(base.tree, lambda t: seq(t, *written.trees) if t == Leaf(update.id) else t),
         tags={**knl.tags, **written.tags},
         temporaries={**knl.temporaries, **{t.name: t for t in written.temporaries}},
         reductions={name: r for name, r in knl.reductions.items() if name != node.name})
-    return _in_registers(result.copy(carried=_dependences(base, result, node, written)), combined, scan.sweep)
+    return _in_registers(result, combined, scan.sweep)
 
 
 def _in_registers(knl: LoopKernel, combined: Statement, sweep: str) -> LoopKernel:
@@ -112,26 +110,20 @@ def _without_loop(tree: Tree, scan: Scan) -> Tree:
     return rewrite(tree, one)
 
 
-def _of_operands(knl: LoopKernel, node: ReductionNode, moved: Map) -> Callable[[], tuple[Dependence, ...]]:
+def _of_operands(node: ReductionNode, moved: Map, found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
     """The dependences but for the accumulator's, those of each operand where its thread combines it."""
-    carried = carried_from(knl, lambda s: moved if s == node.update else None)
-    return lambda: tuple(d for d in carried() if d.array != node.accumulator)
+    return between_images((d for d in found if d.array != node.accumulator), {node.update: [Image(node.update, moved)]})
 
 
-def _dependences(old: LoopKernel, new: LoopKernel, node: ReductionNode, written: Written
-                 ) -> Callable[[], tuple[Dependence, ...]]:
+def _dependences(node: ReductionNode, written: Written, found: Sequence[Dependence], new: LoopKernel
+                 ) -> Iterator[Dependence]:
     """The old ones, and those of what is new: the accumulator's values stay in their thread."""
-    def compute() -> tuple[Dependence, ...]:
-        result = list(with_waived(old))
-        ways = ((node.init, node.update), (node.init, store), (node.update, store))
-        for source, sink in ways:
-            result.append(Dependence("flow", node.accumulator, source, sink, identity_pairs(new, source, sink),
-                                     of_value=True))
-        for t in written.temporaries:
-            result.extend(flow_of_values(new, t.name))
-        return tuple(result)
+    yield from found
     store = written.statements[0].id
-    return compute
+    for source, sink in ((node.init, node.update), (node.init, store), (node.update, store)):
+        yield Dependence("flow", node.accumulator, source, sink, identity_pairs(new, source, sink), of_value=True)
+    for t in written.temporaries:
+        yield from flow_of_values(new, t.name)
 
 
 # {{{ the statements

@@ -4,11 +4,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops, unchanged_from
+from loopkit.analysis.constructors import annotated
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.hosts import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tags import AutoLocalTag, InameTag, LocalTag, is_innermost, is_parallel
@@ -162,8 +164,7 @@ def without_idle_auto(knl: LoopKernel) -> LoopKernel:
     if not any(isinstance(tag, AutoLocalTag) for tag in knl.tags.values()) \
             or any(isinstance(tag, LocalTag) and iname_range(knl, x)[1] != 1 for x, tag in knl.tags.items()):
         return knl
-    loops = knl.copy(tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)},
-                     carried=unchanged_from(knl))
+    loops = annotated(knl, tags={x: tag for x, tag in knl.tags.items() if not isinstance(tag, AutoLocalTag)})
     return loops if next(violations(loops), None) is None else knl
 
 

@@ -17,7 +17,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.axes import without_axes
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
@@ -25,6 +25,7 @@ from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, InameTag, LocalTag, is_parallel
 from loopkit.kernel.tree import meeting

@@ -10,7 +10,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import Access, commute
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
 from loopkit.analysis.certainty import certain_write
-from loopkit.analysis.dependences import Dependence, joined, joined_relations, shared_loops
+from loopkit.analysis.dependences import joined, joined_relations, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.values_preserved import clobbered_values, same_flow
@@ -18,6 +18,7 @@ from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import GroupTag, InameTag, LocalTag
 from loopkit.kernel.tree import meeting

@@ -16,7 +16,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, data_params, expanded_expression
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import rewritten
 from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import INT32, WEAK_INT, Type, Weak, join, rank_of, reduction_type, resolve, type_of, weak
 from loopkit.expr.indices import index_type
@@ -79,16 +79,16 @@ def _typed(kernel: LoopKernel) -> LoopKernel:
         _require_fits(kernel, s, expression, types)
     _require_whole(kernel, types)
 
-    def with_dtype(datum: GlobalArg | TemporaryVariable | ValueArg) -> GlobalArg | TemporaryVariable | ValueArg:
-        if datum.dtype is not None or isinstance(datum, ValueArg):
-            return datum
-        found = types[datum.name]
+    def known(name: str) -> np.dtype:
+        found = types[name]
         assert found is not None
-        return replace(datum, dtype=resolve(found))
-    return kernel.copy(
-        arguments=tuple(with_dtype(a) for a in kernel.arguments),
-        temporaries={name: with_dtype(t) for name, t in kernel.temporaries.items()},
-        statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements), carried=unchanged_from(kernel))
+        return resolve(found)
+    return rewritten(
+        kernel, arguments=tuple(a if a.dtype is not None or isinstance(a, ValueArg) else
+                                replace(a, dtype=known(a.name)) for a in kernel.arguments),
+        temporaries={name: t if t.dtype is not None else replace(t, dtype=known(name))
+                     for name, t in kernel.temporaries.items()},
+        statements=tuple(_with_neutral(kernel, s, types) for s in kernel.statements))
 
 
 def _with_neutral(kernel: LoopKernel, statement: Statement, types: Mapping[str, Type | None]) -> Statement:

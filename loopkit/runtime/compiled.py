@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.errors import CallError, DeviceError, TypeInferenceError
 from loopkit.kernel.annotations import checked
 from loopkit.kernel.kernel import LoopKernel
@@ -208,7 +208,7 @@ class CompiledKernel:
 
 
 def _with_checks(knl: LoopKernel, extent: str) -> LoopKernel:
-    return knl.copy(options=replace(knl.options, verify=extent), carried=unchanged_from(knl))
+    return annotated(knl, options=replace(knl.options, verify=extent))
 
 
 def _again(knl: LoopKernel, target: Target | str, device: object, debug: bool, verify: bool | str | None

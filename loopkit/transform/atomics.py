@@ -1,24 +1,20 @@
 """Atomic updates: statements that combine something with an element, in any order and at once."""
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from loopkit.analysis.accesses import accesses_of, commute
-from loopkit.analysis.dependences import (
-    Dependence,
-    flow_of_values,
-    joined_relations,
-    order_of_values,
-    relations_of,
-    with_waived,
-)
+from loopkit.analysis.constructors import with_dependences
+from loopkit.analysis.dependences import flow_of_values, joined_relations, order_of_values, relations_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.values_preserved import same_flow
 from loopkit.errors import PreconditionError
 from loopkit.expr.text import to_text
 from loopkit.expr.updates import update_of
 from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.relations import same_element
@@ -53,8 +49,8 @@ def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None,
     arrays = {s.written for s in new.values()}
     for name in sorted(arrays & kernel.temporaries.keys()):
         _require_flow_in_order(kernel, name)
-    result = kernel.copy(statements=tuple(new.get(s.id, s) for s in kernel.statements))
-    result = result.copy(carried=lambda: tuple(_bound(kernel, result, arrays)))
+    result = with_dependences(kernel, partial(_bound, arrays),
+                            statements=tuple(new.get(s.id, s) for s in kernel.statements))
     return require_legal(result, f"make_atomic({', '.join(map(repr, new))})", assume=assume, unsafe=unsafe)
 
 
@@ -92,10 +88,10 @@ def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
             subject=name, hint=f"make the updates of '{name}' atomic before these steps, or write {{atomic}}")
 
 
-def _bound(before: LoopKernel, after: LoopKernel, arrays: Collection[str]) -> Iterator[Dependence]:
+def _bound(arrays: Collection[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
     """What binds still, as updates of *arrays* are atomic now."""
     values = sorted(arrays & after.temporaries.keys())
-    for d in with_waived(before):
+    for d in found:
         if d.array in values:
             continue
         if d.array not in arrays:

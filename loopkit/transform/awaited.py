@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from loopkit.analysis.between_blocks import require_one_write
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.instructions.block_flag import BlockFlag
 from loopkit.kernel.kernel import LoopKernel, unknown
@@ -48,6 +48,6 @@ def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> Lo
         if name not in kernel.temporaries:
             raise unknown("temporary", name, kernel.temporaries)
         require_one_write(kernel, name)
-    result = kernel.copy(temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t
-                                      for t in kernel.temporaries.values()}, carried=unchanged_from(kernel))
+    result = annotated(kernel, temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t
+                                            for t in kernel.temporaries.values()})
     return require_legal(result, f"await_values({', '.join(map(repr, names))})")

@@ -1,7 +1,7 @@
 """Barriers that a user asks for, beside those that lowering finds to be needed."""
 from __future__ import annotations
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.hosts import require_barriers_in_place
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
@@ -53,7 +53,7 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
                                 subject="synchronization_kind", hint=f"the kinds are {' and '.join(_KINDS)}")
     barrier = RequestedBarrier(insn_before, insn_after, synchronization_kind)
     if barrier in kernel.barriers:
-        return kernel.copy(carried=unchanged_from(kernel))
-    result = kernel.copy(barriers=(*kernel.barriers, barrier), carried=unchanged_from(kernel))
+        return annotated(kernel)
+    result = annotated(kernel, barriers=(*kernel.barriers, barrier))
     require_barriers_in_place(result)
     return result

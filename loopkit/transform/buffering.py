@@ -9,8 +9,9 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
 from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
-from loopkit.analysis.dependences import relations_of, unchanged_from
+from loopkit.analysis.dependences import relations_of
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
@@ -209,7 +210,7 @@ def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, uns
             "init_expression= and store_expression= say what its buffer is loaded with and what of it is stored",
             hint='leave them out, or answer for them: assume="..."')
     owed = Obligation(step, f"what is loaded and stored leaves in '{name}' what its statements give it", assume)
-    return knl.copy(obligations=(*knl.obligations, owed), carried=unchanged_from(knl))
+    return annotated(knl, obligations=(*knl.obligations, owed))
 
 
 def _operation_of(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> str | None:

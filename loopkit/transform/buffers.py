@@ -15,11 +15,12 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
-from loopkit.analysis.dependences import Dependence, in_order, values_in, with_waived
+from loopkit.analysis.dependences import in_order, values_in, with_waived
 from loopkit.analysis.stand_ins import End, Moved, moved_dependences, touched
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.instructions.atomic_update import AtomicUpdate
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.poly.affine import is_quasi_affine
@@ -117,7 +118,7 @@ class Buffer:
         first = None if points.load is None else self._copy("init", points.load)
         last = None if points.store is None else self._copy("store", points.store)
         return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
-                                  lambda result: self.dependences(result, first, last))
+                                  lambda _, result: self.dependences(result, first, last))
 
     def _copy(self, what: str, points: Set) -> Statement:
         """The statement that copies in (``init``) or out."""

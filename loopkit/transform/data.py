@@ -1,9 +1,8 @@
 """Transformations of arguments, temporaries, parameters and options; none changes the order."""
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, replace
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -11,9 +10,8 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
-from loopkit.analysis.refinement import refined
-from loopkit.analysis.shapes import with_sizes_nonnegative, without_inferred_shapes
+from loopkit.analysis.constructors import annotated, specialized, with_dependences
+from loopkit.analysis.inferred_shapes import with_sizes_nonnegative, without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import DTYPES, dtype_of
 from loopkit.expr.mappers import substitute
@@ -65,12 +63,10 @@ def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKerne
     """*kernel* whose arguments and temporaries have the dtypes *wanted*, those that it has."""
     # that an argument is an integer says more of the conditions which it stands in
     more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
-    typed = kernel.copy(
-        arguments=tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments),
-        temporaries={t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
-                     for t in kernel.temporaries.values()})
-    result = known_better(kernel, partial(with_waived, kernel), typed) if more else \
-        typed.copy(carried=unchanged_from(kernel))
+    arguments = tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments)
+    temporaries = {t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
+                   for t in kernel.temporaries.values()}
+    result = (specialized if more else annotated)(kernel, arguments=arguments, temporaries=temporaries)
     unsigned = any(isinstance(a, ValueArg) and a.name in wanted and wanted[a.name].kind == "u"
                    for a in kernel.arguments)
     return with_sizes_nonnegative(result) if unsigned else result
@@ -103,15 +99,12 @@ def rename_argument(kernel: LoopKernel, old_name: str, new_name: str) -> LoopKer
             old_name in s.domain.params for s in kernel.statements):
         kernel = _renamed_parameter(kernel, old_name, new_name)
     values = {old_name: p.Variable(new_name)}
-    source = kernel
-
-    def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, array=new_name) if d.array == old_name else d for d in with_waived(source))
-    return kernel.copy(
+    return with_dependences(
+        kernel, lambda found, _: (replace(d, array=new_name) if d.array == old_name else d for d in found),
         arguments=tuple(_renamed(a, old_name, new_name, values) for a in kernel.arguments),
         temporaries=reshaped_temporaries(kernel, values),
         statements=tuple(substituted(s, values) for s in kernel.statements),
-        substitutions=substituted_rules(kernel.substitutions, values), carried=carried)
+        substitutions=substituted_rules(kernel.substitutions, values))
 
 
 @transform
@@ -134,8 +127,8 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
         if name not in kernel.temporaries:
             raise unknown("temporary", name, kernel.temporaries)
     space = as_address_space(address_space)
-    return kernel.copy(temporaries={t.name: replace(t, address_space=space) if t.name in names else t
-                                    for t in kernel.temporaries.values()}, carried=unchanged_from(kernel))
+    return annotated(kernel, temporaries={t.name: replace(t, address_space=space) if t.name in names else t
+                                          for t in kernel.temporaries.values()})
 
 
 @transform
@@ -190,8 +183,9 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
     if chosen is CachePolicy.STREAMING and unwritten is not None:
         raise PreconditionError(f"Nothing writes to '{unwritten}'.", subject=unwritten,
                                 hint="name arrays that the kernel writes to")
-    return kernel.copy(arguments=tuple(replace(a, cache_policy=chosen) if a.name in names and isinstance(a, GlobalArg)
-                                       else a for a in kernel.arguments), carried=unchanged_from(kernel))
+    return annotated(kernel, arguments=tuple(
+        replace(a, cache_policy=chosen) if isinstance(a, GlobalArg) and a.name in names else a
+        for a in kernel.arguments))
 
 
 @transform
@@ -218,11 +212,9 @@ def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
     if both.is_empty():
         raise PreconditionError(f"'{assumptions}' contradicts what the kernel assumes already.",
                                 subject=str(assumptions))
-
-    def assumed() -> Iterator[Dependence]:
-        return (replace(d, relation=d.relation.intersect_params(both)) for d in with_waived(kernel))
-    return known_better(kernel, assumed, kernel.copy(
-        assumptions=coalesced(both), arguments=without_inferred_shapes(kernel.arguments, but_linear=True)))
+    return specialized(
+        kernel, lambda found, _: (replace(d, relation=d.relation.intersect_params(both)) for d in found),
+        assumptions=coalesced(both), arguments=without_inferred_shapes(kernel.arguments, but_linear=True))
 
 
 @transform
@@ -240,16 +232,10 @@ def set_options(kernel: LoopKernel, /, **options: object) -> LoopKernel:
     for name in options:
         if name not in known:
             raise unknown("option", name, known, where="a kernel")
-    return kernel.copy(options=replace(kernel.options, **options), carried=unchanged_from(kernel))   # type: ignore[arg-type]
+    return annotated(kernel, options=replace(kernel.options, **options))   # type: ignore[arg-type]
 
 
 # {{{ parts
-
-def known_better(before: LoopKernel, found: Callable[[], Iterable[Dependence]], after: LoopKernel) -> LoopKernel:
-    """*after*, of which more is known than of *before*, with the dependences *found* as far as they still bind."""
-    return after if before.carried is None else after.copy(carried=lambda: refined(after, found()))
-
-
 
 def _renamed(arg: Argument, old: str, new: str, values: Mapping[str, Expression]) -> Argument:
     renamed = replace(arg, name=new) if arg.name == old else arg
@@ -296,11 +282,9 @@ def _renamed_parameter(kernel: LoopKernel, old: str, new: str) -> LoopKernel:
         if id(s.domain) not in domains:
             domains[id(s.domain)] = s.domain.named(rename_param(s.domain.set, old, new))
         return replace(s, domain=domains[id(s.domain)])
-
-    def carried() -> tuple[Dependence, ...]:
-        return tuple(replace(d, relation=rename_param(d.relation, old, new)) for d in with_waived(kernel))
-    return kernel.copy(statements=tuple(map(renamed, kernel.statements)), carried=carried,
-                       assumptions=rename_param(kernel.assumptions, old, new))
+    return with_dependences(
+        kernel, lambda found, _: (replace(d, relation=rename_param(d.relation, old, new)) for d in found),
+        statements=tuple(map(renamed, kernel.statements)), assumptions=rename_param(kernel.assumptions, old, new))
 
 # }}}
 

@@ -8,7 +8,7 @@ from math import prod
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import reordered
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.strides import fastest_last
 from loopkit.errors import PreconditionError
@@ -43,8 +43,8 @@ def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], ste
         auto = fastest_last(kernel, s.expression,
                             [x for x in s.inames if isinstance(kernel.tags.get(x), AutoLocalTag)])
         # parts of several inames on one axis are packed as their loops nest
-        kernel = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in auto},
-                             tree=ordered(kernel.tree, auto), carried=unchanged_from(kernel))
+        kernel = reordered(kernel, ordered(kernel.tree, auto),
+                           tags={x: t for x, t in kernel.tags.items() if x not in auto})
         for x, digits in _digits(kernel, auto, block) if block else ():
             kernel = _with_digits(kernel, x, digits, step, assume, unsafe)
     return kernel

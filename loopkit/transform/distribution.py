@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import reordered
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import ScheduleError
@@ -64,7 +64,7 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
             raise ScheduleError(f"Nothing stands before '{before}' in the loop over '{iname}'.", subject=before,
                                 hint="name the statement that the second loop is to begin with")
         return seq(first, second)
-    result = kernel.copy(tree=rewrite(kernel.tree, one), carried=unchanged_from(kernel))
+    result = reordered(kernel, rewrite(kernel.tree, one))
     return require_legal(result, f"distribute_loop({iname}, before={before})", assume=assume, unsafe=unsafe)
 
 
@@ -131,7 +131,7 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
     split = split_iname(kernel, iname, length, outer_iname=outer, inner_iname=inner, within=within)
     tree = rewrite(split.tree, lambda node: _innermost(node) if isinstance(node, Loop) and node.iname == inner
                    else node)
-    result = split.copy(tree=tree, tags={**split.tags, inner: UnrollTag()}, carried=unchanged_from(split))
+    result = reordered(split, tree, tags={**split.tags, inner: UnrollTag()})
     nests = map(loops_of, result.paths.values())
     result = with_given_order(result, *(loops[loops.index(outer):] for loops in nests if inner in loops))
     return require_legal(result, f"unroll_and_jam({iname}, {length})", assume=assume, unsafe=unsafe)

@@ -1,7 +1,7 @@
 """Numbers in the place of value arguments."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from operator import index as as_integer
@@ -11,8 +11,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import declared, expand_rules, maybe_real
-from loopkit.analysis.dependences import Dependence, with_waived
-from loopkit.analysis.shapes import without_inferred_shapes
+from loopkit.analysis.constructors import Image, between_images, specialized
+from loopkit.analysis.inferred_shapes import without_inferred_shapes
 from loopkit.errors import PreconditionError
 from loopkit.expr.build import sum_of
 from loopkit.expr.dtypes import BOOL, INT32, INT64, WEAK_INT, Type, Weak, join, rank_of, resolve, type_of, weak
@@ -27,7 +27,7 @@ from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.language.conditions import conjunction, split
 from loopkit.poly.domains import constrained
 from loopkit.poly.sets import InstanceSet, fix_params
-from loopkit.transform.data import known_better, reshaped, reshaped_temporaries, substituted_rules
+from loopkit.transform.data import reshaped, reshaped_temporaries, substituted_rules
 from loopkit.transform.reindex import substituted
 from loopkit.transform.step import transform
 
@@ -69,23 +69,12 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
         return substituted(replace(types.kept(s), domain=domains[id(s.domain)]), values)
 
     rules = {r.name: replace(r, expr=types.compared(r.expr)) for r in kernel.substitutions.values()}
-    plain = kernel.copy(
+    plain = specialized(
+        kernel, lambda found, _: (replace(d, relation=fix_params(d.relation, sizes)) for d in found),
         statements=tuple(map(fixed, kernel.statements)), assumptions=assumptions,
         arguments=without_inferred_shapes(reshaped(a, values) for a in kernel.arguments if a.name not in values),
         temporaries=reshaped_temporaries(kernel, values), substitutions=substituted_rules(rules, values))
-    result = _with_conditions_in_domains(plain)
-    narrower = {s.id: s.domain.set for s, old in zip(result.statements, plain.statements, strict=True)
-                if s.domain is not old.domain}
-
-    def dependences() -> Iterator[Dependence]:
-        for d in with_waived(kernel):
-            relation = fix_params(d.relation, sizes)
-            if d.source in narrower:
-                relation = relation.intersect_domain(narrower[d.source])
-            if d.sink in narrower:
-                relation = relation.intersect_range(narrower[d.sink])
-            yield replace(d, relation=relation)
-    return known_better(kernel, dependences, result)
+    return _with_conditions_in_domains(plain)
 
 
 # {{{ conditions
@@ -110,7 +99,11 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
             return s
         domain = domains.setdefault((id(s.domain), conditions), constrained(s.domain, conditions))
         return replace(s, domain=domain, predicates=parts[s.id][1] if s.id in parts else ())
-    return kernel.copy(statements=tuple(map(narrowed, kernel.statements))) if any(affine.values()) else kernel
+    if not any(affine.values()):
+        return kernel
+    statements = tuple(map(narrowed, kernel.statements))
+    images = {s.id: (Image(s.id, within=s.domain.set),) for s in statements if affine.get(s.id)}
+    return specialized(kernel, lambda found, _: between_images(found, images), statements=statements)
 
 # }}}
 

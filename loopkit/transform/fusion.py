@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import pymbolic.primitives as p
 
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import execution_paths, meeting_of
@@ -144,7 +145,7 @@ def _renamed(kernel: LoopKernel, fusion: _Fusion, tree: Tree) -> LoopKernel:
                                         hint="give another name with new_iname=, or rename that loop first")
             steps[s] = step
     result = reindex_each(kernel, steps, tree)
-    return result.copy(tags={**result.tags, new: tag}) if tag is not None else result
+    return annotated(result, tags={**result.tags, new: tag}) if tag is not None else result
 
 
 def _require_one_tag(kernel: LoopKernel, names: Sequence[str]) -> None:

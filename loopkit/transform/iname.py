@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.ranges import constant_range
 from loopkit.errors import PreconditionError, ScheduleError
@@ -187,7 +188,7 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
     tree = rewrite_loops(kernel, (old_iname,), chosen, lambda loop: Loop(new_iname, loop.body))
     result = reindex(kernel, Reindexing((old_iname,), (new_iname,), {old_iname: p.Variable(new_iname)}), tree, chosen)
     tag = kernel.tags.get(old_iname)
-    return result.copy(tags={**result.tags, new_iname: tag}) if tag is not None else result
+    return annotated(result, tags={**result.tags, new_iname: tag}) if tag is not None else result
 
 
 @transform

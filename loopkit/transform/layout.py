@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Swizzle
 from loopkit.errors import PreconditionError
@@ -49,7 +49,7 @@ def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags:
         order = _order(name, dim_tags, len(shapes.get(name, ())))
         plain = order == tuple(range(len(order)))
         temporaries[name] = replace(temporary, order=() if plain else order)
-    return kernel.copy(temporaries=temporaries, carried=unchanged_from(kernel))
+    return annotated(kernel, temporaries=temporaries)
 
 
 def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
@@ -119,9 +119,8 @@ def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk
         raise PreconditionError(f"The {columns} columns of '{variable}' are no multiple of {chunk*period}, which "
                                 f"{period} rows would mix.", subject=variable,
                                 hint=f"chunk and period of {whole} together, or add_padding")
-    return kernel.copy(temporaries={**kernel.temporaries,
-                                    variable: replace(temporary, swizzle=Swizzle(number, chunk, period))},
-                       carried=unchanged_from(kernel))
+    return annotated(kernel, temporaries={
+        **kernel.temporaries, variable: replace(temporary, swizzle=Swizzle(number, chunk, period))})
 
 
 def _power_of_two(value: int, name: str) -> int:

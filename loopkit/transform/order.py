@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import reordered
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.kernel import LoopKernel
@@ -44,7 +44,7 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
     if len(order) > 1 and not any(len(set(order) & set(s.inames)) > 1 for s in kernel.statements):
         raise ScheduleError(f"No statement has two of the inames {', '.join(order)}: their loops never nest.",
                             subject=", ".join(order))
-    result = with_given_order(kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel)), order)
+    result = with_given_order(reordered(kernel, ordered(kernel.tree, order)), order)
     return require_legal(result, f"prioritize_loops({', '.join(order)})", assume=assume, unsafe=unsafe)
 
 
@@ -77,7 +77,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
     if swapped is kernel.tree:
         raise ScheduleError(f"Neither of the loops over '{outer}' and '{inner}' stands inside the other.",
                             subject=outer)
-    result = with_given_order(kernel.copy(tree=swapped, carried=unchanged_from(kernel)), (inner, outer))
+    result = with_given_order(reordered(kernel, swapped), (inner, outer))
     return require_legal(result, f"interchange({outer}, {inner})", assume=assume, unsafe=unsafe)
 
 
@@ -105,7 +105,7 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
         outers.append(outer)
         inners.append(inner)
     order = (*outers, *inners)
-    result = with_given_order(kernel.copy(tree=ordered(kernel.tree, order), carried=unchanged_from(kernel)), order)
+    result = with_given_order(reordered(kernel, ordered(kernel.tree, order)), order)
     step = f"tile({', '.join(f'{x}: {s}' for x, s in tile_sizes.items())})"
     return require_legal(result, step, assume=assume, unsafe=unsafe)
 

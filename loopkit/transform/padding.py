@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, StorageError
 from loopkit.kernel.data import TemporaryVariable
@@ -55,8 +55,7 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
         raise StorageError(f"The shape and the address space of '{variable}' were declared, and are kept as they are.",
                            subject=variable, hint="declare the padded shape, or no address space")
     padded = (*shape[:behind], shape[behind] + cells, *shape[behind + 1:])
-    return kernel.copy(temporaries={**kernel.temporaries, variable: replace(temporary, shape=padded)},
-                       carried=unchanged_from(kernel))
+    return annotated(kernel, temporaries={**kernel.temporaries, variable: replace(temporary, shape=padded)})
 
 
 def constant_shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[int, ...]:

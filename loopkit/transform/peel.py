@@ -1,17 +1,18 @@
 """peel: the first and the last iterations of a loop as statements of their own."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain, data_params, origin
-from loopkit.analysis.dependences import Dependence, with_waived
+from loopkit.analysis.constructors import Image, between_images, with_dependences
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tree import Leaf, Loop, Seq, Tree, leaves, seq
@@ -218,8 +219,16 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, 
     kept = {name: t for name, t in kernel.temporaries.items() if name not in old or name in accumulators.values()}
     cells: dict[str, TemporaryVariable] = {
         name: replace(kernel.temporaries[acc], name=name) for (acc, _), name in accumulators.items()}
-    return kernel.copy(statements=tuple(new), tree=tree, reductions=nodes, temporaries={**kept, **cells},
-                       carried=_divided(kernel, parts, accumulators))
+    images = {s: [Image(part.id, within=part.where.onto(kernel.statement_by_id[s].inames).set) for part in found]
+              for s, found in parts.items()}
+    accumulator_of = {(part.id, acc): name for found in parts.values() for part in found
+                      for (acc, end), name in accumulators.items() if end == part.end}
+
+    def divided(found: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
+        for d in between_images(found, images):
+            yield replace(d, array=accumulator_of.get((d.source, d.array), d.array))
+    return with_dependences(kernel, divided, statements=tuple(new), tree=tree, reductions=nodes,
+                          temporaries={**kept, **cells})
 
 
 def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree | None:
@@ -272,29 +281,5 @@ def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> 
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
     update = next((s for end, s in found if not end), found[0][1])
     return replace(node, update=update, others=tuple(s for _, s in found if s != update))
-
-
-def _divided(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]], accumulators: Mapping[tuple[str, str], str]
-             ) -> Callable[[], tuple[Dependence, ...]]:
-    """Each dependence as its pairs between the parts of its two statements."""
-    def pieces(statement: str) -> list[tuple[str, str, InstanceSet | None]]:
-        if statement not in parts:
-            return [(statement, "", None)]
-        inames = kernel.statement_by_id[statement].inames
-        return [(part.id, part.end, part.where.onto(inames)) for part in parts[statement]]
-
-    def compute() -> Iterator[Dependence]:
-        for d in with_waived(kernel):
-            for source, end, before in pieces(d.source):
-                for sink, _, after in pieces(d.sink):
-                    relation = d.relation
-                    if before is not None:
-                        relation = relation.intersect_domain(before.set)
-                    if after is not None:
-                        relation = relation.intersect_range(after.set)
-                    if relation is d.relation or not relation.is_empty():
-                        yield replace(d, array=accumulators.get((d.array, end), d.array), source=source, sink=sink,
-                                      relation=relation)
-    return lambda: tuple(compute())
 
 # }}}

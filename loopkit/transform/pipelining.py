@@ -1,14 +1,16 @@
 """pipeline: the copies of a loop's next iterations are under way while it computes on those of this one."""
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, accesses_of, data_params
-from loopkit.analysis.dependences import Dependence, identity_pairs, unchanged_from, with_waived
+from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
+from loopkit.analysis.dependences import identity_pairs
 from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
@@ -17,6 +19,7 @@ from loopkit.errors import PreconditionError, ScheduleError, StorageError
 from loopkit.expr.mappers import map_children, variables
 from loopkit.instructions.asynchronous_copy import AsynchronousCopy
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement, with_expressions
 from loopkit.kernel.tags import is_parallel
@@ -121,7 +124,7 @@ def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
     :raises PreconditionError: one of them computes, or converts, as far as types are known.
     """
     new = {s: replace(kernel.statement_by_id[s], instructions=(AsynchronousCopy(),)) for s in copies}
-    result = kernel.copy(statements=tuple(new.get(s.id, s) for s in kernel.statements), carried=unchanged_from(kernel))
+    result = rewritten(kernel, statements=tuple(new.get(s.id, s) for s in kernel.statements))
     require_operands(result)
     return result
 
@@ -271,13 +274,10 @@ def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, st
         temporaries[name] = TemporaryVariable(name, None, tuple(iname_range(kernel, x)[1] for x in own),
                                               AddressSpace.PRIVATE)
         statements += [replace(s, id=loads[s.id], assignee=element), replace(s, expression=element)]
-    result = kernel.copy(statements=tuple(statements), temporaries=temporaries, tree=rewrite(
-        kernel.tree, lambda node: seq(Leaf(loads[node.statement]), node)
-        if isinstance(node, Leaf) and node.statement in loads else node))
-
-    def carried() -> tuple[Dependence, ...]:
-        return tuple(_divided(kernel, result, found, loads))
-    return result.copy(carried=carried)
+    return with_dependences(
+        kernel, partial(_divided, found.copies, loads), statements=tuple(statements), temporaries=temporaries,
+        tree=rewrite(kernel.tree, lambda node: seq(Leaf(loads[node.statement]), node)
+                     if isinstance(node, Leaf) and node.statement in loads else node))
 
 
 def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
@@ -291,13 +291,14 @@ def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
     return own
 
 
-def _divided(before: LoopKernel, after: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Iterator[Dependence]:
+def _divided(copies: Mapping[str, str], loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
+             ) -> Iterator[Dependence]:
     """What bound a copy binds its load, but for the values of the temporary, which the store brings."""
-    for d in with_waived(before):
+    for d in found:
         # what must come behind a copy comes behind its store, and what must come before it before its load
         source = d.source if d.source not in loads or d.kind == "explicit" \
-            or d.array == found.copies[d.source] else loads[d.source]
-        sink = d.sink if d.sink not in loads or d.array == found.copies[d.sink] else loads[d.sink]
+            or d.array == copies[d.source] else loads[d.source]
+        sink = d.sink if d.sink not in loads or d.array == copies[d.sink] else loads[d.sink]
         yield d if (source, sink) == (d.source, d.sink) else replace(d, source=source, sink=sink)
     for store, load in loads.items():
         register = after.statement_by_id[load].written
@@ -326,9 +327,8 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
     shapes = {t: tuple(e for e in known[t] if e is not None) for t in names}
     changed = {t: replace(kernel.temporaries[t], shape=(stages, *shape))
                for t, shape in shapes.items() if len(shape) == len(known[t])}
-    return kernel.copy(statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
-                       temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()},
-                       carried=unchanged_from(kernel))
+    return rewritten(kernel, statements=tuple(with_expressions(s, indexed) for s in kernel.statements),
+                     temporaries={t: changed.get(t, v) for t, v in kernel.temporaries.items()})
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
@@ -337,7 +337,7 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ah
     later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
     result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
     at = {s: i for i, s in enumerate(leaves(result.tree))}
-    return result.copy(statements=tuple(sorted(result.statements, key=lambda s: at[s.id])), carried=result.carried)
+    return rewritten(result, statements=tuple(sorted(result.statements, key=lambda s: at[s.id])))
 
 
 def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
@@ -400,16 +400,12 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
                        if s.id in own and s.written in filled else s
                        for s in result.statements if s.id not in direct)
     written = {s.written for s in statements}
-    before = result
-
-    def carried() -> Iterator[Dependence]:
-        for d in with_waived(before):
-            if d.source not in direct or d.array not in registers:
-                yield replace(d, source=direct.get(d.source, d.source), sink=direct.get(d.sink, d.sink))
-    return result.copy(
+    images = {load: [Image(store)] for load, store in direct.items()}
+    return with_dependences(
+        result, lambda known, _: between_images(
+            (d for d in known if d.source not in direct or d.array not in registers), images),
         statements=statements, tree=_only(result.tree, frozenset(s.id for s in statements)),
-        temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written},
-        carried=lambda: tuple(carried()))
+        temporaries={t: v for t, v in result.temporaries.items() if t not in registers or t in written})
 
 
 def _in_plain_stage(s: Statement) -> Statement:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.kinds import kind_of, promote
 from loopkit.expr.mappers import map_children
@@ -65,11 +65,11 @@ def accumulate_in(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Col
     if not operands:
         raise PreconditionError(f"No reduction meant here loads real numbers narrower than {wanted}.",
                                 subject=str(wanted), hint="their operands are not converted")
-    return kernel.copy(
+    return rewritten(
+        kernel,
         statements=tuple(replace(s, expression=operands[s.id]) if s.id in operands else s for s in kernel.statements),
         temporaries={name: replace(t, dtype=wanted) if name in accumulators and t.dtype is not None else t
-                     for name, t in kernel.temporaries.items()},
-        carried=unchanged_from(kernel))
+                     for name, t in kernel.temporaries.items()})
 
 
 def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wanted: np.dtype) -> Expression:

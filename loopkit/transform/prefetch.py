@@ -9,8 +9,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, analysis_domain, declared, expand_rules, uses_at
+from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.dependences import Dependence, unchanged_from, with_waived
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.stand_ins import End, moved_dependences
 from loopkit.errors import PreconditionError
@@ -19,6 +19,7 @@ from loopkit.expr.indices import Typed, index_value, is_of_values
 from loopkit.expr.mappers import children, subexpressions, substitute, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace, SubstitutionRule
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import InameTag
@@ -186,8 +187,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
                  within, assume, unsafe))
     if any(uses_in(s, is_use) for s in result.statements):
         return result
-    return result.copy(carried=result.carried,
-                       substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
+    return rewritten(result, substitutions={k: r for k, r in result.substitutions.items() if k != subst_use})
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
@@ -253,12 +253,9 @@ def _reaches(kernel: LoopKernel, rule: str, name: str) -> bool:
 
 
 def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, SubstitutionRule]) -> LoopKernel:
-    carried = kernel.carried
-    source = kernel
-    return kernel.copy(
-        statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
-        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules},
-        carried=carried if carried is not None else (lambda: with_waived(source)))
+    return rewritten(
+        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, rules)) for s in kernel.statements),
+        substitutions={k: r for k, r in kernel.substitutions.items() if k not in rules})
 
 # }}}
 
@@ -363,11 +360,11 @@ def _with_copy(buffer: StagingBuffer, request: _Request) -> LoopKernel:
     def reading(s: Statement) -> Statement:
         return replace(s, expression=buffer.used(s.expression),
                        assignee=element(s.written, tuple(map(buffer.used, s.subscripts))))
-    made = buffer.put_in(copy, None, reading, lambda _: _dependences(buffer, copy, moves, array),
+    made = buffer.put_in(copy, None, reading, lambda *_: _dependences(buffer, copy, moves, array),
                          frozenset(s.id for s in kernel.statements if s.written in sources))
     result = require_legal(made, buffer.step, assume=request.assume, unsafe=request.unsafe)
     owed = require_copied_in(kernel, made, buffer.temporary, buffer.step, assume=request.assume, unsafe=request.unsafe)
-    return result if not owed else result.copy(obligations=(*result.obligations, *owed), carried=unchanged_from(result))
+    return result if not owed else annotated(result, obligations=(*result.obligations, *owed))
 
 
 def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:

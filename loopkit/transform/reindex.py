@@ -9,7 +9,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
-from loopkit.analysis.dependences import carried_from
+from loopkit.analysis.constructors import Image, annotated, reindexed, rewritten
 from loopkit.errors import ScheduleError
 from loopkit.expr.mappers import called, map_children, substitute, variables
 from loopkit.kernel.given_order import Chain, given, still_given
@@ -105,15 +105,15 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
                                                              if x not in rule.arguments}))
              for name, rule in kernel.substitutions.items()}
     left = {x for s in kernel.statements if s.id not in steps for x in s.inames}
-    return _moved(kernel, steps, tree).copy(
-        substitutions=rules, tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
+    return rewritten(_moved(kernel, steps, tree), substitutions=rules,
+                     tags={x: t for x, t in kernel.tags.items() if x not in step.old or x in left})
 
 
 def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
     """*kernel* with a step of its own applied to each statement of *steps*; inames that are gone lose their tags."""
     kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
     result = _moved(kernel, steps, tree)
-    return result.copy(tags={x: t for x, t in kernel.tags.items() if x in result.inames})
+    return annotated(result, tags={x: t for x, t in kernel.tags.items() if x in result.inames})
 
 
 def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
@@ -122,32 +122,29 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
     domains: dict[tuple[int, int], InstanceSet] = {}
     alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
 
-    def relation_of(statement_id: str) -> Map | None:
-        step = steps.get(statement_id)
-        if step is None:
-            return None
-        inames = kernel.statement_by_id[statement_id].inames
+    images: dict[str, tuple[Image]] = {}
+    for s, step in steps.items():
+        inames = kernel.statement_by_id[s].inames
         key = (id(step), inames)
         if key not in relations:
             relations[key] = step.relation(inames)
-        return relations[key]
+        images[s] = (Image(s, relations[key]),)
 
     def moved(statement: Statement) -> Statement:
-        relation = relation_of(statement.id)
-        if relation is None:
+        if statement.id not in steps:
             return statement
         step, old = steps[statement.id], statement.domain
         key = (id(step), id(old))
         if key not in domains:
-            new = step.image(old, relation, kernel.assumptions)
+            new = step.image(old, relations[id(step), old.inames], kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
             domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
         return substituted(replace(statement, domain=domains[key]), step.values)
 
     nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))
              for name, node in kernel.reductions.items()}
-    return kernel.copy(statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
-                       given_order=_order_after(kernel, steps, tree), carried=carried_from(kernel, relation_of))
+    return reindexed(kernel, images, statements=tuple(map(moved, kernel.statements)), tree=tree, reductions=nodes,
+                     given_order=_order_after(kernel, steps, tree))
 
 
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
@@ -245,8 +242,8 @@ def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collectio
                       and (variables(rule.expr) | called(rule.expr)) & ending}:
         ending |= callers
     own = {name: rules[name] for name in ending}
-    return kernel.copy(
-        statements=tuple(replace(s, expression=expand_rules(s.expression, own),
-                                 predicates=tuple(expand_rules(e, own) for e in s.predicates))
-                         for s in kernel.statements),
-        substitutions={name: rule for name, rule in rules.items() if name not in ending}, carried=kernel.carried)
+    return rewritten(
+        kernel, statements=tuple(replace(s, expression=expand_rules(s.expression, own),
+                                         predicates=tuple(expand_rules(e, own) for e in s.predicates))
+                                  for s in kernel.statements),
+        substitutions={name: rule for name, rule in rules.items() if name not in ending})

@@ -1,18 +1,21 @@
 """realize_scan: a reduction whose upper bound moves with an iname as a scan along it."""
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import analysis_domain
-from loopkit.analysis.dependences import Dependence, carried_from, flow_of_values, unchanged_from
+from loopkit.analysis.constructors import Image, between_images, rewritten, with_dependences
+from loopkit.analysis.dependences import flow_of_values
 from loopkit.analysis.legality import iname_extent, iname_range, require_legal, violations
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
 from loopkit.errors import IllegalTransformError, PreconditionError, UndecidedError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode
 from loopkit.kernel.tags import AutoLocalTag, GroupTag, LocalTag
@@ -101,8 +104,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
                     f"Threads cannot compute the scan of '{node.final}' together: '{node.operation}' combines its "
                     "operands in their order.", subject=node.operation,
                     hint="ReductionOperation(..., reorderable=True), if it may be reordered, or untag_inames")
-            return kernel.copy(reductions={**kernel.reductions, node.name: replace(node, sweep=sweep)},
-                               carried=unchanged_from(kernel))
+            return rewritten(kernel, reductions={**kernel.reductions, node.name: replace(node, sweep=sweep)})
         case GroupTag() | AutoLocalTag() as tag:
             raise PreconditionError(
                 f"The scan of '{node.final}' cannot run along '{sweep}', which has the tag '{tag}': the results of a "
@@ -142,13 +144,14 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
     new = {node.init: start, node.update: replace(combined, assignee=cell),
            node.final: substituted(kernel.statement_by_id[node.final], {node.accumulator: cell})}
-    result = kernel.copy(
-        statements=tuple(new.get(s.id, s) for s in kernel.statements), tree=_tree(kernel, scan, behind),
+    tree = _tree(kernel, scan, behind)
+    result = with_dependences(
+        kernel, partial(_dependences, node, moved), tree=tree,
+        statements=tuple(new.get(s, kernel.statement_by_id[s]) for s in leaves(tree)),
         temporaries={**kernel.temporaries, node.accumulator: replace(
             kernel.temporaries[node.accumulator], shape=tuple(iname_extent(kernel, x) for x in inside))},
         reductions={name: r for name, r in kernel.reductions.items() if r is not node},
         tags={x: t for x, t in kernel.tags.items() if x != scan.iname or _elsewhere(kernel, scan)})
-    result = _in_text_order(result.copy(carried=_dependences(kernel, result, scan, moved)))
     for x in inside:
         if isinstance(kernel.tags.get(x), LocalTag):
             # a thread has its own cell, if nothing else is in the way
@@ -195,19 +198,11 @@ def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
     return rewrite(kernel.tree, one)
 
 
-def _in_text_order(kernel: LoopKernel) -> LoopKernel:
-    at = {s: i for i, s in enumerate(leaves(kernel.tree))}
-    return kernel.copy(statements=tuple(sorted(kernel.statements, key=lambda s: at[s.id])), carried=kernel.carried)
-
-
-def _dependences(old: LoopKernel, new: LoopKernel, scan: Scan, moved: Map) -> Callable[[], tuple[Dependence, ...]]:
-    """The old ones of each operand where it is combined now, and the flow of the accumulator."""
-    node = scan.node
-
-    def compute() -> tuple[Dependence, ...]:
-        carried = carried_from(old, lambda s: moved if s == node.update else None)()
-        kept = (d for d in carried if d.array != node.accumulator and node.init not in (d.source, d.sink))
-        return (*kept, *flow_of_values(new, node.accumulator))
-    return compute
+def _dependences(node: ReductionNode, moved: Map, found: Sequence[Dependence], after: LoopKernel
+                 ) -> Iterator[Dependence]:
+    """Those of each operand where it is combined now, and the flow of the accumulator."""
+    others = (d for d in found if d.array != node.accumulator)
+    yield from between_images(others, {node.update: [Image(node.update, moved)], node.init: []})
+    yield from flow_of_values(after, node.accumulator)
 
 # }}}

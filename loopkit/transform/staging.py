@@ -14,14 +14,14 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_as
-from loopkit.analysis.dependences import Dependence
+from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.ranges import constant_range, known_sizes
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, ScheduleError
 from loopkit.expr.mappers import children, map_children, variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
-from loopkit.kernel.kernel import LoopKernel, unknown
+from loopkit.kernel.kernel import Derive, LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tags import GroupTag, InameTag
 from loopkit.kernel.tree import Leaf, leaves, nest
@@ -232,11 +232,10 @@ class StagingBuffer:
                                                                                self.box.offsets(arguments))
 
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
-               carried: Callable[[LoopKernel], Iterable[Dependence]], writers: frozenset[str] = frozenset()
-               ) -> LoopKernel:
+               derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
         """The kernel with copy-in and copy-out, as far as there are such, around its users, which are *rewritten*.
 
-        :arg carried: the dependences of the result.
+        :arg derive: gives the dependences of the result; see :func:`loopkit.analysis.constructors.with_dependences`.
         :arg writers: statements that must stay before the copy-in.
         """
         kernel, users = self.kernel, frozenset(self.uses)
@@ -247,12 +246,11 @@ class StagingBuffer:
         at = {s: i for i, s in enumerate(leaves(tree))}
         new = [rewritten(s) if s.id in users else s for s in kernel.statements]
         dims = [x for s in copies for x in s.inames[len(self.outer):]] if self.tag is not None else []
-        result: LoopKernel = kernel.copy(
-            statements=tuple(sorted([*copies, *new], key=lambda s: at[s.id])), tree=tree,
+        return with_dependences(
+            kernel, derive, statements=tuple(sorted([*copies, *new], key=lambda s: at[s.id])), tree=tree,
             temporaries={**kernel.temporaries, self.temporary: TemporaryVariable(self.temporary, self.dtype,
                                                                                  self.box.shape, self.space)},
-            tags={**kernel.tags, **dict.fromkeys(dims, self.tag)}, carried=lambda: tuple(carried(result)))
-        return result
+            tags={**kernel.tags, **{x: self.tag for x in dims if self.tag is not None}})
 
     # }}}
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Concatenate, ParamSpec
 
+from loopkit.analysis.constructors import annotated
 from loopkit.errors import (
     ENTRY_POINTS,
     IllegalTransformError,
@@ -171,7 +172,7 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
     """*kernel*, in which the user gave the order of the inames of each of *chains* as its tree has it."""
-    return kernel.copy(given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
+    return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:

@@ -8,7 +8,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import expand_rules
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import rewritten
 from loopkit.errors import PreconditionError
 from loopkit.expr.mappers import children, head_of, map_children, variables
 from loopkit.expr.parsing import parse_expression
@@ -57,8 +57,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
     if not count:
         raise PreconditionError(f"Nothing in the kernel matches '{template}'.", subject=template)
     rule = SubstitutionRule(subst_name, names, pattern)
-    return kernel.copy(statements=statements, substitutions={**kernel.substitutions, subst_name: rule},
-                       carried=unchanged_from(kernel))
+    return rewritten(kernel, statements=statements, substitutions={**kernel.substitutions, subst_name: rule})
 
 
 @transform
@@ -92,8 +91,8 @@ def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = N
     others = {k: replace(r, expr=expand_rules(r.expr, rules)) if k not in names else r
               for k, r in kernel.substitutions.items()}
     used = frozenset().union(*(_names(e) for s in statements for e in (s.expression, *s.predicates)))
-    return kernel.copy(statements=statements, carried=unchanged_from(kernel),
-                       substitutions={k: r for k, r in others.items() if k not in names or k in used})
+    return rewritten(kernel, statements=statements,
+                     substitutions={k: r for k, r in others.items() if k not in names or k in used})
 
 
 def _names(expr: Expression) -> frozenset[str]:

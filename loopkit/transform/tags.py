@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.legality import require_legal
 from loopkit.analysis.ranges import with_known_sizes
 from loopkit.errors import PreconditionError
@@ -59,7 +59,7 @@ def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str
     names = name_list(inames)
     for x in names:
         require_iname(kernel, x)
-    result = kernel.copy(tags={x: t for x, t in kernel.tags.items() if x not in names}, carried=unchanged_from(kernel))
+    result = annotated(kernel, tags={x: t for x, t in kernel.tags.items() if x not in names})
     return require_legal(result, f"untag_inames({', '.join(names)})", assume=assume, unsafe=unsafe)
 
 
@@ -96,7 +96,7 @@ def tagged(kernel: LoopKernel, tags: Mapping[str, str | InameTag], step: str, *,
             _require_sum(kernel, x)
         if isinstance(tag, VecTag):
             _require_lanes(kernel, x, [y for y, other in {**kernel.tags, **new}.items() if isinstance(other, VecTag)])
-    result = kernel.copy(tags={**kernel.tags, **new}, carried=unchanged_from(kernel))
+    result = annotated(kernel, tags={**kernel.tags, **new})
     shown = ", ".join(f"{x}: {t}" for x, t in new.items())
     return require_legal(result, f"{step} ({shown})" if step != "tag_inames" else f"tag_inames({shown})",
                          assume=assume, unsafe=unsafe)

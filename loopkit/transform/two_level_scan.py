@@ -3,16 +3,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pymbolic.primitives as p
 
-from loopkit.analysis.dependences import Dependence, carried_from, flow_of_values, reduction_dependences
+from loopkit.analysis.constructors import Image, between_images, with_dependences
+from loopkit.analysis.dependences import flow_of_values, reduction_dependences
 from loopkit.analysis.legality import iname_range, require_legal
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.scans import Scan, operands, require_alone, scan_along
 from loopkit.errors import PreconditionError
 from loopkit.expr.nodes import Neutral
 from loopkit.kernel.data import TemporaryVariable
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import ReductionNode, Statement
 from loopkit.kernel.tags import InameTag
@@ -196,13 +199,13 @@ class _Levels:
                final.id: substituted(final, {node.accumulator: total})}
         levels = (first, second)
         ahead = [s for level in levels for s in level.statements]
-        result = knl.copy(
+        return with_dependences(
+            knl, partial(self._dependences, levels, (part, before)),
             statements=tuple(self._in_place(ahead, new)), tree=self._tree(levels),
             temporaries={**knl.temporaries,
                          **{x: TemporaryVariable(x) for x in (part, before)},
                          **{x.node.accumulator: TemporaryVariable(x.node.accumulator, shape=()) for x in levels}},
             reductions={**knl.reductions, **{x.node.name: x.node for x in levels}})
-        return result.copy(carried=self._dependences(result, levels, (part, before)))
 
     def _in_place(self, ahead: Sequence[Statement], new: dict[str, Statement]) -> Iterator[Statement]:
         """The statements in the order of the text."""
@@ -232,29 +235,19 @@ class _Levels:
 
     # }}}
 
-    def _dependences(self, new: LoopKernel, levels: Sequence[_Level], arrays: Sequence[str]
-                     ) -> Callable[[], tuple[Dependence, ...]]:
+    def _dependences(self, levels: Sequence[_Level], arrays: Sequence[str], found: Sequence[Dependence],
+                     new: LoopKernel) -> Iterator[Dependence]:
         """The old ones of each operand, which is read twice now; those of the reductions and of what they store."""
         node = self.node
-        first = levels[0].statements[1]
-
-        def compute() -> Iterator[Dependence]:
-            whole = self._moved(new, first.id, levels[0].node.inames[0], ())
-            own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
-            here = carried_from(self.old, lambda s: own if s == node.update else None)()
-            ahead = carried_from(self.old, lambda s: whole if s == node.update else None)()
-            for d, e in zip(here, ahead, strict=True):
-                if d.array == node.accumulator or node.init in (d.source, d.sink):
-                    continue
-                yield d
-                if node.update in (d.source, d.sink):
-                    yield replace(e, source=first.id if e.source == node.update else e.source,
-                                  sink=first.id if e.sink == node.update else e.sink)
-            for name in (node.name, *(level.node.name for level in levels)):
-                yield from reduction_dependences(new, new.reductions[name])
-            for array in arrays:
-                yield from flow_of_values(new, array)
-        return lambda: tuple(compute())
+        first = levels[0].statements[1].id
+        own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
+        whole = self._moved(new, first, levels[0].node.inames[0], ())
+        others = (d for d in found if d.array != node.accumulator)
+        yield from between_images(others, {node.update: [Image(node.update, own), Image(first, whole)], node.init: []})
+        for name in (node.name, *(level.node.name for level in levels)):
+            yield from reduction_dependences(new, new.reductions[name])
+        for array in arrays:
+            yield from flow_of_values(new, array)
 
     def _moved(self, new: LoopKernel, update: str, place: str, same: Sequence[str]) -> Map:
         """From the old update to the one called *update*, whose operand stands at *place* in its block."""

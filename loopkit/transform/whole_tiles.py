@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from math import isfinite
 
 import numpy as np
@@ -11,13 +11,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, data_params, expanded_expression
-from loopkit.analysis.dependences import (
-    Dependence,
-    joined_relations,
-    order_of_values,
-    reduction_dependences,
-    with_waived,
-)
+from loopkit.analysis.constructors import rewritten, with_dependences
+from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_waived
 from loopkit.analysis.extension_proof import require_extended
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
@@ -27,6 +22,7 @@ from loopkit.expr.dtypes import type_of
 from loopkit.expr.mappers import called, map_children, subexpressions, variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import SubstitutionRule
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.sets import InstanceSet, with_dim_names
@@ -80,12 +76,12 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
         return kernel
     for s in chosen:
         _require_able(kernel, s, step)
-    grown = kernel.copy(statements=tuple(replace(s, domain=domains.get(s.id, s.domain)) for s in kernel.statements))
     names = frozenset(a.array for s in moved for a in accesses_of(kernel, kernel.statement_by_id[s])
                       if a.array in kernel.temporaries)
     ordered = _in_its_order(kernel, names, step)
-    filled = _with_filled_reads(kernel, grown, moved, fill)
-    result = filled.copy(carried=lambda: _dependences(kernel, filled, names))
+    grown = with_dependences(kernel, partial(_dependences, names), statements=tuple(
+        replace(s, domain=domains.get(s.id, s.domain)) for s in kernel.statements))
+    result = _with_filled_reads(kernel, grown, moved, fill)
     require_extended(ordered, result, moved, names, step, sizes)
     return proven(result)
 
@@ -158,7 +154,8 @@ def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[s
             return p.Call(p.Variable(rules[expr.aggregate.name].name), tuple(map(filled, expr.index_tuple)))
         return map_children(expr, filled)
     used = _rules_used(kernel, moved)
-    return grown.copy(
+    return rewritten(
+        grown,
         statements=tuple(replace(s, expression=filled(s.expression)) if s.id in moved else s for s in grown.statements),
         substitutions={**{k: replace(r, expr=filled(r.expr)) if k in used else r for k, r in
                           kernel.substitutions.items()}, **{r.name: r for r in rules.values()}})
@@ -225,7 +222,7 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
 
     :raises ScheduleError: they come in another order.
     """
-    ordered = kernel.copy(carried=lambda: _dependences(kernel, kernel, names))
+    ordered = with_dependences(kernel, partial(_dependences, names))
     for name in sorted(names):
         found, known = (joined_relations(d for d in with_waived(knl) if d.array == name) for knl in (ordered, kernel))
         if not same_flow(found, known):
@@ -234,10 +231,11 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
     return ordered
 
 
-def _dependences(kernel: LoopKernel, filled: LoopKernel, names: frozenset[str]) -> tuple[Dependence, ...]:
-    """Those of *kernel*, but for those of the temporaries *names*, of which there are more values now."""
-    kept = [d for d in with_waived(kernel) if d.array not in names]
-    return (*kept, *(d for name in sorted(names) for d in _order(filled, name)))
+def _dependences(names: frozenset[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
+    """Those that are *found*, but for those of the temporaries *names*, whose values come in the order of *after*."""
+    yield from (d for d in found if d.array not in names)
+    for name in sorted(names):
+        yield from _order(after, name)
 
 
 def _order(kernel: LoopKernel, name: str) -> Iterator[Dependence]:

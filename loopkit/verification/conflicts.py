@@ -11,10 +11,11 @@ from functools import cached_property
 from typing import Any
 
 from loopkit.analysis.accesses import Access, accesses_of, analysis_domain, commute, data_params
-from loopkit.analysis.dependences import Dependence, dependences, in_words
+from loopkit.analysis.dependences import dependences, in_words
 from loopkit.analysis.legality import to_later_blocks
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import Path, meeting
 from loopkit.lowering.lowered import BoundStatement, Launch, Storage

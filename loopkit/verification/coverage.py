@@ -6,9 +6,10 @@ from functools import reduce
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.certainty import certain_write, sure_writes
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.analysis.waived import careless_reads
 from loopkit.errors import AccessWitness, VerificationError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import NotAffineError

@@ -4,11 +4,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loopkit.analysis.accesses import why_undecided
-from loopkit.analysis.dependences import Dependence, dependences, shared_loops
+from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import is_between_blocks, not_to_later_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import Violation, witness_of
 from loopkit.errors import IllegalTransformError
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tree import meeting, paths
 from loopkit.lowering.lowered import Lowered

@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import in_own_order
 from loopkit.analysis.dependences import dependences
 from loopkit.poly.relations import differing
 from loopkit.poly.sets import fix_params
@@ -164,9 +165,9 @@ def test_a_flag_is_sure_of_the_cell_of_its_own_iteration_only() -> None:
         """, [lk.GlobalArg("x,y", np.float64), "..."])
     every = isl.Map("{ [k] -> [i = 3 - k] : 0 <= k < 4 }")
     assert isl.Map(flows(knl, "flow", "init", "read")).is_equal(every)
-    own = knl.copy(statements=tuple(
+    own = in_own_order(knl, statements=tuple(
         replace(s, expression=p.Subscript(p.Variable("t"), p.Variable("i"))) if s.id == "read" else s
-        for s in knl.statements), carried=None)
+        for s in knl.statements))
     assert flows(own, "flow", "init", "read") == ""
 
 

@@ -10,8 +10,8 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import reordered, with_dependences
 from loopkit.analysis.copy_in import require_copied_in
-from loopkit.analysis.dependences import dependences
 from loopkit.expr.mappers import map_children, substitute
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import Seq, Tree, seq
@@ -78,8 +78,8 @@ def staged_kernel(request: pytest.FixtureRequest) -> tuple[lk.LoopKernel, lk.Loo
 
 
 def with_statement(knl: lk.LoopKernel, new: Statement) -> lk.LoopKernel:
-    return knl.copy(statements=tuple(new if s.id == new.id else s for s in knl.statements),
-                    carried=lambda: dependences(knl))
+    return with_dependences(knl, lambda found, _: found,
+                            statements=tuple(new if s.id == new.id else s for s in knl.statements))
 
 
 def copy_of(knl: lk.LoopKernel, temporary: str) -> Statement:
@@ -156,7 +156,7 @@ def test_a_flow_that_is_not_known() -> None:
     """Lowering holds storage to the flow that the kernel brings along: a value without it may be lost."""
     before = tiled_stencil()
     after = lk.add_prefetch(before, "a", "i_inner")
-    forgetful = after.copy(carried=lambda: tuple(d for d in dependences(after) if d.array != "a_fetch"))
+    forgetful = with_dependences(after, lambda found, _: (d for d in found if d.array != "a_fetch"))
     assert refused(before, forgetful, "a_fetch").kind == "missing"
 
 
@@ -168,7 +168,7 @@ def test_a_flow_that_is_not_known() -> None:
 def moved(knl: lk.LoopKernel, order: list[int]) -> lk.LoopKernel:
     assert isinstance(knl.tree, Seq)
     tree: Tree = seq(*(knl.tree.children[i] for i in order))
-    return knl.copy(tree=tree, carried=lambda: dependences(knl))
+    return reordered(knl, tree)
 
 
 def distributed() -> tuple[lk.LoopKernel, lk.LoopKernel]:
@@ -203,8 +203,8 @@ def test_another_value_of_a_temporary() -> None:
     before = of_a_temporary()
     after = lk.add_prefetch(before, "t", within="reader")
     copy = copy_of(after, "t_fetch")
-    wrong = after.copy(carried=lambda: tuple(
-        replace(d, source="last") if d.sink == copy.id and d.source == "first" else d for d in dependences(after)))
+    wrong = with_dependences(after, lambda found, _: (
+        replace(d, source="last") if d.sink == copy.id and d.source == "first" else d for d in found))
     witness = refused(before, wrong, "t_fetch")
     assert (witness.source[0], witness.sink[0]) == ("first", "reader")
 

@@ -9,9 +9,11 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.copy_out import require_buffered
-from loopkit.analysis.dependences import Dependence, dependences
+from loopkit.analysis.dependences import dependences
 from loopkit.expr.mappers import substitute
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
 from loopkit.poly.sets import InstanceSet
@@ -77,8 +79,8 @@ def refused(before: lk.LoopKernel, after: lk.LoopKernel) -> lk.IllegalTransformE
 
 
 def with_statement(knl: lk.LoopKernel, new: Statement) -> lk.LoopKernel:
-    return knl.copy(statements=tuple(new if s.id == new.id else s for s in knl.statements),
-                    carried=lambda: dependences(knl))
+    return with_dependences(knl, lambda found, _: found,
+                            statements=tuple(new if s.id == new.id else s for s in knl.statements))
 
 
 def shrunk(domain: InstanceSet) -> InstanceSet:
@@ -119,14 +121,14 @@ def test_a_flow_or_a_dependence_that_is_not_known(buffered: tuple[lk.LoopKernel,
     known = dependences(after)
     for d in known:
         if d.array == "y_buf" and d.kind == "flow":
-            refused(before, after.copy(carried=lambda d=d: tuple(x for x in known if x is not d)))
+            refused(before, with_dependences(after, lambda *_, d=d: (x for x in known if x is not d)))
 
 
 def test_an_order_of_others_that_is_not_known() -> None:
     make, step = KERNELS["two writes"]
     before = make()
     after = step(before)
-    forgetful = after.copy(carried=lambda: tuple(d for d in dependences(after) if d.sink != "other"))
+    forgetful = with_dependences(after, lambda found, _: (d for d in found if d.sink != "other"))
     err = refused(before, forgetful)
     assert (err.witness.source[0], err.witness.sink[0], err.witness.kind) == ("set", "other", "flow")
 
@@ -137,7 +139,8 @@ def test_loading_what_others_write_in_no_order() -> None:
     after = step(before)
     known = dependences(after)
     for pair in (("init_y", "store_y"), ("store_y", "init_y")):
-        forgetful = after.copy(carried=lambda pair=pair: tuple(d for d in known if (d.source, d.sink) != pair))
+        forgetful = with_dependences(
+            after, lambda *_, pair=pair: (d for d in known if (d.source, d.sink) != pair))
         err = refused(before, forgetful)
         assert {err.witness.source[0], err.witness.sink[0]} == {"init_y", "store_y"}
 

@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.copy_out import require_values_buffered
 from loopkit.analysis.dependences import dependences, values_in
 from loopkit.expr.mappers import substitute
@@ -45,8 +46,7 @@ def flowing(before: lk.LoopKernel, after: lk.LoopKernel) -> lk.LoopKernel:
     """*after* with the flow through its buffer as it runs, whatever the step made of it."""
     outer = tuple(x for x in after.statement("store_t").inames if x in before.inames)
     others = [d for d in dependences(after) if d.array != "t_buf"]
-    fresh = after.copy()
-    return fresh.copy(carried=lambda: (*others, *values_in(fresh, "t_buf", outer)))
+    return with_dependences(after, lambda _, fresh: (*others, *values_in(fresh, "t_buf", outer)))
 
 
 # {{{ faults of the result
@@ -77,7 +77,7 @@ def test_a_flow_that_is_not_known(buffered: Pair) -> None:
     known = dependences(after)
     for d in known:
         if d.array in ("t", "t_buf") and d.kind == "flow":
-            refused(before, after.copy(carried=lambda d=d: tuple(x for x in known if x is not d)))
+            refused(before, with_dependences(after, lambda *_, d=d: (x for x in known if x is not d)))
 
 
 def test_a_flow_that_is_none(buffered: Pair) -> None:
@@ -87,7 +87,7 @@ def test_a_flow_that_is_none(buffered: Pair) -> None:
         if d.array == "t" and d.kind == "flow":
             wider = replace(d, relation=d.relation.union(d.relation.domain().product(d.relation.range()).unwrap()))
             if not wider.relation.is_subset(d.relation):
-                refused(before, after.copy(carried=lambda d=d, w=wider: tuple(w if x is d else x for x in known)))
+                refused(before, with_dependences(after, lambda *_, d=d, w=wider: (w if x is d else x for x in known)))
 
 # }}}
 

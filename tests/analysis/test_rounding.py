@@ -26,7 +26,7 @@ def kernel(*statements: Statement, temporaries: Mapping[str, np.dtype[np.generic
     arrays = tuple(GlobalArg(name, REAL) for name in ("a", "b", "x", "y"))
     return LoopKernel("knl", (*arrays, ValueArg("n", INTEGER), ValueArg("m", INTEGER)),
                       {k: TemporaryVariable(k, v, ()) for k, v in temporaries.items()}, statements,
-                      seq(*(Leaf(s.id) for s in statements)), reductions={r.name: r for r in reductions})
+                      seq(*(Leaf(s.id) for s in statements)), None, reductions={r.name: r for r in reductions})
 
 
 def length(*statements: Statement) -> int:

@@ -29,7 +29,7 @@ import numpy as np
 import pymbolic.primitives as p
 
 import loopkit as lk
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Assign, Block, For, Function, If, Node, Program, Region, Sync
 from loopkit.kernel.target import Machine
 from loopkit.lowering import pipeline
@@ -148,7 +148,7 @@ def lowered_wrongly(change: Callable[[Lowered], Program]) -> Iterator[None]:
 def run_wrongly(mutant: Mutant) -> bool:
     """Is what the case's kernel computes right in spite of the fault?"""
     original = lk.set_options(mutant.case.make(), verify="off")
-    knl = original.copy(name=mutant.name, carried=unchanged_from(original))
+    knl = annotated(original, name=mutant.name)
     with lowered_wrongly(lambda lowered: all_faults(mutant.case, lowered)[mutant.number].program):
         return run(lk.compile(knl, target="cuda"), mutant.case)
 

@@ -55,8 +55,8 @@ def forgetting(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, float], None]:
     def start(seed: int, often: float) -> None:
         rng = random.Random(seed)
 
-        def forgetful(self: LoopKernel) -> None:
-            checked(self)
+        def forgetful(self: LoopKernel, derived: Any) -> None:
+            checked(self, derived)
             object.__setattr__(self, "memo", Forgetful(rng, often))
         monkeypatch.setattr(LoopKernel, "__post_init__", forgetful)
     return start

@@ -6,6 +6,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import reordered
 from loopkit.kernel.obligation import Obligation
 from loopkit.kernel.printing import kernel_text
 from loopkit.kernel.tree import Barrier, Leaf, seq
@@ -129,7 +130,7 @@ def test_barriers_and_obligations() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "s = 0 {id=a}\nr = 1 {id=b}")
     obligations = (Obligation("tag_inames(i: g.0)", "'S' never meets itself on 'a'", "row is sorted"),
                    Obligation("interchange(i, j)", "'S' may run late"))
-    knl = knl.copy(tree=seq(Leaf("a"), Barrier(("flow a -> b",)), Leaf("b")), obligations=obligations)
+    knl = reordered(knl, seq(Leaf("a"), Barrier(("flow a -> b",)), Leaf("b")), obligations=obligations)
     text = kernel_text(knl)
     assert "  ... barrier  # flow a -> b" in text.splitlines()
     assert text.endswith("OBLIGATIONS\n"

@@ -9,6 +9,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis import dependences
+from loopkit.analysis.constructors import annotated, specialized
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.kernel.data import GlobalArg
@@ -146,7 +147,7 @@ def test_steps_keep_the_shapes_of_arguments(build: Build) -> None:
     """What the accesses of the transformed kernel need, where isl can still tell, is what the first kernel needed."""
     knl = build()
     kept = array_shapes(knl)
-    anew = knl.copy(arguments=tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) else a
+    anew = specialized(knl, arguments=tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) else a
                                     for a in knl.arguments))
     fixed = lk.fix_parameters(anew, **{x: 23 for x in ("n", "m", "s") if x in knl.value_params})
     for name in knl.array_args:
@@ -160,7 +161,7 @@ def test_storage_that_is_evidently_wrong_is_refused_anyway(build: Build, monkeyp
     knl = lk.fix_parameters(build(), **{x: 40 for x in ("n", "m") if x in build().value_params})
     found = str(lower(knl, stop="storage"))
     monkeypatch.setattr(storage, "evidently_wrong", lambda *_: False)
-    assert str(lower(knl.copy(name="again"), stop="storage")) == found
+    assert str(lower(annotated(knl, name="again"), stop="storage")) == found
 
 
 def test_assumptions_may_make_a_shape_simpler() -> None:

@@ -14,9 +14,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 import loopkit as lk
-from loopkit.analysis.dependences import Dependence, dependences, flow_of_values
+from loopkit.analysis.constructors import annotated
+from loopkit.analysis.dependences import dependences, flow_of_values
 from loopkit.errors import InternalError
 from loopkit.kernel.data import AddressSpace
+from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.target import Machine
 from loopkit.lowering.lowered import Lowered
 from loopkit.lowering.pipeline import lower_fully
@@ -144,7 +146,8 @@ def test_threads_of_another_launch_do_not_count() -> None:
     assert [k.block for k in code.kernels] == [(64, 1, 1), (32, 4, 1), (8, 16, 1)]
     assert "as a tree" not in code.source
     assert_same(plain, knl, n=18, m=40)
-    together = lk.add_barrier(knl.copy(barriers=()), "before", "wide.k.init")      # the last two may share a block
+    # the last two may share a block
+    together = lk.add_barrier(annotated(knl, barriers=()), "before", "wide.k.init")
     assert "as a tree" in lk.generate_code(together).source
 
 

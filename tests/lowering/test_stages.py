@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Block, Sync
 from loopkit.errors import InternalError
 from loopkit.kernel.target import GPU
@@ -88,7 +89,7 @@ def test_a_stage_does_not_run_those_behind_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr("loopkit.lowering.pipeline.STAGES", watched)
     for number, stop in enumerate(NAMES):
         asked.clear()
-        lk.lower(knl.copy(), stop=stop)
+        lk.lower(annotated(knl), stop=stop)
         assert [name for name in asked if NAMES.index(name) > number] == []
         assert asked == NAMES[:number + 1]
 
@@ -112,7 +113,7 @@ def test_checks_find_what_is_missing() -> None:
         with pytest.raises(InternalError, match=text):
             STAGES[NAMES.index(low.stage)].check(low)
     no_dtype = {name: replace(t, dtype=None) for name, t in at("types").kernel.temporaries.items()}
-    refused(replace(at("types"), kernel=at("types").kernel.copy(temporaries=no_dtype)), "has no dtype")
+    refused(replace(at("types"), kernel=annotated(at("types").kernel, temporaries=no_dtype)), "has no dtype")
     refused(replace(at("reductions"), kernel=at("types").kernel), "is over threads")
     scheduled = at("schedule").scheduled
     refused(replace(at("schedule"), schedule=replace(scheduled, launches=())), "should be there once")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.dependences import unchanged_from
+from loopkit.analysis.constructors import annotated
 from loopkit.kernel.tags import LocalTag
 from loopkit.kernel.tree import has_barrier
 from loopkit.lowering.lowered import Lowered
@@ -256,7 +256,7 @@ def accumulated() -> lk.LoopKernel:
 def test_a_statement_that_meets_itself_on_an_argument(make: Callable[[], lk.LoopKernel]) -> None:
     """A kernel whose tags nobody checked is refused; one whose obligation says so is written."""
     knl = make()
-    unchecked = knl.copy(tags={"i": LocalTag(0)}, carried=unchanged_from(knl))
+    unchecked = annotated(knl, tags={"i": LocalTag(0)})
     with pytest.raises(lk.IllegalTransformError, match=r"touch one element of '[ac]' at once") as caught:
         lk.lower(unchecked)
     assert caught.value.witness.source[1]["i"] < caught.value.witness.sink[1]["i"]

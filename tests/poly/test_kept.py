@@ -3,6 +3,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import islpy as isl
 import numpy as np
@@ -49,7 +50,8 @@ def tiled() -> lk.LoopKernel:
     knl = lk.add_dtypes(knl, {"a,b": np.float32})
     knl = lk.split_iname(knl, "i", 16, outer_tag="g.1", inner_tag="l.1")
     knl = lk.split_iname(knl, "j", 16, outer_tag="g.0", inner_tag="l.0")
-    return lk.add_prefetch(lk.split_iname(knl, "k", 16), "a", ["i_inner", "k_inner"], default_tag="l.auto").copy()
+    knl = lk.add_prefetch(lk.split_iname(knl, "k", 16), "a", ["i_inner", "k_inner"], default_tag="l.auto")
+    return replace(knl, derived=knl.derivation)
 
 
 #: By name; each has an answer that isl need not find.

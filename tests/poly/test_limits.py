@@ -44,7 +44,8 @@ DATA = {"a": np.ones((4, 3), np.float32), "x": np.ones(3, np.float32)}
 
 def fresh() -> lk.LoopKernel:
     """A kernel of which nothing is known yet."""
-    return KERNEL.copy(statements=tuple(replace(s, domain=s.domain.named(s.domain.set)) for s in KERNEL.statements))
+    return replace(KERNEL, derived=KERNEL.derivation, statements=tuple(
+        replace(s, domain=s.domain.named(s.domain.set)) for s in KERNEL.statements))
 
 
 #: By name; what ``lk`` offers beside them are transformations, which have their budget from ``@transform``.

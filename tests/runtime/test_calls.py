@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.errors import CallError, DeviceError, PreconditionError, TypeInferenceError
 from loopkit.runtime.compiled import CompiledKernel
 from loopkit.runtime.outputs import Outputs
@@ -156,7 +157,7 @@ def test_wide_index_where_an_array_is_large(scale: CompiledKernel, workshop: Wor
 
 def test_wide_size_takes_the_wide_text(workshop: Workshop) -> None:
     def body(knl: Any, layout: Any) -> Any:
-        typed = knl.copy(arguments=(knl.arguments[0], value("n", f"int{layout.index_bits}")))
+        typed = annotated(knl, arguments=(knl.arguments[0], value("n", f"int{layout.index_bits}")))
         return c_code(typed, layout, {"y": (1,)}, "  y[0] = n > 4;")
     knl = workshop.compiled((array("y"), value("n", None)), ("y",), shapes={"y": (1,)}, body=body)
     workshop._patch.setattr("loopkit.runtime.stages.unknown_dtypes", lambda k: [])

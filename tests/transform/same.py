@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.analysis.shapes import array_shapes
 from loopkit.expr.evaluate import evaluate
 from loopkit.poly.sets import InstanceSet
@@ -16,7 +17,7 @@ from tests.language.outline import outline
 def step(knl: lk.LoopKernel, transformation: Callable[..., lk.LoopKernel], *args: Any, **kwargs: Any
          ) -> lk.LoopKernel:
     """*transformation* of *knl*, which must stay as it was and be found in the result's history."""
-    before, seen = knl.copy(), _seen(knl)
+    before, seen = annotated(knl), _seen(knl)
     result = transformation(knl, *args, **kwargs)
     assert _seen(knl) == seen
     assert knl == before

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.statement import RequestedBarrier
 from loopkit.kernel.tree import Barrier, Loop, Seq, Tree
@@ -163,7 +164,7 @@ def test_kernels_with_and_without_differ() -> None:
 
 
 def test_a_statement_that_is_gone() -> None:
-    knl = two_parts().copy(barriers=(RequestedBarrier("first", "third", "local"),))
+    knl = annotated(two_parts(), barriers=(RequestedBarrier("first", "third", "local"),))
     with pytest.raises(lk.ScheduleError, match=r"'third', next to which .* is no statement any more"):
         lk.lower(knl)
 

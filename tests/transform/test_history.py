@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.kernel.history import TRANSFORMATIONS, HistoryStep
 from tests.cases import CASES, Case
 from tests.transform.kernels import scaled_matrix, twice
@@ -169,12 +170,12 @@ def test_the_script_of_an_assumption_that_is_a_set() -> None:
 
 def test_no_script_of_a_kernel_that_was_made_by_hand() -> None:
     with pytest.raises(lk.PreconditionError, match="was not made by make_kernel"):
-        lk.split_iname(twice().copy(history=lk.History()), "i", 4).history.script()
+        lk.split_iname(annotated(twice(), history=lk.History()), "i", 4).history.script()
 
 
 def test_no_script_with_a_function_in_it() -> None:
     knl = twice()
-    knl = knl.copy(history=knl.history.then(HistoryStep("map_statements", (str.upper,), ())))
+    knl = annotated(knl, history=knl.history.then(HistoryStep("map_statements", (str.upper,), ())))
     with pytest.raises(lk.PreconditionError, match=r"Step 2 \(map_statements\) cannot be written .*'str.upper' again"):
         knl.history.script()
     assert str(knl.history).splitlines()[-1].startswith("knl = lk.map_statements(knl, <str.upper>)")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from tests.transform.same import assert_same, step
 
 BODY = """
@@ -253,7 +254,7 @@ def test_on_the_callers_account() -> None:
 
 def test_declared_storage_is_kept() -> None:
     t = lk.TemporaryVariable("t", np.dtype(np.float32), (8,), lk.AddressSpace.PRIVATE, fixed=True)
-    knl = made().copy(temporaries={"t": t})
+    knl = annotated(made(), temporaries={"t": t})
     with pytest.raises(lk.StorageError, match="were declared"):
         lk.pipeline(knl, "k")
     assert_same(made(), lk.pipeline(knl, "k", 1), n=3)

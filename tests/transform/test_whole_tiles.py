@@ -9,6 +9,7 @@ import pymbolic.primitives as p
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import rewritten
 from loopkit.analysis.extension_proof import require_extended
 from loopkit.expr.text import to_text
 from tests.transform.same import assert_domain, assert_same, step
@@ -175,7 +176,7 @@ def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
     assert isinstance(parts[axis], p.Comparison)
     parts[axis] = replace(parts[axis], right=p.Sum((parts[axis].right, by)))
     broken = replace(rule, expr=replace(rule.expr, condition=p.LogicalAnd(tuple(parts))))
-    after = filled.copy(substitutions={**filled.substitutions, rule.name: broken}, carried=filled.carried)
+    after = rewritten(filled, substitutions={**filled.substitutions, rule.name: broken})
     extended = frozenset({"insn.k.init", "insn.k.update"}), frozenset({"acc_k"}), "step"
     require_extended(knl, filled, *extended)
     with pytest.raises(lk.IllegalTransformError) as err:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
+from loopkit.analysis.constructors import annotated
 from loopkit.kernel.obligation import Obligation
 from tests.cases import csr_matvec, matmul_tiled
 from tests.lowering.kernels import F32, exchange, make
@@ -42,7 +43,7 @@ def test_the_head_says_what_is_not_proven() -> None:
 
 
 def test_the_head_lists_obligations() -> None:
-    knl = matmul_tiled().copy(obligations=(
+    knl = annotated(matmul_tiled(), obligations=(
         Obligation("tag_inames(i)", "rows never meet", "they are " + "long and "*12 + "sorted"),
         Obligation("tag_inames(j)", "columns never meet")))
     lines = head(lk.generate_code(knl))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.constructors import reordered
 from loopkit.kernel.tree import Leaf, Loop, Seq, seq
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, chain, make
@@ -21,7 +21,7 @@ def skewed() -> lk.LoopKernel:
 def test_an_order_that_breaks_a_dependence() -> None:
     knl = skewed()
     assert lk.check_legal(knl).proven
-    turned = knl.copy(tree=Loop("j", Loop("i", Leaf("insn"))), carried=lambda: dependences(knl))
+    turned = reordered(knl, Loop("j", Loop("i", Leaf("insn"))))
     found = lk.check_legal(turned)
     assert found.verdict is lk.Verdict.REFUTED
     assert found["order"].findings[0].witness == (

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.dependences import dependences
+from loopkit.analysis.constructors import with_dependences
 from loopkit.kernel.tags import GroupTag
 from tests.lowering.host_loops import HOSTED
 from tests.lowering.kernels import F32
@@ -44,7 +44,7 @@ def test_all_is_proven(name: str) -> None:
 
 def test_a_box_that_another_block_writes_into() -> None:
     knl = boxed()
-    wrong = knl.copy(tags={"i": GroupTag(0)}, carried=lambda: tuple(d for d in dependences(knl) if d.array != "y"))
+    wrong = with_dependences(knl, lambda found, _: (d for d in found if d.array != "y"), tags={"i": GroupTag(0)})
     found = lk.check_races(wrong)
     assert not found.ok
     witness = next(f.witness for f in found["races"].findings if f.verdict is lk.Verdict.REFUTED)

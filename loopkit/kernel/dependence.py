@@ -1,0 +1,42 @@
+"""Dependence: which instances of one statement must run after which of another."""
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from loopkit.poly.sets import Map, parse_relation, relation_text
+
+
+@dataclass(frozen=True)
+class Dependence:
+    """*sink* instances that must run after the *source* instances *relation* gives them.
+
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
+    :ivar array: what both touch; ``""`` for explicit ones.
+    :ivar relation: source inames to sink inames, anonymous.
+    :ivar exact: both accesses are affine and certain: every pair is a real one.
+    :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
+    :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
+        may be the one that is read.
+    :ivar waived: a step was accepted on trust that breaks these pairs: they bind no more. Exact ones meet, and their
+        order does not matter; of the others somebody says that they never meet.
+    """
+
+    kind: str
+    array: str
+    source: str
+    sink: str
+    relation: Map
+    exact: bool = True
+    reorderable: bool = False
+    of_value: bool = False
+    waived: bool = False
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # islpy does not pickle relations that have one name on both sides
+        others = (self.exact, self.reorderable, self.of_value, self.waived)
+        return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
+
+
+def _restored(kind: str, array: str, source: str, sink: str, relation: str, *others: bool) -> Dependence:
+    return Dependence(kind, array, source, sink, parse_relation(relation), *others)
