@@ -104,9 +104,10 @@ def test_the_files_that_the_readme_names_exist() -> None:
     assert not [name for name in named if not (ROOT / name).exists()]
 
 
-def test_the_files_that_the_glossary_names_exist() -> None:
-    named = re.findall(r"``((?:loopkit|docs)/\S+)``", (DOCS / "glossary.rst").read_text(encoding="utf-8"))
-    assert named
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.path.stem)
+def test_the_files_that_a_page_names_exist(page: Page) -> None:
+    named = re.findall(r"``((?:loopkit|docs|tests|benchmarks|examples)/[\w/.]+\.\w+)``", page.text)
+    assert bool(named) >= (page.path.stem in ("glossary", "contributing"))
     assert not [name for name in named if not (ROOT / name).exists()]
 
 # }}}
