@@ -100,7 +100,7 @@ class Pipelines:
         return f"lk.tile(knl, {({x: self.length() for x in chosen})!r})"
 
     def fill(self) -> str:
-        return f'lk.fill_tiles(knl, {{"{self.lot.choice(self.plain)}": {self.length()}}})'
+        return f'lk.pad_domain(knl, {{"{self.lot.choice(self.plain)}": {self.length()}}})'
 
     def peel(self) -> str:
         first, last = self.lot.choice(((1, 0), (0, 1), (1, 1), (2, 1)))

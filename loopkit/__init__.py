@@ -36,10 +36,12 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.target import TARGETS
 from loopkit.language.make import make_kernel
 from loopkit.lazy import LazyTable
+from loopkit.transform.accumulators import set_accumulator_dtype
 from loopkit.transform.affine import affine_map_inames, reverse, shift, skew
+from loopkit.transform.apply_schedule import apply_schedule
 from loopkit.transform.atomics import make_atomic
-from loopkit.transform.awaited import await_values
 from loopkit.transform.barrier import add_barrier
+from loopkit.transform.block_flags import add_block_flags
 from loopkit.transform.buffering import buffer_array
 from loopkit.transform.data import (
     add_dtypes,
@@ -50,26 +52,24 @@ from loopkit.transform.data import (
     set_temporary_address_space,
 )
 from loopkit.transform.distribution import distribute_loop, unroll_and_jam
+from loopkit.transform.domain_padding import pad_domain
 from loopkit.transform.expansion import contract, expand, privatize
 from loopkit.transform.fixing import fix_parameters
 from loopkit.transform.fusion import fuse_loops
 from loopkit.transform.history import replay
 from loopkit.transform.iname import join_inames, remove_unused_inames, rename_iname, split_iname, split_levels
 from loopkit.transform.layout import swizzle, tag_array_axes
-from loopkit.transform.matrix_products import use_mma
 from loopkit.transform.order import interchange, prioritize_loops, tile
 from loopkit.transform.padding import add_padding
 from loopkit.transform.partition import chunk_iname, duplicate_inames
 from loopkit.transform.peel import peel
 from loopkit.transform.pipelining import pipeline
-from loopkit.transform.precision import accumulate_in
 from loopkit.transform.prefetch import add_prefetch, precompute
-from loopkit.transform.reschedule import reschedule
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.subst import expand_subst, extract_subst
 from loopkit.transform.tags import tag_inames, unroll, untag_inames
+from loopkit.transform.tensorize import tensorize
 from loopkit.transform.two_level_scan import make_two_level_scan
-from loopkit.transform.whole_tiles import fill_tiles
 
 if TYPE_CHECKING:
     from loopkit import library
@@ -96,21 +96,110 @@ if TYPE_CHECKING:
     from loopkit.verification.report import Check, Finding, Report, Verdict
 
 __all__ = [
-    "AccessWitness", "AddressSpace", "BoundsError", "CTarget", "CallError", "CellDifference", "Check", "CompiledKernel",
-    "CompilerError", "CudaTarget", "DeviceError", "EquivalenceError", "Finding", "GeneratedCode", "GlobalArg",
-    "History", "IllegalTransformError", "LaunchError", "LimitError", "LoopKernel", "LoopkitError", "NameConflictError",
-    "Options", "Outputs", "ParseError", "PreconditionError", "ReductionOperation", "Replay", "ReplayError", "Report",
-    "ScheduleError", "ShapeError", "StorageError", "SubstitutionRule", "TemporaryVariable", "TypeInferenceError",
-    "UndecidedError", "UnknownNameError", "ValueArg", "Verdict", "VerificationError", "Witness", "accumulate_in",
-    "add_barrier", "add_dtypes", "add_padding", "add_prefetch", "affine_map_inames", "assume", "await_values",
-    "buffer_array", "check_barriers", "check_bounds", "check_coverage", "check_equivalent", "check_legal",
-    "check_races", "chunk_iname", "compile", "contract", "distribute_loop", "duplicate_inames", "expand",
-    "expand_subst", "extract_subst", "fill_tiles", "fix_parameters", "fuse_loops", "generate_code", "interchange",
-    "join_inames", "library", "lower", "make_atomic", "make_kernel", "make_two_level_scan", "peel", "pipeline",
-    "precompute", "prioritize_loops", "privatize", "realize_scan", "remove_unused_inames", "rename_argument",
-    "rename_iname", "replay", "reschedule", "reverse", "set_cache_policy", "set_options", "set_temporary_address_space",
-    "shift", "skew", "split_iname", "split_levels", "swizzle", "tag_array_axes", "tag_inames", "tile", "unroll",
-    "unroll_and_jam", "untag_inames", "use_mma", "verify",
+    "AccessWitness",
+    "AddressSpace",
+    "BoundsError",
+    "CTarget",
+    "CallError",
+    "CellDifference",
+    "Check",
+    "CompiledKernel",
+    "CompilerError",
+    "CudaTarget",
+    "DeviceError",
+    "EquivalenceError",
+    "Finding",
+    "GeneratedCode",
+    "GlobalArg",
+    "History",
+    "IllegalTransformError",
+    "LaunchError",
+    "LimitError",
+    "LoopKernel",
+    "LoopkitError",
+    "NameConflictError",
+    "Options",
+    "Outputs",
+    "ParseError",
+    "PreconditionError",
+    "ReductionOperation",
+    "Replay",
+    "ReplayError",
+    "Report",
+    "ScheduleError",
+    "ShapeError",
+    "StorageError",
+    "SubstitutionRule",
+    "TemporaryVariable",
+    "TypeInferenceError",
+    "UndecidedError",
+    "UnknownNameError",
+    "ValueArg",
+    "Verdict",
+    "VerificationError",
+    "Witness",
+    "add_barrier",
+    "add_block_flags",
+    "add_dtypes",
+    "add_padding",
+    "add_prefetch",
+    "affine_map_inames",
+    "apply_schedule",
+    "assume",
+    "buffer_array",
+    "check_barriers",
+    "check_bounds",
+    "check_coverage",
+    "check_equivalent",
+    "check_legal",
+    "check_races",
+    "chunk_iname",
+    "compile",
+    "contract",
+    "distribute_loop",
+    "duplicate_inames",
+    "expand",
+    "expand_subst",
+    "extract_subst",
+    "fix_parameters",
+    "fuse_loops",
+    "generate_code",
+    "interchange",
+    "join_inames",
+    "library",
+    "lower",
+    "make_atomic",
+    "make_kernel",
+    "make_two_level_scan",
+    "pad_domain",
+    "peel",
+    "pipeline",
+    "precompute",
+    "prioritize_loops",
+    "privatize",
+    "realize_scan",
+    "remove_unused_inames",
+    "rename_argument",
+    "rename_iname",
+    "replay",
+    "reverse",
+    "set_accumulator_dtype",
+    "set_cache_policy",
+    "set_options",
+    "set_temporary_address_space",
+    "shift",
+    "skew",
+    "split_iname",
+    "split_levels",
+    "swizzle",
+    "tag_array_axes",
+    "tag_inames",
+    "tensorize",
+    "tile",
+    "unroll",
+    "unroll_and_jam",
+    "untag_inames",
+    "verify",
 ]
 
 __version__ = "0.1.0"

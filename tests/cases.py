@@ -124,7 +124,7 @@ def scan_in_turn() -> lk.LoopKernel:
             end
         end
         """, name="scan_in_turn")
-    knl = lk.await_values(lk.add_dtypes(knl, {"x,y,whole": F32}), "whole")
+    knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,whole": F32}), "whole")
     return lk.realize_scan(lk.tag_inames(knl, "b: g.0, k: l.0, i: l.0"), "j")
 
 
@@ -212,13 +212,13 @@ def matmul_by_warps(box: tuple[int, int] = (8, 4), steps: int = 16, stages: int 
     rows, depth = box
     knl = lk.make_kernel("{[i, j, k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i, j] = sum(k, a[i, k]*b[k, j])",
                          name="matmul_by_warps", assumptions="n>=1 and m>=1 and l>=1")
-    knl = lk.fill_tiles(lk.add_dtypes(knl, {"a,b,c": np.float64}), {"i": 2*rows, "j": 16, "k": steps})
+    knl = lk.pad_domain(lk.add_dtypes(knl, {"a,b,c": np.float64}), {"i": 2*rows, "j": 16, "k": steps})
     knl = lk.split_levels(knl, "i", {"i_block": None, "i_warp": 2, "i_box": rows},
                           tags={"i_block": "g.1", "i_warp": "l.0"})
     knl = lk.split_levels(knl, "j", {"j_block": None, "j_reg": 2, "j_box": 8}, tags={"j_block": "g.0", "j_reg": "unr"})
     knl = lk.split_levels(knl, "k", {"k_outer": None, "k_step": steps // depth, "k_box": depth}, tags={"k_step": "unr"})
     knl = lk.prioritize_loops(knl, "i_warp, k_outer, k_step, j_reg, i_box, j_box")
-    knl = lk.use_mma(knl, "i_box", "j_box", "k_box")
+    knl = lk.tensorize(knl, "i_box", "j_box", "k_box")
     own = [x for x in knl.inames if x.startswith("i_box")]
     knl = lk.precompute(knl, "a_filled", ["i_warp", *own, "k_step", "k_box"])
     knl = lk.precompute(knl, "b_filled", ["k_step", "k_box", "j_reg", "j_box_lane", "j_box_item"])

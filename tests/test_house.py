@@ -182,16 +182,16 @@ INSTRUCTIONS = {
         "lowering.groups", "verification.completion", "verification.validation_order")),
     "atomic_update": (r"AtomicUpdate|atomic_update|atomic[A-Z]\w+\(&", (
         "transform.atomics", "transform.buffers", "target.host.target", "target.host.dialect")),
-    "block_flag": (r"BlockFlag|block_flag|\bflag_of\b", (
-        "transform.awaited", "target.cuda.dialect", "target.cuda.target")),
+    "block_flag": (r"BlockFlag|(?<!add_)block_flag\b|\bflag_of\b", (
+        "transform.block_flags", "target.cuda.dialect", "target.cuda.target")),
     "mma": (r"\b[Mm]ma\b|MmaTag|with_mma|mma_inames", (
-        "kernel.tags", "transform.tags", "transform.matrix_products", "lowering.mma", "lowering.program",
+        "kernel.tags", "transform.tags", "transform.tensorize", "lowering.mma", "lowering.program",
         "lowering.pipeline", "verification.validation_mma", "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
-        "transform.scan", "transform.matrix_products", "lowering.shuffles", "lowering.scans", "lowering.reductions",
+        "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.scans", "lowering.reductions",
         "verification.validation_lanes", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
-        "kernel.tags", "transform.tags", "transform.matrix_products", "analysis.vectors", "analysis.order",
+        "kernel.tags", "transform.tags", "transform.tensorize", "analysis.vectors", "analysis.order",
         "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",
         "verification.validation_vectors", "verification.validation_instructions", "instructions.asynchronous_copy")),
 }

@@ -71,7 +71,7 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
                 f"runs in no such block for {instance_text(b.id, sink)}{_with(params)}.", subject=name,
                 hint="write it in a block before the reader's, or let a launch end between the two")
     raise StorageError(f"Readers of '{name}' wait within one launch, and its statements are in several, or in a loop "
-                       "of the host.", subject=name, hint="without await_values a launch ends between the two")
+                       "of the host.", subject=name, hint="without add_block_flags a launch ends between the two")
 
 
 def _require_known(knl: LoopKernel, a: Access) -> None:

@@ -14,20 +14,75 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For, Instruction, Scope
 from loopkit.ast.signs import Signs
+from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import substitute
 from loopkit.expr.text import to_text
 from loopkit.instructions.text import InstructionText, Printer
-from loopkit.poly.affine import add
+from loopkit.poly.affine import add, floor_div, multiply, remainder
+
+#: Lanes of a warp that execute it.
+_LANES = 32
+
+_LANE, _REGISTER, _ROW, _COLUMN = map(p.Variable, ("lane", "register", "row", "column"))
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """A fragment layout: which register of which lane holds which element of a matrix.
+
+    The two directions are inverse to each other.
+
+    :ivar row: of the element in register ``register`` of lane ``lane``; *column*: likewise.
+    :ivar lane: the lane that holds the element of ``row`` and ``column``; *register*: likewise.
+    """
+
+    row: Expression
+    column: Expression
+    lane: Expression
+    register: Expression
+
+    def element(self, lane: Expression, register: Expression) -> tuple[Expression, Expression]:
+        """The row and the column of what a lane holds in a register."""
+        return _at((self.row, self.column), lane=lane, register=register)
+
+    def holder(self, row: Expression, column: Expression) -> tuple[Expression, int]:
+        """The lane and the register that hold an element, whose place may depend on ``lane``; the register does not."""
+        lane, register = _at((self.lane, self.register), row=row, column=column)
+        number, = {evaluate(register, {"lane": t}) for t in range(_LANES)}
+        return lane, number
+
+
+def _at(ends: tuple[Expression, Expression], **values: Expression) -> tuple[Expression, Expression]:
+    first, second = (substitute(e, values) for e in ends)
+    return first, second
+
+
+def fragments(rows: int) -> tuple[Fragment, Fragment, Fragment]:
+    """The layouts of the left matrix, of the right one, and of the sums; *rows*: how many rows of the sums a lane has.
+
+    >>> left, _, sums = fragments(2)
+    >>> [evaluate(e, {}) for e in sums.element(5, 3)], left.holder(9, 5)[1]        # a sum in row 9; of its operands one
+    ([9, 3], 3)
+    """
+    left = Fragment(add(floor_div(_LANE, 4), multiply(8, remainder(_REGISTER, rows))),
+                    add(remainder(_LANE, 4), multiply(4, floor_div(_REGISTER, rows))),
+                    add(multiply(4, remainder(_ROW, 8)), remainder(_COLUMN, 4)),
+                    add(multiply(rows, floor_div(_COLUMN, 4)), floor_div(_ROW, 8)))
+    right = Fragment(add(remainder(_LANE, 4), multiply(4, _REGISTER)), floor_div(_LANE, 4),
+                     add(multiply(4, _COLUMN), remainder(_ROW, 4)), floor_div(_ROW, 4))
+    sums = Fragment(add(floor_div(_LANE, 4), multiply(8, floor_div(_REGISTER, 2))),
+                    add(multiply(2, remainder(_LANE, 4)), remainder(_REGISTER, 2)),
+                    add(multiply(4, remainder(_ROW, 8)), floor_div(_COLUMN, 2)),
+                    add(multiply(2, floor_div(_ROW, 8)), remainder(_COLUMN, 2)))
+    return left, right, sums
 
 
 @dataclass(frozen=True)
 class Mma(Instruction):
     """A nest of loops, around one statement, that adds the product of two small matrices to a third.
 
-    The lanes of a warp compute it together. Lane ``t`` has the rows ``t // 4`` and, of two, ``t // 4 + 8`` of the
-    sums, and of each the columns ``2*(t % 4)`` and ``2*(t % 4) + 1``: those that its own iterations add to. Of the left
-    matrix it loads the same rows in the columns ``t % 4``, ``t % 4 + 4`` and so on, of the right one the rows with the
-    numbers of these columns in column ``t // 4``.
+    The lanes of a warp compute it together. :func:`fragments` says which elements each lane holds. Of the sums these
+    are the elements that its own iterations add to.
 
     :ivar row: the iname of its rows, ``None`` if it has one; *column*: of its two columns; *depth*: the one along which
         products are added up.

@@ -159,7 +159,7 @@ class History(Sequence[HistoryStep]):
         return "\n".join([*_imports(body), "", body])
 
     def replay(self, kernel: K) -> K:
-        """Make the steps on *kernel*; see :func:`loopkit.interpreter`."""
+        """Make the steps on *kernel*; see :func:`loopkit.replay`."""
         for number, step in enumerate(self.steps, 1):
             transformation = TRANSFORMATIONS.get(step.name)
             if transformation is None:

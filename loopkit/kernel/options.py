@@ -18,9 +18,9 @@ class Options:
     :ivar annotate: put statement ids, how the threads' parts of reductions are combined, and the dependence that each
         barrier serves into comments.
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
-    :ivar min_blocks: how many blocks shall fit on a multiprocessor at once; the CUDA compiler keeps registers
-        below what that leaves (``__launch_bounds__``). 0 leaves it to the compiler.
-    :ivar full_occupancy: in place of *min_blocks*: as many blocks shall fit as the target has threads for.
+    :ivar min_blocks: how many blocks fit on a multiprocessor at once; the CUDA compiler limits the registers of a
+        thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's threads,
+        blocks and shared memory allow.
     :ivar verify: how much is checked before there is a text (see :func:`loopkit.verify`): ``"off"``, ``"on"`` or
         ``"full"``.
     """
@@ -28,21 +28,17 @@ class Options:
     full_tiles: bool = True
     annotate: bool = True
     textual_unroll: bool = False
-    min_blocks: int = 0
-    full_occupancy: bool = False
+    min_blocks: int | str = 0
     verify: str = "on"
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a value of another kind, a number of blocks that cannot be, or two of them; an
-        unknown extent of checks.
+        """:raises PreconditionError: a value of another kind, an impossible number of blocks, or an unknown extent of
+        checks.
         """
         require_kinds(Options, (), vars(self))
-        if self.min_blocks < 0:
-            raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks}.", subject="min_blocks",
-                                    hint="give the number of blocks that shall fit, or 0 for no wish")
-        if self.min_blocks and self.full_occupancy:
-            raise PreconditionError(f"The option 'full_occupancy' stands in place of 'min_blocks', which is "
-                                    f"{self.min_blocks}.", subject="full_occupancy", hint="set one of the two")
+        if self.min_blocks != "max" if isinstance(self.min_blocks, str) else self.min_blocks < 0:
+            raise PreconditionError(f"The option 'min_blocks' cannot be {self.min_blocks!r}.", subject="min_blocks",
+                                    hint="give the number of blocks that shall fit, 'max', or 0 for no limit")
         if self.verify not in VERIFY:
             raise PreconditionError(f"The option 'verify' cannot be {self.verify!r}.", subject="verify",
                                     hint=f"it is one of {', '.join(VERIFY)}")

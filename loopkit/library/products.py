@@ -16,15 +16,15 @@ from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vecto
 from loopkit.library.tiles import MULTIPROCESSORS, best_plan
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
+from loopkit.transform.domain_padding import pad_domain
 from loopkit.transform.iname import split_iname, split_levels
-from loopkit.transform.matrix_products import use_mma
 from loopkit.transform.order import prioritize_loops
 from loopkit.transform.padding import add_padding
 from loopkit.transform.pipelining import pipeline
 from loopkit.transform.prefetch import precompute
 from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
-from loopkit.transform.whole_tiles import fill_tiles
+from loopkit.transform.tensorize import tensorize
 
 #: Threads of a warp along the rows and the columns of its tile. Eight by four read fewer pieces of shared memory
 #: than sixteen by two do.
@@ -123,7 +123,7 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
     knl = add_dtypes(_product(tile, depth, whole, mma, Options(min_blocks=min_blocks)), {"a,b,c": dtype})
     # a tile at the edge has the text of a whole one: there, loads and stores have conditions, and products none
-    knl = fill_tiles(knl, {"i": rows, "j": columns, "k": steps})
+    knl = pad_domain(knl, {"i": rows, "j": columns, "k": steps})
     # a block has a tile; blocks that follow each other are in the rows of one group
     outer: dict[str, dict[str, int | None]] = {
         "i": {"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
@@ -346,7 +346,7 @@ def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKerne
     knl = split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
                        tags={"k_step": "unr"})
     knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
-    knl = use_mma(knl, "i_box", "j_box", "k_box")
+    knl = tensorize(knl, "i_box", "j_box", "k_box")
     # strips of both matrices lie as these do, and come in vectors along their rows
     along = {x: ["k_step", "k_box"] if x == "k" else [y for y in knl.inames if y.startswith((f"{x}_reg", f"{x}_box"))]
              for x in "ijk"}

@@ -188,7 +188,7 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
         return knl
     # few elements and what is computed from them need few registers: a thread with two more would cost its
     # multiprocessor a whole block
-    return set_options(knl, full_occupancy=True)
+    return set_options(knl, min_blocks="max")
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from loopkit.kernel.devices import WARP
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import items_a_thread, known_dtype
-from loopkit.transform.awaited import await_values
+from loopkit.transform.block_flags import add_block_flags
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.expansion import contract
 from loopkit.transform.scan import realize_scan
@@ -30,7 +30,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
     What comes before a block is known when all blocks before it have added up their tiles. A block publishes that sum
-    as soon as it has it (:func:`~loopkit.await_values`), the last one of each 33 blocks what its group has, and the
+    as soon as it has it (:func:`~loopkit.add_block_flags`), the last one of each 33 blocks what its group has, and the
     last one of each 33 groups what all up to it have. So a block adds up at most 32 sums of its group, 32 of groups,
     and one of all before, a lane each. These are the same in each run, in the same order, whichever block is faster,
     and so is every bit of the result.
@@ -60,7 +60,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
     kept = [TemporaryVariable(name, shape=shape) for name in ("kept", "done")]
     knl = make_kernel(tiles.domains, tiles.text, [*kept, "..."], name="scan")
     knl = add_dtypes(knl, {"x,y,before": known})
-    knl = await_values(knl, "sums, groups, before")
+    knl = add_block_flags(knl, "sums, groups, before")
     knl = tag_inames(knl, {"b": "g.0", **dict.fromkeys("wf", "l.1"), **dict.fromkeys("lqc", "l.0"),
                            "v": "vec" if tiles.items > 1 else "unr", **dict.fromkeys("ureap", "unr")})
     for iname, sweep in (("h", "l"), ("k", "e"), ("o", "u")):

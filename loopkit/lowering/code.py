@@ -24,9 +24,9 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import VecTag, is_unrolled
 from loopkit.kernel.tree import Barrier, Leaf, Loop, LoopPlace, Seq, Tree, has_barrier, leaves, loop_place, seq
 from loopkit.lowering.converted import converted, with_values, with_values_substituted
-from loopkit.lowering.decided import decided, has_branches
 from loopkit.lowering.fetch import spread_over_threads
 from loopkit.lowering.full_tiles import VERSION, whole_here
+from loopkit.lowering.guard_folding import decided, has_branches
 from loopkit.lowering.iterations import About, saying_where
 from loopkit.lowering.lowered import BLOCK, BoundStatement, Launch, Storage, in_storage, instructions_of
 from loopkit.lowering.types import index_types

@@ -18,7 +18,7 @@ from loopkit.analysis.ranges import constant_range
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import IlpTag, is_unrolled
 from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
-from loopkit.lowering.decided import borders, has_branches
+from loopkit.lowering.guard_folding import borders, has_branches
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
 from loopkit.poly.corners import worst_corner

@@ -55,12 +55,12 @@ def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str
     for s in sorted(meant - finder.found):
         raise PreconditionError(
             f"The lanes of a warp cannot compute '{s}' by matrix instructions: {finder.reasons.get(s, _GUARDED)}.",
-            subject=s, hint="see use_mma for what they need, or untag_inames(knl, "
+            subject=s, hint="see tensorize for what they need, or untag_inames(knl, "
                             f"{', '.join(map(repr, collective_inames(knl, launch.statements[s].statement)))})")
     return body
 
 
-_GUARDED = "a thread may have no part in it; fill_tiles lets all have one"
+_GUARDED = "a thread may have no part in it; pad_domain lets all have one"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from loopkit.kernel.target import GPU, Machine, Target, resolve_target
 from loopkit.lowering import stage_checks
 from loopkit.lowering.barriers import place_barriers
 from loopkit.lowering.binding import bind
-from loopkit.lowering.crossing import crossing_pairs, pairs_through_memory
+from loopkit.lowering.cross_block import crossing_pairs, pairs_through_memory
 from loopkit.lowering.dead import without_dead_statements
 from loopkit.lowering.host_order import host_order
 from loopkit.lowering.lowered import FINISHED, Launch, Lowered
@@ -26,7 +26,7 @@ from loopkit.lowering.mma import with_mma
 from loopkit.lowering.program import generate_loops, unrolled
 from loopkit.lowering.reductions import write_out_reductions
 from loopkit.lowering.schedule import asked_apart, schedule, without_idle_auto
-from loopkit.lowering.storage import settle_storage
+from loopkit.lowering.storage import allocate_storage
 from loopkit.lowering.types import infer_types
 from loopkit.lowering.vectors import cut_statements, with_vectors
 from loopkit.poly.limits import bounded, kept
@@ -72,7 +72,7 @@ def _memory(low: Lowered) -> Lowered:
 
 
 def _storage(low: Lowered) -> Lowered:
-    settled, storages = settle_storage(low.scheduled)
+    settled, storages = allocate_storage(low.scheduled)
     return replace(low, schedule=settled, storages=storages)
 
 

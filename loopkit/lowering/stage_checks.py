@@ -13,7 +13,7 @@ from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.tags import LocalTag, is_parallel
 from loopkit.kernel.tree import leaves, paths
-from loopkit.lowering.crossing import crossing_pairs
+from loopkit.lowering.cross_block import crossing_pairs
 from loopkit.lowering.lowered import BLOCK, Launch, Schedule, Storage
 
 

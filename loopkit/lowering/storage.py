@@ -34,7 +34,7 @@ from loopkit.lowering.storage_proof import agree, evidently_wrong, require_right
 from loopkit.poly.relations import differing
 
 
-def settle_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
+def allocate_storage(schedule: Schedule) -> tuple[Schedule, dict[str, Storage]]:
     """The storage of every temporary that is used, and *schedule* without the axes that need no cells.
 
     :raises StorageError: a declared address space or shape cannot hold the values that are alive at once.

@@ -26,12 +26,12 @@ from loopkit.kernel.tags import is_parallel
 from loopkit.kernel.tree import Leaf, Loop, LoopPlace, Seq, Tree, leaves, loop_place, rewrite, seq
 from loopkit.language.names import name_list
 from loopkit.poly.affine import add, remainder, subtract
-from loopkit.transform.dealing import dealt
 from loopkit.transform.expansion import require_cells, require_not_carried
 from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, without_side_effects
 from loopkit.transform.step import require_iname, require_positive, require_untagged, transform
+from loopkit.transform.thread_distribution import dealt
 
 
 @transform

@@ -27,7 +27,7 @@ def read_schedules(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     :raises PreconditionError: a statement is named twice, or a form is not affine.
     """
     if not given:
-        raise PreconditionError("reschedule needs the schedule of at least one statement.", subject="schedules",
+        raise PreconditionError("apply_schedule needs the schedule of at least one statement.", subject="schedules",
                                 hint='for example {"S1": "[t, 0, i]", "S2": "[t, 1, i]"}')
     result: dict[str, Vector] = {}
     named: dict[str, str] = {}

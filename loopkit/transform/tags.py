@@ -27,7 +27,7 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
     """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for``,
-    and ``mma``, which :func:`use_mma` gives with others.
+    and ``mma``, which :func:`tensorize` gives with others.
 
     :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
     :arg force: replace a tag that an iname has already.
@@ -128,7 +128,7 @@ def _require_sum(kernel: LoopKernel, iname: str) -> None:
     """:raises PreconditionError: no statement with *iname* adds up anything."""
     if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
-                                hint="use_mma gives the tags of a product of matrices; ilp runs instances side by side")
+                                hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")
 
 
 def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> None:

@@ -11,7 +11,7 @@ from pymbolic.typing import Expression
 
 from loopkit.ast.nodes import Assign, For
 from loopkit.expr.mappers import substitute, variables
-from loopkit.instructions.mma import Mma, nest_of, sums_of
+from loopkit.instructions.mma import Mma, fragments, nest_of, sums_of
 from loopkit.kernel.data import AddressSpace
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Launch, Storage
@@ -28,9 +28,8 @@ from loopkit.verification.validation_walk import Execution
 class ProductCheck:
     """The checks of one nest of loops; *execution* says where it runs.
 
-    The instruction is taken at its word. The sum in row ``r`` and column ``c`` is element ``2*(r // 8) + c % 2`` of
-    lane ``4*(r % 8) + c // 2``, and gets for each step ``k`` the product of two elements: that of the left matrix
-    comes from lane ``4*(r % 8) + k % 4``, that of the right one from lane ``4*c + k % 4``.
+    The instruction adds to each sum that a lane holds, for each step, the product of two elements, which are held by
+    the lanes that :func:`loopkit.instructions.mma.fragments` gives. They must be those that its own iteration reads.
     """
 
     kernel: LoopKernel
@@ -100,17 +99,19 @@ class ProductCheck:
         warp = self.launch.machine.warp
         first, lane = multiply(warp, floor_div(number, warp)), remainder(number, warp)
         left, right = self._factors(assign)
+        of_left, of_right, sums = fragments(product.rows)
         for k in range(4*len(product.right)):
             at: dict[str, Expression] = {product.depth: add(starts[product.depth], k)}
-            for r in range(product.rows):
-                own = at if product.row is None else {**at, product.row: add(starts[product.row], r)}
-                source = add(first, multiply(4, floor_div(lane, 4)), k % 4)
-                yield from self._looked_for(assign.statement, loop, (left, own),
-                                            product.left[k // 4*product.rows + r], source, number)
-            for c in range(2):
+            for register in range(2*product.rows):
+                row, column = sums.element(p.Variable("lane"), register)
+                r, c = divmod(register, 2)
                 own = {**at, product.column: add(starts[product.column], c)}
-                source = add(first, multiply(8, remainder(lane, 4)), 4*c + k % 4)
-                yield from self._looked_for(assign.statement, loop, (right, own), product.right[k // 4], source, number)
+                if product.row is not None:
+                    own[product.row] = add(starts[product.row], r)
+                for read, loaded, holder in ((left, product.left, of_left.holder(row, k)),
+                                             (right, product.right, of_right.holder(k, column))):
+                    yield from self._looked_for(assign.statement, loop, (read, own), loaded[holder[1]],
+                                                add(first, substitute(holder[0], {"lane": lane})), number)
 
     def _factors(self, assign: Assign) -> tuple[p.Subscript, p.Subscript]:
         """What the statement reads of the left matrix, and of the right one: in that columns differ."""

@@ -20,7 +20,7 @@ def deep(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def test_all_of_a_pipeline_is_measured(deep: ModuleType) -> None:
     lines, found = deep.timings(0)
     told = {t.what.removeprefix("stage ") for t in found}
-    assert {"schedule", "settle_storage", "bind", "place_barriers", "generate_loops", "with_vectors", "check_races",
+    assert {"schedule", "allocate_storage", "bind", "place_barriers", "generate_loops", "with_vectors", "check_races",
             "text c"} <= told
     assert set(lines[2:]) <= told
     assert not [t for t in found if t.ended.startswith(("INTERNAL", "ended", "an error"))]

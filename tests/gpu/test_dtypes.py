@@ -87,7 +87,7 @@ def test_sums_in_float32(dtype: np.dtype) -> None:
     np.testing.assert_allclose(gpu.astype(np.float64), exact, rtol=epsilon(dtype))
     np.testing.assert_allclose(host.astype(np.float64), exact, rtol=epsilon(dtype))
     plain = lk.add_dtypes(lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*a[i,k])"), {"a": dtype})
-    wide, _ = on_both(lk.accumulate_in(plain, np.float32), a=a)
+    wide, _ = on_both(lk.set_accumulator_dtype(plain, np.float32), a=a)
     np.testing.assert_allclose(wide.astype(np.float64), exact, rtol=epsilon(dtype))
 
 

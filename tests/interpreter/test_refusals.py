@@ -100,7 +100,7 @@ SHOWN: Mapping[str, Shown] = {
         lambda knl: lk.distribute_loop(knl, "i", before="B"), LOOPS, ("a[2]", "b[2]")),
     "reversed recurrence": Shown(ROW, "a[i] = a[i-1] + b[i]", lambda knl: lk.reverse(knl, "i"), LOOPS, ("a[2]",)),
     "rescheduled": Shown(LINE, "x[i] = b[i] {id=A}\ny[i] = x[i] {id=B}",
-                         lambda knl: lk.reschedule(knl, {"A": "[1, i]", "B": "[0, i]"}), LOOPS, ("y[0]",)),
+                         lambda knl: lk.apply_schedule(knl, {"A": "[1, i]", "B": "[0, i]"}), LOOPS, ("y[0]",)),
     "rows of data-dependent length": Shown(*CSR, tag("i:g.0"), FIRST, ("y[2]",)),
 }
 

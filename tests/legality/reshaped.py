@@ -119,11 +119,11 @@ RESHAPED: Mapping[str, Twins] = {
         LCS, tag("j:g.0"), (
             step("affine_map_inames", "i, j", "wave, k", ["wave = i + j", "k = j"]), tag("k:g.0"))),
     "the copy back scheduled first": Twins(
-        TWO_ARRAYS, step("reschedule", {"S": "[t, 1, i]", "R": "[t, 0, j]"}), (
-            step("reschedule", {"S": "[2*t + i, t, 0]", "R": "[2*t + j + 1, t, 1]"}),)),
+        TWO_ARRAYS, step("apply_schedule", {"S": "[t, 1, i]", "R": "[t, 0, j]"}), (
+            step("apply_schedule", {"S": "[2*t + i, t, 0]", "R": "[2*t + j + 1, t, 1]"}),)),
     "a wave that is too steep": Twins(
-        TWO_ARRAYS, step("reschedule", {"S": "[t + i, t, 0]", "R": "[t + j, t, 1]"}), (
-            step("reschedule", {"S": "[t, 0, i]", "R": "[t, 1, j]"}),)),
+        TWO_ARRAYS, step("apply_schedule", {"S": "[t + i, t, 0]", "R": "[t + j, t, 1]"}), (
+            step("apply_schedule", {"S": "[t, 0, i]", "R": "[t, 1, j]"}),)),
     # jamming
     "(1, -1) unrolled and jammed": Twins(
         ANTIDIAGONAL, step("unroll_and_jam", "i", 2), (step("unroll_and_jam", "i", 2),), legal_nest=DIAGONAL),

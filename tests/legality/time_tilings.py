@@ -122,7 +122,7 @@ TIME_TILINGS: Mapping[str, Classic] = {
         end
         """, ({"nt": 1, "n": 2, "m": 2}, {"nt": 3, "n": 5, "m": 7}), fdtd_2d, {
             "rectangular in space": (*tile(i=2, j=3), *tile(i2=2, j2=3), *tile(i3=4, j3=2)),
-            "time-skewed": (step("reschedule", {
+            "time-skewed": (step("apply_schedule", {
                 "edge": "[t, t, t + j0, 0]", "rows": "[t, t + i, t + j, 1]", "columns": "[t, t + i2, t + j2, 2]",
                 "field": "[t, t + i3 + 1, t + j3 + 1, 3]"}), step("tile", {"t": 2, "t_0": 3, "t_j0": 4}))}),
     "Floyd and Warshall": Classic(
@@ -137,7 +137,7 @@ REFUSED: Mapping[str, Steps] = {
     "Jacobi 2D over time": diamond("p", "q", "r", p="t + i", q="t - i", r="j"),
     "Jacobi 3D": (*fused(3), *skewed("i", "j", "k"), *tile(**unequal(3))),
     "Seidel 1D": tile(**unequal(1)), "Seidel 2D": (*skewed("i"), *tile(**unequal(2))),
-    "FDTD 2D": (step("reschedule", {
+    "FDTD 2D": (step("apply_schedule", {
         "edge": "[t, t, j0, 0]", "rows": "[t, t + i, j, 1]", "columns": "[t, t + i2, j2, 2]",
         "field": "[t, t + i3 + 1, j3 + 1, 3]"}), step("tile", {"t": 2, "t_0": 3, "j0": 4})),
     "Floyd and Warshall": tile(k=2, i=3, j=4),

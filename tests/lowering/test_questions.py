@@ -30,12 +30,12 @@ def _typed(domains: str, instructions: str, assumptions: str = "n>=1 and m>=1") 
 
 def _chunks_filled() -> lk.LoopKernel:
     knl = _typed("{[i]: 0<=i<n}", "<> t = x[i]\ny[i] = t", "n>=1")
-    return lk.fill_tiles(lk.split_iname(lk.chunk_iname(knl, "i", 5), "i_inner", 8), {"i_inner_outer": 4})
+    return lk.pad_domain(lk.split_iname(lk.chunk_iname(knl, "i", 5), "i_inner", 8), {"i_inner_outer": 4})
 
 
 def _last_row_filled() -> lk.LoopKernel:
     knl = lk.peel(_typed("{[i,j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j]*w[i-j])", "n>=1"), "i", 0, 1)
-    return lk.fill_tiles(lk.chunk_iname(lk.split_iname(knl, "j", 4), "j_outer", 5), {"i_last": 4})
+    return lk.pad_domain(lk.chunk_iname(lk.split_iname(knl, "j", 4), "j_outer", 5), {"i_last": 4})
 
 
 def _triangle() -> lk.LoopKernel:

@@ -197,13 +197,13 @@ class Drawer:
     def jam(self) -> Step:
         return Step("unroll_and_jam", (self.one(self.untagged), self.one((2, 3))), self.within())
 
-    def reschedule(self) -> Step:
+    def apply_schedule(self) -> Step:
         """The order as it is, with one or two things changed."""
         paths = {s: p for s, p in self.knl.paths.items() if "." not in s or self.parts}
         vectors = {s: [str(x.position) if x.iname is None else x.iname for x in p] for s, p in paths.items()}
         for _ in range(self.one((1, 1, 2))):
             self._change(vectors)
-        return Step("reschedule", ({s: f"[{', '.join(v)}]" for s, v in vectors.items()},))
+        return Step("apply_schedule", ({s: f"[{', '.join(v)}]" for s, v in vectors.items()},))
 
     @property
     def parts(self) -> bool:
@@ -373,8 +373,8 @@ class Drawer:
                                          f"{name} <= {size}", f"{name} >= {size}")),))
 
     def options(self) -> Step:
-        option = self.one(("full_tiles", "annotate", "full_occupancy", "textual_unroll"))
-        return Step("set_options", (), ((option, option in ("full_occupancy", "textual_unroll")),))
+        option = self.one((("full_tiles", False), ("annotate", False), ("min_blocks", "max"), ("textual_unroll", True)))
+        return Step("set_options", (), (option,))
 
     # }}}
 
@@ -394,7 +394,7 @@ STEPS: Mapping[str, Callable[[Drawer], Step]] = {
     "prioritize": Drawer.prioritize, "tile": Drawer.tile, "join": Drawer.join, "rename": Drawer.rename,
     "skew": Drawer.skew, "shift": Drawer.shift, "reverse": Drawer.reverse, "affine map": Drawer.affine_map,
     "duplicate": Drawer.duplicate, "chunk": Drawer.chunk, "peel": Drawer.peel,
-    "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "reschedule": Drawer.reschedule,
+    "fuse": Drawer.fuse, "distribute": Drawer.distribute, "jam": Drawer.jam, "apply_schedule": Drawer.apply_schedule,
     "untag": Drawer.untag, "unroll": Drawer.unroll, "precompute": Drawer.precompute, "extract": Drawer.extract,
     "expand": Drawer.expand, "privatize": Drawer.privatize,
     "buffer": Drawer.buffer, "pipeline": Drawer.pipeline, "expand storage": Drawer.expand_storage,

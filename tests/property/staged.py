@@ -22,7 +22,7 @@ class Stager(Drawer):
     """Draws the steps of staged kernels."""
 
     def fill(self) -> Step:
-        return Step("fill_tiles", ({x: self.one((2, 3, 4)) for x in self.some(self.untagged, 2)},))
+        return Step("pad_domain", ({x: self.one((2, 3, 4)) for x in self.some(self.untagged, 2)},))
 
     def split_around(self) -> Step:
         tag = (("inner_tag", "unr"),) if self.chance(30) else ()

@@ -38,7 +38,7 @@ def tiled(draw: st.DrawFn, knl: lk.LoopKernel) -> lk.LoopKernel:
     """*knl* filled up, split by the same lengths or parts of them, with some of what it reads staged."""
     inames = draw(st.lists(st.sampled_from("ijk"), min_size=1, unique=True))
     lengths = {x: draw(st.sampled_from((2, 4, 6))) for x in inames}
-    knl = lk.fill_tiles(knl, lengths)
+    knl = lk.pad_domain(knl, lengths)
     parallel = draw(st.booleans())
     for x, length in lengths.items():
         outer, inner = (f"g.{'ij'.index(x)}", f"l.{'ij'.index(x)}") if parallel and x != "k" else (

@@ -263,7 +263,7 @@ def test_another_statement_that_writes_into_the_box() -> None:
     knl = lk.buffer_array(plain, "y", "i", within="even", default_tag=None, fetch_bounding_box=True)
     assert_same(plain, knl)
     with pytest.raises(lk.IllegalTransformError) as err:
-        lk.reschedule(knl, {"odd": "[0, t, j]", "init_y": "[1, y_init_0]", "even": "[2, t, i]",
+        lk.apply_schedule(knl, {"odd": "[0, t, j]", "init_y": "[1, y_init_0]", "even": "[2, t, i]",
                             "store_y": "[3, y_store_0]"})
     assert {err.value.witness.source[0], err.value.witness.sink[0]} == {"init_y", "odd"}
 

@@ -457,8 +457,8 @@ def test_rows_whose_bounds_are_read_from_memory() -> None:
     knl = step(plain, lk.fuse_loops, ["i", "r"])
     assert outline(knl).splitlines()[-1] == "  after: z[i] = y[i] + x[i]"
     assert_same(plain, knl, n=3, **data)
-    back = lk.reschedule(knl, {"low": "[i, 0]", "high": "[i, 1]", "row": "[i, 2]", "after": "[i, 3]"})
+    back = lk.apply_schedule(knl, {"low": "[i, 0]", "high": "[i, 1]", "row": "[i, 2]", "after": "[i, 3]"})
     assert outline(back) == outline(knl)
-    turned = lk.reschedule(plain, {"low": "[n-1-i, 0]", "high": "[n-1-i, 1]", "row": "[n-1-i, 2]",
+    turned = lk.apply_schedule(plain, {"low": "[n-1-i, 0]", "high": "[n-1-i, 1]", "row": "[n-1-i, 2]",
                                    "after": "[n-1-r, 3]"})
     assert_same(plain, turned, n=3, **data)

@@ -57,7 +57,7 @@ def test_verdicts() -> None:
 
 def test_a_step_is_proven_by_whatever_proof_it_takes() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "for i, j\n<> t = 2*x[i, j] {id=S}\ny[i, j] = t {id=T}\nend")
-    knl = lk.fill_tiles(lk.add_dtypes(knl, {"x": np.float32}), {"j": 3})
+    knl = lk.pad_domain(lk.add_dtypes(knl, {"x": np.float32}), {"j": 3})
     assert knl.history[-1].verdict == "proven"
     knl = lk.contract(lk.expand(knl, "t", "j"), "t", "j")
     assert [step.verdict for step in knl.history[-2:]] == ["structural", "proven"]
@@ -67,7 +67,7 @@ def test_a_step_is_proven_by_whatever_proof_it_takes() -> None:
 
 def test_a_step_that_changes_nothing_takes_no_proof_from_the_one_before() -> None:
     knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<8}", "for i, j\n<> t = 2*x[i, j] {id=S}\ny[i, j] = t {id=T}\nend")
-    knl = lk.fill_tiles(lk.interchange(knl, "i", "j"), {"j": 4})
+    knl = lk.pad_domain(lk.interchange(knl, "i", "j"), {"j": 4})
     assert [step.verdict for step in knl.history] == ["proven", "structural"]
 
 

@@ -49,7 +49,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
                                           ["ii", "jj"]),
     ("affine_map_inames", "new_inames"): (plain, {"old_inames": ["ii", "jj"], "equations": "pp = ii + jj, qq = jj"},
                                           ["pp", "qq"]),
-    ("await_values", "temporary_names"): (scalars, {}, ["ss", "tt"]),
+    ("add_block_flags", "temporary_names"): (scalars, {}, ["ss", "tt"]),
     ("buffer_array", "buffer_inames"): (plain, {"var_name": "yy"}, ["ii", "jj"]),
     ("contract", "inames"): (scanned, {"temporary": "ss"}, ["jj_outer", "jj_inner"]),
     ("duplicate_inames", "inames"): (plain, {"within": "insn"}, ["ii", "jj"]),
@@ -75,7 +75,7 @@ CALLS: Mapping[tuple[str, str], tuple[Callable[[], lk.LoopKernel], dict[str, Any
 
 
 #: Of these the kernels are refused, by name.
-REFUSED = {("await_values", "temporary_names"), ("tag_array_axes", "ary_names"), ("pipeline", "temporaries"),
+REFUSED = {("add_block_flags", "temporary_names"), ("tag_array_axes", "ary_names"), ("pipeline", "temporaries"),
            ("contract", "inames")}
 
 

@@ -105,9 +105,9 @@ def test_the_first_terms_alone() -> None:
 
 def test_accumulated_in_another_dtype() -> None:
     knl = lk.make_kernel("{[k]: 0<=k<m}", "y[0] = sum(k, x[k])", [lk.GlobalArg("x", np.float16), "..."])
-    wide = lk.accumulate_in(lk.peel(knl, "k", first=1), np.float32)
+    wide = lk.set_accumulator_dtype(lk.peel(knl, "k", first=1), np.float32)
     assert wide.statements_text.count("cast(float32, x") == 2
-    assert_same(lk.accumulate_in(knl, np.float32), wide, m=7)
+    assert_same(lk.set_accumulator_dtype(knl, np.float32), wide, m=7)
 
 
 def test_threads_cannot_share_what_was_peeled() -> None:

@@ -229,7 +229,7 @@ ORDERS = {
     "prioritize_loops": lambda: lk.prioritize_loops(halves(transposition()), "i_inner, j_outer"),
     "before a split": lambda: halves(lk.prioritize_loops(transposition(), "i, j")),
     "interchange": lambda: halves(lk.interchange(lk.interchange(transposition(), "i", "j"), "j", "i")),
-    "reschedule": lambda: halves(lk.reschedule(transposition(), {"insn": "[i, j]"})),
+    "apply_schedule": lambda: halves(lk.apply_schedule(transposition(), {"insn": "[i, j]"})),
     "renamed": lambda: lk.rename_iname(lk.rename_iname(lk.prioritize_loops(
         lk.split_iname(lk.split_iname(lk.rename_iname(transposition(), "i", "x"), "x", 4), "j", 4),
         "x_inner, j_outer"), "x_inner", "i_inner"), "x_outer", "i_outer"),

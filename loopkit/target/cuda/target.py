@@ -154,7 +154,8 @@ def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limi
     for axis, own_extent, most in zip("xyz", launch.grid, limits.grid, strict=True):
         if isinstance(own_extent, int) and own_extent > most:
             raise LimitError(f"blocks along {axis}", most, own_extent, where=where, hint="use g.0 for this iname")
-    _require_room(lowered.kernel.options.min_blocks, launch, shared, limits)
+    if isinstance(blocks := lowered.kernel.options.min_blocks, int):
+        _require_room(blocks, launch, shared, limits)
 
 
 def _require_capability(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
@@ -201,8 +202,8 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
     emitter = Emitter(lowered, function, CUDA, places, index, axes, lambda _node, lines: lines,
                       lambda sync: _sync_lines(lowered, sync, own_used),
                       {**index_types(launch.kernel, index), **lanes.types}, own_used, texts, lanes.shuffle)
-    blocks = (_most_blocks(launch, shared, limits) if lowered.kernel.options.full_occupancy else
-              lowered.kernel.options.min_blocks)
+    asked = lowered.kernel.options.min_blocks
+    blocks = asked if isinstance(asked, int) else _most_blocks(launch, shared, limits)
     bounds = f"{launch.threads}, {blocks}" if blocks else str(launch.threads)
     yield f'extern "C" __global__ void __launch_bounds__({bounds})'
     yield from head_lines(launch.name, own.parameters, CUDA)

@@ -42,7 +42,7 @@ def test_beside_loops_of_the_host(lab: Lab, bound: bool) -> None:
             u[t + 1, i] = u[t, n - 1 - i] + 1
         end
         """, x=F, whole=F, u=F)
-    knl = lk.tag_inames(lk.await_values(knl, "whole"), "b:g.0, i:g.0")
+    knl = lk.tag_inames(lk.add_block_flags(knl, "whole"), "b:g.0, i:g.0")
     compiled = lk.compile(knl, target="cuda")
     x, u = np.arange(10, dtype=F), np.zeros((4, 10), F)
     given = {"x": make(lab, "torch", x), "y": make(lab, "torch", np.zeros(10, F)), "u": make(lab, "torch", u)}

@@ -1,4 +1,4 @@
-"""use_mma: small products of matrices by the lanes of a warp together."""
+"""tensorize: small products of matrices by the lanes of a warp together."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -18,7 +18,7 @@ from loopkit.transform.tags import tagged
 
 
 @transform
-def use_mma(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, assume: str | None = None,
+def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, assume: str | None = None,
             unsafe: bool = False) -> LoopKernel:
     """Let the lanes of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where there are any.
 
@@ -29,7 +29,7 @@ def use_mma(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, ass
 
     What they compute is what the loops do, but for the order in which the steps of one box are added up, and for the
     rounding of each product, which is left out. The host runs the loops, and so does a tile at the edge in which some
-    lanes have no part; see :func:`fill_tiles`. On sm_80 a box of 8x8x4 is one instruction in float64, a larger one
+    lanes have no part; see :func:`pad_domain`. On sm_80 a box of 8x8x4 is one instruction in float64, a larger one
     several. From sm_90 on those of 16 rows are one, at twice the pace of two of eight. Before sm_80 lanes hand each
     other elements by shuffles, which is slow.
 
@@ -47,11 +47,11 @@ def use_mma(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, ass
     for i, j
       c[i, j] = sum(k, a[i, k]*b[k, j])  {id=insn}
     end
-    >>> print(lk.use_mma(knl, "i", "j", "k").statements_text)
+    >>> print(lk.tensorize(knl, "i", "j", "k").statements_text)
     for i [l.0], j_lane [l.0], j_item [vec]
       c[i, 2*j_lane + j_item] = sum(k, a[i, k]*b[k, 2*j_lane + j_item])  {id=insn}
     end
-    >>> knl = lk.use_mma(lk.add_dtypes(knl, {"a,b,c": np.float64}), "i", "j", "k")
+    >>> knl = lk.tensorize(lk.add_dtypes(knl, {"a,b,c": np.float64}), "i", "j", "k")
     >>> text = str(lk.generate_code(knl, target="cuda"))
     >>> print(*(line for line in text.splitlines() if "mma_m8n8k4_f64(acc_k" in line))
         mma_m8n8k4_f64(acc_k[0], acc_k[1], a[4*i + j_lane], b[8*j_lane + i]);
@@ -74,7 +74,7 @@ def use_mma(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, ass
     lane, item = _parts(kernel, j_iname, ("lane", "item"))
     kernel = split_iname(kernel, j_iname, 2, outer_iname=lane, inner_iname=item)
     tags |= {lane: LocalTag(0), item: VecTag()}
-    return tagged(kernel, tags, "use_mma", assume=assume, unsafe=unsafe)
+    return tagged(kernel, tags, "tensorize", assume=assume, unsafe=unsafe)
 
 
 def _sums(kernel: LoopKernel, iname: str) -> list[ReductionNode]:

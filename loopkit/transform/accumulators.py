@@ -22,7 +22,7 @@ from loopkit.transform.step import matching_statements, transform
 
 
 @transform
-def accumulate_in(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
+def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
                   ) -> LoopKernel:
     """Compute reductions in *dtype*: what their operands load of a narrower real dtype is converted first.
 
@@ -42,7 +42,7 @@ def accumulate_in(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Col
     for i
       y[i] = sum(k, a[i, k]*x[k])  {id=insn}
     end
-    >>> print(lk.accumulate_in(knl, np.float32).statements_text)
+    >>> print(lk.set_accumulator_dtype(knl, np.float32).statements_text)
     for i
       y[i] = sum(k, cast(float32, a[i, k])*cast(float32, x[k]))  {id=insn}
     end

@@ -1,4 +1,4 @@
-"""accumulate_in: reductions of halves in float32."""
+"""set_accumulator_dtype: reductions of halves in float32."""
 from __future__ import annotations
 
 import ml_dtypes
@@ -19,7 +19,7 @@ def matvec(dtype: object = HALF) -> lk.LoopKernel:
 
 @pytest.mark.parametrize("dtype", [HALF, BFLOAT], ids=str)
 def test_the_sum_is_float32_s(dtype: np.dtype) -> None:
-    knl = step(matvec(dtype), lk.accumulate_in, np.float32)
+    knl = step(matvec(dtype), lk.set_accumulator_dtype, np.float32)
     rng = np.random.default_rng(0)
     a, x = rng.uniform(-1, 1, (5, 300)).astype(dtype), rng.uniform(-1, 1, 300).astype(dtype)
     total = np.zeros(5, np.float32)
@@ -31,7 +31,7 @@ def test_the_sum_is_float32_s(dtype: np.dtype) -> None:
 
 
 def test_the_text() -> None:
-    knl = lk.accumulate_in(lk.tag_inames(matvec(), "i:g.0"), "float32")
+    knl = lk.set_accumulator_dtype(lk.tag_inames(matvec(), "i:g.0"), "float32")
     assert lines_with(knl, "acc_k") == [
         "float acc_k;", "acc_k = 0.0f;", "acc_k += (float)a[i*m + k]*(float)x[k];", "y[i] = (__half)(2.0f*acc_k);"]
 
@@ -39,7 +39,7 @@ def test_the_text() -> None:
 def test_after_a_prefetch() -> None:
     knl = lk.split_iname(matvec(), "k", 16)
     knl = lk.tag_inames(knl, "i:g.0")
-    knl = lk.accumulate_in(lk.add_prefetch(knl, "x", ["k_inner"]), np.float32)
+    knl = lk.set_accumulator_dtype(lk.add_prefetch(knl, "x", ["k_inner"]), np.float32)
     assert "acc_k += (float)a[i*m + 16*k_outer + k_inner]*(float)x_fetch[k_inner];" in str(lk.generate_code(knl))
     assert "__half x_fetch[16];" in str(lk.generate_code(knl))
 
@@ -47,7 +47,7 @@ def test_after_a_prefetch() -> None:
 def test_a_typed_accumulator_follows() -> None:
     knl = matvec()
     typed = lk.add_dtypes(knl, {"acc_k": HALF})
-    assert lk.accumulate_in(typed, np.float32).temporaries["acc_k"].dtype == np.float32
+    assert lk.set_accumulator_dtype(typed, np.float32).temporaries["acc_k"].dtype == np.float32
 
 
 def test_within_and_what_is_converted_already() -> None:
@@ -57,19 +57,19 @@ def test_within_and_what_is_converted_already() -> None:
         w[i] = sum(k, cast(float32, a[i,k])*k) {id=third}
         """)
     knl = lk.add_dtypes(knl, {"a": HALF})
-    only = lk.accumulate_in(knl, np.float64, within="first")
+    only = lk.set_accumulator_dtype(knl, np.float64, within="first")
     assert "y[i] = sum(k, cast(float64, a[i, k]))" in only.statements_text
     assert "z[i] = max(k, a[i, k])" in only.statements_text
-    for again in (lambda: lk.accumulate_in(only, np.float64, within="first or third"),
-                  lambda: lk.accumulate_in(knl, np.float32, within="third")):
+    for again in (lambda: lk.set_accumulator_dtype(only, np.float64, within="first or third"),
+                  lambda: lk.set_accumulator_dtype(knl, np.float32, within="third")):
         with pytest.raises(lk.PreconditionError, match="narrower than float"):
             again()
 
 
 def test_history_replays_as_a_script() -> None:
-    knl = lk.accumulate_in(lk.make_kernel("{[i]: 0<=i<n}", "y = sum(i, a[i])", [lk.GlobalArg("a", BFLOAT), "..."]),
-                           np.float32)
-    assert [str(s) for s in knl.history] == ["knl = lk.accumulate_in(knl, np.float32)"]
+    plain = lk.make_kernel("{[i]: 0<=i<n}", "y = sum(i, a[i])", [lk.GlobalArg("a", BFLOAT), "..."])
+    knl = lk.set_accumulator_dtype(plain, np.float32)
+    assert [str(s) for s in knl.history] == ["knl = lk.set_accumulator_dtype(knl, np.float32)"]
     for dtype in ("bfloat16", BFLOAT, ml_dtypes.bfloat16):
         typed = lk.add_dtypes(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = a[i]"), {"a": dtype})
         assert [str(s) for s in typed.history] == ["knl = lk.add_dtypes(knl, {'a': 'bfloat16'})"]
@@ -79,7 +79,7 @@ def test_history_replays_as_a_script() -> None:
     (np.int32, "int32"), (np.complex64, "complex64"), (BFLOAT, "a"), (np.float16, "float16"), ("nonsense", "an acc")])
 def test_dtypes_that_will_not_do(dtype: object, subject: str) -> None:
     with pytest.raises(lk.PreconditionError) as caught:
-        lk.accumulate_in(matvec(), dtype)              # type: ignore[arg-type]
+        lk.set_accumulator_dtype(matvec(), dtype)              # type: ignore[arg-type]
     assert caught.value.subject.startswith(subject)
     assert caught.value.hint
 
@@ -87,14 +87,14 @@ def test_dtypes_that_will_not_do(dtype: object, subject: str) -> None:
 def test_what_must_be_known() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<n}", "y = sum(i, a[i])")
     with pytest.raises(lk.PreconditionError, match="'a' is not known yet"):
-        lk.accumulate_in(knl, np.float32)
+        lk.set_accumulator_dtype(knl, np.float32)
     with pytest.raises(lk.PreconditionError, match="cannot hold what is loaded from 'a'"):
-        lk.accumulate_in(lk.add_dtypes(knl, {"a": np.float64}), np.float32)
+        lk.set_accumulator_dtype(lk.add_dtypes(knl, {"a": np.float64}), np.float32)
     rule = lk.make_kernel("{[i]: 0<=i<n}", "f(j) := a[j]*a[j]\ny = sum(i, f(i))")
     rule = lk.add_dtypes(rule, {"a": HALF})
     with pytest.raises(lk.PreconditionError, match="calls the rule 'f'"):
-        lk.accumulate_in(rule, np.float32)
-    assert "cast(float32, a[i])*cast(float32, a[i])" in lk.accumulate_in(
+        lk.set_accumulator_dtype(rule, np.float32)
+    assert "cast(float32, a[i])*cast(float32, a[i])" in lk.set_accumulator_dtype(
         lk.expand_subst(rule, "f"), np.float32).statements_text
     with pytest.raises(lk.UnknownNameError):
-        lk.accumulate_in(matvec(), np.float32, within="nothing")
+        lk.set_accumulator_dtype(matvec(), np.float32, within="nothing")

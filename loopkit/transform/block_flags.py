@@ -1,4 +1,4 @@
-"""await_values: blocks of one launch hand values on to blocks that started behind them."""
+"""add_block_flags: blocks of one launch hand values on to blocks that started behind them."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ from loopkit.transform.step import transform
 
 
 @transform
-def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> LoopKernel:
+def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> LoopKernel:
     """Let blocks wait for values of the temporaries *temporary_names* that other blocks of their launch compute.
 
     Where blocks need what others have computed, a launch ends. With this step none does: each element of such a
@@ -40,7 +40,7 @@ def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> Lo
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "b:g.0, i:l.0")
     >>> len(lk.generate_code(knl, target="cuda").kernels)
     2
-    >>> len(lk.generate_code(lk.await_values(knl, "part"), target="cuda").kernels)
+    >>> len(lk.generate_code(lk.add_block_flags(knl, "part"), target="cuda").kernels)
     1
     """
     names = name_list(temporary_names)
@@ -50,4 +50,4 @@ def await_values(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> Lo
         require_one_write(kernel, name)
     result = annotated(kernel, temporaries={t.name: replace(t, instruction=BlockFlag()) if t.name in names else t
                                             for t in kernel.temporaries.values()})
-    return require_legal(result, f"await_values({', '.join(map(repr, names))})")
+    return require_legal(result, f"add_block_flags({', '.join(map(repr, names))})")

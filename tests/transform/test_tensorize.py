@@ -65,7 +65,7 @@ def test_the_step_keeps_results_and_factors_may_stand_in_any_order() -> None:
     for text in ("c[i, j] = sum(k, a[i, k]*b[k, j])", "c[i, j] = sum(k, a[k, j]*a[i, k])",
                  "c[j, i] = 3*sum(k, b[j, k]*a[k, i])"):
         plain = product(text, BOX.replace("k<8", "k<4"))
-        knl = step(plain, lk.use_mma, "i", "j", "k")
+        knl = step(plain, lk.tensorize, "i", "j", "k")
         assert_same(plain, knl)
         assert lk.verify(knl, full=True).verdict is lk.Verdict.PROVEN
         assert "mma_m16n8k4_f64(acc" in str(lk.generate_code(knl, target="cuda"))
@@ -76,7 +76,7 @@ def test_the_step_keeps_results_and_factors_may_stand_in_any_order() -> None:
 def test_one_text_serves_all_architectures(rows: int, depth: int) -> None:
     """Of a box some have one instruction, some several smaller ones, and the oldest shuffles."""
     domain = BOX.replace("i<16", f"i<{rows}").replace("k<8", f"k<{depth}")
-    source = lk.generate_code(lk.use_mma(product(domain=domain), "i", "j", "k"), target="cuda").source
+    source = lk.generate_code(lk.tensorize(product(domain=domain), "i", "j", "k"), target="cuda").source
     assert len(re.findall(r"mma_\w+\(acc", source)) == (depth // 4 if rows == 8 else 1)
     assert source.count("asm volatile") == rows // 8
     found = {arch: compile_cuda(source, arch) for arch in ("sm_75", "sm_80", "sm_90")}
@@ -111,14 +111,14 @@ def test_what_lanes_load_for_others_needs_its_barriers() -> None:
 # {{{ what is refused
 
 @pytest.mark.parametrize(("make", "message"), [
-    (lambda: lk.use_mma(product("c[i, j] = sum(k, a[i, k] + b[k, j])"), "i", "j", "k"),
+    (lambda: lk.tensorize(product("c[i, j] = sum(k, a[i, k] + b[k, j])"), "i", "j", "k"),
      "The sum of 'insn' is none of products of an element for each 'i' with one for each 'j'."),
-    (lambda: lk.use_mma(product("c[i, j] = max(k, a[i, k]*b[k, j])"), "i", "j", "k"), "There is no sum over 'k'."),
-    (lambda: lk.use_mma(product(), "k", "j", "i"), "There is no sum over 'i'."),
-    (lambda: lk.use_mma(product(), "j", "i", "k"), "'i' has not the values 0 to 7, of as many columns."),
-    (lambda: lk.use_mma(product(domain=BOX.replace("k<8", "k<n")), "i", "j", "k"),
+    (lambda: lk.tensorize(product("c[i, j] = max(k, a[i, k]*b[k, j])"), "i", "j", "k"), "There is no sum over 'k'."),
+    (lambda: lk.tensorize(product(), "k", "j", "i"), "There is no sum over 'i'."),
+    (lambda: lk.tensorize(product(), "j", "i", "k"), "'i' has not the values 0 to 7, of as many columns."),
+    (lambda: lk.tensorize(product(domain=BOX.replace("k<8", "k<n")), "i", "j", "k"),
      "'k' has not the values 0 to 3 or 7 or 15, of as many steps."),
-    (lambda: lk.use_mma(lk.tag_inames(product(), "i: g.0"), "i", "j", "k"),
+    (lambda: lk.tensorize(lk.tag_inames(product(), "i: g.0"), "i", "j", "k"),
      "'i' has the tag 'g.0' and cannot be computed by matrix instructions any more."),
     (lambda: lk.tag_inames(product("c[i, j] = a[i, k]", "{[i, j, k]: 0<=i<16 and 0<=j,k<8}"), "j: mma"),
      "'j' is an iname of no sum, which the tag 'mma' is for.")])
@@ -134,13 +134,13 @@ def test_what_is_no_product_of_boxes(make: Callable[[], lk.LoopKernel], message:
     ("c[i, j] = sum(k, if(i < 3, a[i, k], 0)*b[k, j])", "no product of two elements"),
     ("c[i, j] = sum(k, a[i, k]*b[k, j // 2])", r"does not depend on 2\*j_lane \+ j_item alone")])
 def test_operands_that_lanes_cannot_load_for_each_other(text: str, reason: str) -> None:
-    knl = lk.use_mma(product(text, w=np.float32, m=np.int32), "i", "j", "k")
+    knl = lk.tensorize(product(text, w=np.float32, m=np.int32), "i", "j", "k")
     with pytest.raises(lk.PreconditionError, match=rf"'insn.k.update' by matrix instructions: .*{reason}"):
         lk.lower(knl)
 
 
 def test_lanes_that_are_not_those_of_the_instruction() -> None:
-    knl = lk.use_mma(lk.prioritize_loops(product(domain=BOX.replace("i<16", "i<8")), "j, i"), "i", "j", "k")
+    knl = lk.tensorize(lk.prioritize_loops(product(domain=BOX.replace("i<16", "i<8")), "j, i"), "i", "j", "k")
     with pytest.raises(lk.PreconditionError, match=r"along l\.0 it has j_lane of 4, i of 8"):
         lk.lower(knl)
     knl = lk.tag_inames(product(), "k: mma")
@@ -150,13 +150,13 @@ def test_lanes_that_are_not_those_of_the_instruction() -> None:
 
 def test_tiles_at_an_edge_stay_loops() -> None:
     knl = product(domain="{[i, j, k]: 0<=i<n and 0<=j<8 and 0<=k<4}")
-    knl = lk.use_mma(lk.split_iname(knl, "i", 8, outer_tag="g.0"), "i_inner", "j", "k")
+    knl = lk.tensorize(lk.split_iname(knl, "i", 8, outer_tag="g.0"), "i_inner", "j", "k")
     source = lk.generate_code(knl, target="cuda").source
     assert source.count("mma_m8n8k4_f64(acc") == 1
     assert source.count("+= a[") == 1
     assert validate(lower_fully(knl)) == ()
     ragged = lk.set_options(knl, full_tiles=False)
-    with pytest.raises(lk.PreconditionError, match="a thread may have no part in it; fill_tiles"):
+    with pytest.raises(lk.PreconditionError, match="a thread may have no part in it; pad_domain"):
         lk.lower(ragged)
 
 # }}}

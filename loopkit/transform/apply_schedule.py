@@ -1,4 +1,4 @@
-"""reschedule: an order given whole, by a schedule for each statement."""
+"""apply_schedule: an order given whole, by a schedule for each statement."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -25,7 +25,7 @@ from loopkit.transform.step import transform, with_given_order
 
 
 @transform
-def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = None,
+def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
     """Give the whole order anew: for each statement the time at which each of its instances runs.
 
@@ -57,7 +57,7 @@ def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = Non
     ...         end
     ...     end
     ...     ''')
-    >>> wave = lk.reschedule(knl, {"half": "[2*t + i, t, 0]", "back": "[2*t + i + 1, t, 1]"})
+    >>> wave = lk.apply_schedule(knl, {"half": "[2*t + i, t, 0]", "back": "[2*t + i + 1, t, 1]"})
     >>> print(wave.statements_text)
     for t_i, t
       b[t_i - 2*t] = a[t_i - 2*t - 1] + a[t_i - 2*t + 1]  {id=half}
@@ -70,8 +70,8 @@ def reschedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = Non
     tree = order.of(units, 0)
     result = reindex_each(kernel, _all_steps(kernel, units, order.dims), tree)
     result = with_given_order(result, *map(loops_of, result.paths.values()))
-    require_whole_reductions(result, "reschedule")
-    return require_legal(result, "reschedule", assume=assume, unsafe=unsafe)
+    require_whole_reductions(result, "apply_schedule")
+    return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 
 # {{{ what has a schedule of its own
@@ -292,6 +292,6 @@ def _turned_around(unit: _Unit, dims: Dims, domain: InstanceSet, old: tuple[str,
     equal = [("==", subtract(p.Variable(x), substitute(form, values))) for x, form in new]
     step = Reindexing(old, tuple(x for x, _ in new), values, tuple((op, form) for op, form in equal if form != 0))
     if not domain.set.is_subset(step.relation(unit.inames).domain()):
-        raise InternalError(f"reschedule would lose instances of '{unit.statement}'.")
+        raise InternalError(f"apply_schedule would lose instances of '{unit.statement}'.")
     return step
 # }}}

@@ -1,4 +1,4 @@
-"""fill_tiles: what comes out is what came out, and what would not is refused."""
+"""pad_domain: what comes out is what came out, and what would not is refused."""
 from __future__ import annotations
 
 from contextlib import nullcontext
@@ -26,7 +26,7 @@ def kernel(statements: str = MATVEC, domain: str = BOX, **dtypes: object) -> lk.
 # {{{ what runs on
 
 def test_what_fills_temporaries_runs_on() -> None:
-    knl = step(kernel(), lk.fill_tiles, {"i": 4, "k": 3})
+    knl = step(kernel(), lk.pad_domain, {"i": 4, "k": 3})
     assert_domain(knl, "[n] -> { [i] : 0 <= i < 4*floor((n + 3)/4) }",
                   "[n, l] -> { [i, k] : 0 <= i < 4*floor((n + 3)/4) and 0 <= k < 3*floor((l + 2)/3) }",
                   "[n] -> { [i] : 0 <= i < n }")
@@ -34,7 +34,7 @@ def test_what_fills_temporaries_runs_on() -> None:
 
 def test_whole_tiles_stay() -> None:
     knl = kernel(domain="{[i, k]: 0<=i<8 and 0<=k<6}")
-    filled = step(knl, lk.fill_tiles, {"i": 4, "k": 3})
+    filled = step(knl, lk.pad_domain, {"i": 4, "k": 3})
     assert filled == knl
 
 
@@ -50,7 +50,7 @@ def test_whole_tiles_stay() -> None:
 ])
 def test_the_same_comes_out(statements: str, domain: str, lengths: dict[str, int], value: int) -> None:
     knl = kernel(statements, domain)
-    filled = step(knl, lk.fill_tiles, lengths, value=value)
+    filled = step(knl, lk.pad_domain, lengths, value=value)
     tiled = filled
     for x, length in lengths.items():
         tiled = lk.split_iname(tiled, x, length, inner_tag="unr")
@@ -63,7 +63,7 @@ def test_the_same_comes_out(statements: str, domain: str, lengths: dict[str, int
 def test_infinities_stay_where_they_are() -> None:
     # 0*inf is no neutral element: beyond the end of k both factors are 0, beyond that of i nobody stores
     knl = kernel()
-    filled = lk.split_iname(lk.fill_tiles(knl, {"i": 4, "k": 4}), "k", 4)
+    filled = lk.split_iname(lk.pad_domain(knl, {"i": 4, "k": 4}), "k", 4)
     a, x = np.ones((5, 6), np.float32), np.ones(6, np.float32)
     a[4, :], a[:3, 5], x[2] = np.inf, np.nan, -np.inf
     for given in ({"a": a, "x": np.ones_like(x)}, {"a": np.ones_like(a), "x": x}, {"a": a, "x": 0*np.ones_like(x)}):
@@ -72,7 +72,7 @@ def test_infinities_stay_where_they_are() -> None:
 
 def test_a_tile_of_filled_values() -> None:
     knl = kernel()
-    tiled = lk.split_iname(lk.fill_tiles(knl, {"i": 8, "k": 4}), "i", 8, outer_tag="g.0", inner_tag="l.0")
+    tiled = lk.split_iname(lk.pad_domain(knl, {"i": 8, "k": 4}), "i", 8, outer_tag="g.0", inner_tag="l.0")
     tiled = lk.split_iname(tiled, "k", 4, inner_tag="unr")
     tiled = lk.precompute(tiled, "a_filled", ["i_inner", "k_inner"], temporary_name="a_tile")
     tiled = lk.pipeline(lk.precompute(tiled, "x_filled", "k_inner"), "k_outer")
@@ -97,7 +97,7 @@ def test_a_tile_of_filled_values() -> None:
 ])
 def test_what_readers_would_see(statements: str, lengths: dict[str, int], value: int) -> None:
     with pytest.raises(lk.IllegalTransformError) as err:
-        lk.fill_tiles(kernel(statements), lengths, value=value)
+        lk.pad_domain(kernel(statements), lengths, value=value)
     source, sink = err.value.witness.source[1], err.value.witness.sink[1]
     assert source["k"] >= err.value.witness.parameters["l"]
     assert sink["i"] < err.value.witness.parameters["n"]
@@ -113,40 +113,40 @@ def test_what_readers_would_see(statements: str, lengths: dict[str, int], value:
 def test_what_cannot_run_on(statements: str, match: str) -> None:
     domain = BOX if "k" in statements else "{[i]: 0<=i<n}"
     with pytest.raises(lk.PreconditionError, match=match):
-        lk.fill_tiles(kernel(statements, domain, a=np.int32, x=np.int32), {"i": 4})
+        lk.pad_domain(kernel(statements, domain, a=np.int32, x=np.int32), {"i": 4})
 
 
 def test_bad_arguments() -> None:
     with pytest.raises(lk.UnknownNameError):
-        lk.fill_tiles(kernel(), {"j": 4})
+        lk.pad_domain(kernel(), {"j": 4})
     with pytest.raises(lk.PreconditionError, match="positive"):
-        lk.fill_tiles(kernel(), {"i": 0})
+        lk.pad_domain(kernel(), {"i": 0})
     with pytest.raises(lk.PreconditionError, match="finite"):
-        lk.fill_tiles(kernel(), {"i": 4}, value=float("nan"))
+        lk.pad_domain(kernel(), {"i": 4}, value=float("nan"))
     with pytest.raises(lk.PreconditionError, match="no value of 'a'"):
-        lk.fill_tiles(kernel(a=np.int32), {"i": 4}, value=0.5)
+        lk.pad_domain(kernel(a=np.int32), {"i": 4}, value=0.5)
     with pytest.raises(lk.PreconditionError, match="dtype of 'a' is not known"):
-        lk.fill_tiles(lk.make_kernel(BOX, MATVEC), {"i": 4})
+        lk.pad_domain(lk.make_kernel(BOX, MATVEC), {"i": 4})
     with pytest.raises(lk.PreconditionError, match="writes the array 'y'"):
-        lk.fill_tiles(kernel(), {"i": 4}, within="id:insn")
+        lk.pad_domain(kernel(), {"i": 4}, within="id:insn")
 
 
 def test_parts_of_a_peeled_reduction() -> None:
     with pytest.raises(lk.PreconditionError, match="peeled"):
-        lk.fill_tiles(lk.peel(kernel(), "k", first=1), {"i": 4})
+        lk.pad_domain(lk.peel(kernel(), "k", first=1), {"i": 4})
 
 
 def test_who_shares_a_rule_computes_the_same() -> None:
     knl = kernel("f(r) := x[r]\n y[i] = sum(k, a[i, k]*f(k)) {id=y}\n z[i] = f(i + l) {id=z}")
     for lengths in ({"i": 4}, {"k": 4}):
         with pytest.raises(lk.IllegalTransformError) if "k" in lengths else nullcontext():
-            assert_same(knl, lk.fill_tiles(knl, lengths), n=5, l=3)
+            assert_same(knl, lk.pad_domain(knl, lengths), n=5, l=3)
 
 
 def test_after_the_order_of_values_changed() -> None:
     knl = kernel("for i\n <> t = a[i, 0] {id=t}\n y[i] = t {id=y}\n end", "{[i]: 0<=i<n}")
     with pytest.raises(lk.ScheduleError, match="earlier steps"):
-        lk.fill_tiles(lk.distribute_loop(knl, "i", "y"), {"i": 4})
+        lk.pad_domain(lk.distribute_loop(knl, "i", "y"), {"i": 4})
 
 # }}}
 
@@ -156,7 +156,7 @@ def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() 
     knl = lk.make_kernel("{[i,j,k]: 0<=i<n and 0<=j<m and 0<=k<l}", "c[i,j] = sum(k, a[i,k]*b[k,j])")
     knl = lk.add_dtypes(knl, {"a,b": np.float32})
     knl = lk.chunk_iname(lk.split_iname(lk.split_iname(knl, "i", 3), "k", 8), "k_outer", 5)
-    rule = lk.fill_tiles(knl, {"i_inner": 2}).substitutions["a_filled"].expr
+    rule = lk.pad_domain(knl, {"i_inner": 2}).substitutions["a_filled"].expr
     assert isinstance(rule, p.If)
     assert isinstance(rule.condition, p.LogicalAnd)
     assert {to_text(c) for c in rule.condition.children} <= {"a_axis_0 < n", "a_axis_1 < l", "0 <= a_axis_1"}
@@ -168,7 +168,7 @@ def test_tiles_of_a_product_in_chunks_are_filled_up_to_the_ends_of_its_arrays() 
 @pytest.mark.parametrize(("by", "kind"), [(1, "missing"), (-1, "value")])
 def test_wrong_conditions_are_found(axis: int, by: int, kind: str) -> None:
     knl = kernel()
-    filled = lk.fill_tiles(knl, {"i": 4, "k": 4})
+    filled = lk.pad_domain(knl, {"i": 4, "k": 4})
     rule = filled.substitutions["a_filled"]
     assert isinstance(rule.expr, p.If)
     assert isinstance(rule.expr.condition, p.LogicalAnd)
@@ -191,10 +191,10 @@ def test_hints_name_what_was_asked_for() -> None:
     knl = lk.make_kernel(["{[i]: 0<=i<n}", "[i] -> {[k]: 0<=k<=i}"], "y[i] = sum(k, x[k])")
     knl = lk.add_dtypes(knl, {"x": np.float32})
     with pytest.raises(lk.IllegalTransformError, match="neutral") as one:
-        lk.fill_tiles(knl, {"i": 4})
+        lk.pad_domain(knl, {"i": 4})
     assert one.value.hints[-1] == "name the statements that run on with within=, 'insn.k.update' not"
     assert not any("leave" in hint for hint in one.value.hints)
-    assert lk.fill_tiles(knl, {"i": 4}, within="id:insn.k.init").history
+    assert lk.pad_domain(knl, {"i": 4}, within="id:insn.k.init").history
     with pytest.raises(lk.IllegalTransformError) as both:
-        lk.fill_tiles(knl, {"i": 4, "k": 4})
+        lk.pad_domain(knl, {"i": 4, "k": 4})
     assert [str(h) for h in both.value.hints] == ["leave 'k' out"]

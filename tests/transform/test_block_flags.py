@@ -1,4 +1,4 @@
-"""await_values: what blocks of one launch hand on reaches whoever waits, and nobody waits for ever."""
+"""add_block_flags: what blocks of one launch hand on reaches whoever waits, and nobody waits for ever."""
 from __future__ import annotations
 
 import random
@@ -38,13 +38,13 @@ def sums(reader: str = "sum(q, part[q])", writer: str = "part[b] = sum(i, x[b, i
 
 
 def on_blocks(knl: lk.LoopKernel) -> lk.LoopKernel:
-    return lk.tag_inames(lk.await_values(knl, "part"), "b:g.0, i:l.0")
+    return lk.tag_inames(lk.add_block_flags(knl, "part"), "b:g.0, i:l.0")
 
 
 def test_one_launch_where_there_were_two() -> None:
     plain = sums()
     assert len(lk.generate_code(lk.tag_inames(plain, "b:g.0, i:l.0"), target="cuda").kernels) == 2
-    knl = lk.tag_inames(step(plain, lk.await_values, "part"), "b:g.0, i:l.0")
+    knl = lk.tag_inames(step(plain, lk.add_block_flags, "part"), "b:g.0, i:l.0")
     code = lk.generate_code(knl, target="cuda")
     assert len(code.kernels) == 1
     assert code.source.count("publish(&part[b], ") == code.source.count("wait_for(&part[q])") == 1
@@ -66,7 +66,7 @@ def test_blocks_in_two_directions(tags: str) -> None:
             y[i, j] = t[i, j]
         end
         """, x=F32, t=F32)
-    knl = lk.tag_inames(lk.await_values(plain, "t"), tags)
+    knl = lk.tag_inames(lk.add_block_flags(plain, "t"), tags)
     assert len(lk.generate_code(knl, target="cuda").kernels) == 1
     assert "gridDim.x" in lk.generate_code(knl, target="cuda").source
     assert_same(plain, knl, n=5, m=4)
@@ -81,7 +81,7 @@ def test_one_value_for_all_blocks() -> None:
         end
         y[b] = x[b] - mean {inames=b}
         """, x=F32, z=F32)
-    knl = lk.tag_inames(lk.await_values(plain, "mean"), "f:g.0, b:g.0, i:l.0")
+    knl = lk.tag_inames(lk.add_block_flags(plain, "mean"), "f:g.0, b:g.0, i:l.0")
     assert len(lk.generate_code(knl, target="cuda").kernels) == 1
     assert_same(plain, knl, n=9)
     run(knl, x=(9,), z=(8,))
@@ -121,7 +121,7 @@ def test_whatever_goes_forward(data: st.DataObject) -> None:
     names = [f"t{k}" for k in range(count)]
     text = "\n".join(["for b", *lines, f"y[b] = {' - '.join(f'{x}[b]' for x in names)}", "end"])
     knl = make(domains, text, x=F32, **dict.fromkeys(names, F32))
-    knl = lk.await_values(knl, ", ".join(names))
+    knl = lk.add_block_flags(knl, ", ".join(names))
     match data.draw(st.sampled_from(("blocks", "several a block", "two axes")), "mapping"):
         case "blocks":
             knl = lk.tag_inames(knl, "b:g.0, i:l.0")
@@ -162,7 +162,7 @@ def fails(low: Lowered, x: np.ndarray, seed: int) -> bool:
     (sums(given=", if=x[b, 0] > 0"), lk.UndecidedError, "wait for ever")])
 def test_nobody_waits_for_ever(knl: lk.LoopKernel, error: type[lk.LoopkitError], words: str) -> None:
     with pytest.raises(error, match=words):
-        lk.await_values(knl, "part")
+        lk.add_block_flags(knl, "part")
 
 
 def test_a_value_goes_to_no_block_before() -> None:
@@ -174,7 +174,7 @@ def test_a_value_goes_to_no_block_before() -> None:
             y[b] = part[n - 1 - b] {id=read}
         end
         """, x=F32)
-    knl = lk.tag_inames(lk.await_values(knl, "part"), "b:g.0, c:g.0")
+    knl = lk.tag_inames(lk.add_block_flags(knl, "part"), "b:g.0, c:g.0")
     with pytest.raises(lk.StorageError, match=r"write\[c=1\] runs in no such block for read\[b=0\]"):
         lk.generate_code(knl)
 
@@ -188,7 +188,7 @@ def test_a_launch_is_made_once() -> None:
             z[t, b] = if(b < n - 1, y[t - 1, b + 1], 0)
         end
         """, x=F32, y=F32)
-    knl = lk.tag_inames(lk.await_values(plain, "part"), "b:g.0")
+    knl = lk.tag_inames(lk.add_block_flags(plain, "part"), "b:g.0")
     with pytest.raises(lk.StorageError, match="in a loop of the host"):
         lk.generate_code(knl)
 
@@ -196,7 +196,7 @@ def test_a_launch_is_made_once() -> None:
 def test_other_refusals() -> None:
     knl = sums()
     with pytest.raises(lk.UnknownNameError):
-        lk.await_values(knl, "whole")
+        lk.add_block_flags(knl, "whole")
     with pytest.raises(lk.StorageError, match="is declared local"):
         lk.generate_code(on_blocks(lk.set_temporary_address_space(knl, "part", "local")))
     updated = make("{[b, i]: 0<=b<n and 0<=i<4}", """
@@ -209,7 +209,7 @@ def test_other_refusals() -> None:
         end
         """, x=F32)
     with pytest.raises(lk.StorageError, match="wait for one value, and 'add' updates it"):
-        lk.await_values(updated, "part")
+        lk.add_block_flags(updated, "part")
 
 
 @pytest.mark.parametrize("dtype", [np.int8, np.float16, F32, np.float64, np.complex64, np.complex128])
@@ -221,7 +221,7 @@ def test_all_dtypes_compile(dtype: type) -> None:
             y[b] = sum(q, part[q])
         end
         """, x=dtype), "b:g.0")
-    code = lk.generate_code(lk.await_values(knl, "part"), target="cuda")
+    code = lk.generate_code(lk.add_block_flags(knl, "part"), target="cuda")
     compile_cuda(code.source)
     scratch = {p.name: p for p in code.kernels[0].parameters}["part"]
     assert scratch.element_bytes == 8*max(np.dtype(dtype).itemsize // 4, 1)
@@ -244,7 +244,7 @@ def test_what_is_waited_for_may_be_a_subscript(text: str, waits: str, tag: str) 
         """, [lk.GlobalArg("x,y", shape=("n", 4)), "..."])
     plain = lk.add_dtypes(knl, {"x,y": F32, "z": np.int32})
     plain = lk.make_atomic(plain, "use") if "y[part" in text else plain
-    knl = lk.tag_inames(lk.await_values(plain, "part"), {"b": "g.0", **({"j": tag} if tag else {})})
+    knl = lk.tag_inames(lk.add_block_flags(plain, "part"), {"b": "g.0", **({"j": tag} if tag else {})})
     source = lk.generate_code(knl, target="cuda").source
     assert waits in source
     assert len(re.findall(r"(?<!&)\bpart\[", source)) == 0
@@ -272,8 +272,8 @@ def test_matrix_instructions_do_not_wait() -> None:
             end
         end
         """)
-    knl = lk.await_values(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
-    knl = lk.tag_inames(lk.use_mma(knl, "i", "j", "k"), "b:g.0, p:l.0")
+    knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,z": np.float64}), "t")
+    knl = lk.tag_inames(lk.tensorize(knl, "i", "j", "k"), "b:g.0, p:l.0")
     with pytest.raises(lk.PreconditionError, match=r"t\[b, i, k\] is waited for, element by element"):
         lk.lower(knl)
 
@@ -288,7 +288,7 @@ def test_vectors_moved_without_waiting_are_found() -> None:
             end
         end
         """, x=F32, z=np.int32), "b:g.0, j:vec")
-    low, other = lower_fully(lk.await_values(plain, "part")), lower_fully(plain)
+    low, other = lower_fully(lk.add_block_flags(plain, "part")), lower_fully(plain)
     (own,), (vectors,) = ([vectors_of(node) for node in nodes_in(k.program.functions[0].body)
                            if isinstance(node, For) and vectors_of(node)] for k in (low, other))
     assert [v.array for v in vectors] == ["x", "y"]

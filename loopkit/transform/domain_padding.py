@@ -1,4 +1,4 @@
-"""fill_tiles: tiles at the edge compute as whole ones do, beyond the edge what nobody stores."""
+"""pad_domain: tiles at the edge compute as whole ones do, beyond the edge what nobody stores."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ from loopkit.transform.step import matching_statements, require_iname, require_p
 
 
 @transform
-def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float = 0,
+def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float = 0,
                within: str | Collection[str] | None = None) -> LoopKernel:
     """Let what fills temporaries run on to the end of the last tile along each iname of *lengths*.
 
@@ -54,7 +54,7 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
         combines a value that is not neutral; with its witness.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "y[i] = sum(k, a[i, k]*x[k])")
-    >>> knl = lk.fill_tiles(lk.add_dtypes(knl, {"a,x": np.float32}), {"i": 64, "k": 16})
+    >>> knl = lk.pad_domain(lk.add_dtypes(knl, {"a,x": np.float32}), {"i": 64, "k": 16})
     >>> print(knl.substitutions["a_filled"].expr)
     a[a_axis_0, a_axis_1] if a_axis_0 < n and a_axis_1 < l else 0
     >>> print(knl.statements[0].id, knl.statements[0].domain.text)
@@ -68,7 +68,7 @@ def fill_tiles(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     for x in sizes:
         require_iname(kernel, x)
     chosen = _chosen(kernel, sizes, matching_statements(kernel, within))
-    step = f"fill_tiles({dict(sizes)})"
+    step = f"pad_domain({dict(sizes)})"
     fill = _number(value)
     domains = _filled_domains(chosen, sizes)
     moved = frozenset(s.id for s in chosen if domains[s.id] is not s.domain)
