@@ -238,6 +238,7 @@ ENTRY_POINTS.addresses.update({
     "dependences": "loopkit.analysis.dependences:with_waived",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:kernel_html",
+    "instructions": "loopkit.kernel.printing:instructions",
     "replay": "loopkit.interpreter.refusal:replay_refusal",
     "report_html": "loopkit.notebook.html:report_html",
     "statements": "loopkit.kernel.printing:statements_text",

@@ -23,7 +23,7 @@ from loopkit.kernel.statement import ReductionNode, RequestedBarrier, Statement
 from loopkit.kernel.tags import InameTag
 from loopkit.kernel.tree import Path, Tree, leaves, paths, require_once
 from loopkit.poly.limits import bounded
-from loopkit.poly.sets import Set, universe_params
+from loopkit.poly.sets import InstanceSet, Set, universe_params
 
 #: Gives the dependences of a kernel, from those of the kernel before and from the kernel itself.
 Derive = Callable[[Sequence[Dependence], "LoopKernel"], Iterable[Dependence]]
@@ -198,6 +198,63 @@ class LoopKernel:
 
     # }}}
 
+    # {{{ what users and users of loopy ask for
+
+    @property
+    def domains(self) -> tuple[InstanceSet, ...]:
+        """The distinct instance sets of the statements; those of a sum are among them.
+
+        >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i, k]*x[k])")
+        >>> [d.inames for d in knl.domains]
+        [('i',), ('i', 'k')]
+        """
+        found: dict[str, InstanceSet] = {}
+        with bounded(f"reading kernel '{self.name}'"):
+            for s in self.statements:
+                found.setdefault(s.domain.text, s.domain)
+        return tuple(found.values())
+
+    @property
+    def instructions(self) -> tuple[Statement, ...]:
+        """The statements as they are printed: in the order of the text, with whole reductions as expressions.
+
+        >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<m}", "<> s = sum(k, a[i, k]) {id=row}\\ny[i] = 2*s")
+        >>> [s.id for s in knl.instructions]
+        ['row', 'insn']
+        >>> [s.id for s in knl.statements]
+        ['row.k.init', 'row.k.update', 'row', 'insn']
+        """
+        found: tuple[Statement, ...] = ENTRY_POINTS["instructions"](self)
+        return found
+
+    @property
+    def args(self) -> tuple[Argument, ...]:
+        """:attr:`arguments`, as loopy calls them.
+
+        >>> [a.name for a in lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]").args]
+        ['n', 'x', 'y']
+        """
+        return self.arguments
+
+    @property
+    def temporary_variables(self) -> Mapping[str, TemporaryVariable]:
+        """:attr:`temporaries`, as loopy calls them.
+
+        >>> list(lk.make_kernel("{[i]: 0<=i<n}", "<> t = 2*x[i]\\ny[i] = t").temporary_variables)
+        ['t']
+        """
+        return self.temporaries
+
+    def all_inames(self) -> frozenset[str]:
+        """Every iname of a statement.
+
+        >>> sorted(lk.split_iname(lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]"), "i", 4).all_inames())
+        ['i_inner', 'i_outer']
+        """
+        return frozenset(self.inames)
+
+    # }}}
+
     # {{{ plugged in from higher floors
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
@@ -222,7 +279,7 @@ class LoopKernel:
     def domains_text(self) -> str:
         """The distinct instance sets of the statements, one a line, in isl's notation."""
         with bounded(f"printing kernel '{self.name}'"):
-            return "\n".join(dict.fromkeys(s.domain.text for s in self.statements))
+            return "\n".join(d.text for d in self.domains)
 
     # }}}
 

@@ -20,7 +20,7 @@ from loopkit.expr.text import to_text
 from loopkit.kernel.cost import Cost
 from loopkit.kernel.data import Argument, GlobalArg, SubstitutionRule, TemporaryVariable, ValueArg
 from loopkit.kernel.kernel import LoopKernel
-from loopkit.kernel.statement import ReductionNode, Statement
+from loopkit.kernel.statement import ReductionNode, Statement, with_expressions
 from loopkit.kernel.tags import GroupTag
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Seq, Tree, leaves
 from loopkit.poly.affine import add
@@ -81,6 +81,14 @@ def statements_text(knl: LoopKernel) -> str:
     """The statements of *knl* alone, with their loops."""
     with bounded(f"printing kernel '{knl.name}'"):
         return "\n".join(statement_lines(knl, _folded(knl), _Domains.of(knl)))
+
+
+def instructions(knl: LoopKernel) -> tuple[Statement, ...]:
+    """The statements of *knl* as they are printed: in the order of the text, with whole reductions as expressions."""
+    with bounded(f"reading kernel '{knl.name}'"):
+        folded = _folded(knl)
+        shown = [knl.statement_by_id[s] for s in leaves(knl.tree) if s not in folded.hidden]
+    return tuple(with_expressions(s, folded.written_out) for s in shown)
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
@@ -253,6 +261,9 @@ class _Folded:
     def accumulators(self) -> frozenset[str]:
         return frozenset(self.values)
 
+    def written_out(self, expr: Expression) -> Expression:
+        return substitute(expr, {a: v for a, v in self.values.items() if _mentions(expr, a)})
+
 
 def _folded(knl: LoopKernel) -> _Folded:
     nodes = {r.accumulator: r for r in knl.reductions.values()
@@ -367,7 +378,7 @@ class _Printer:
 
     def _statement(self, s: Statement) -> str:
         expression = _NEUTRAL.get(s.expression.operation, s.expression) if isinstance(s.expression, Neutral) \
-            else self._shown(s.expression)
+            else self.folded.written_out(s.expression)
         if s.combine is not None:
             folded = self.folded.inner.get(s.id)
             expression = Reduction(s.combine, folded, expression) if folded else expression
@@ -387,7 +398,7 @@ class _Printer:
     def _options(self, s: Statement) -> Iterator[str]:
         yield f"id={s.id}"
         condition = self.domains.condition(s.domain)
-        texts = [*([condition] if condition else []), *(to_text(self._shown(e)) for e in s.predicates)]
+        texts = [*([condition] if condition else []), *(to_text(self.folded.written_out(e)) for e in s.predicates)]
         if texts:
             yield f"if={' and '.join(f'({x})' if len(texts) > 1 and ' or ' in x else x for x in texts)}"
         scans = [x for r in self.knl.reductions.values() if r.final == s.id and r.sweep is not None for x in r.inames]
@@ -400,8 +411,5 @@ class _Printer:
         if s.tags:
             yield f"tags={':'.join(sorted(s.tags))}"
         yield from (title for i in s.instructions for title in i.titles)
-
-    def _shown(self, expr: Expression) -> Expression:
-        return substitute(expr, {a: v for a, v in self.folded.values.items() if _mentions(expr, a)})
 
 # }}}
