@@ -1,8 +1,8 @@
-"""Which tiles a product of matrices is made of: how long each would take, by the blocks that each multiprocessor gets.
+"""The cost model of tiles of a matrix product: the time of each tile by the number of blocks of each multiprocessor.
 
-What a tile costs was measured on an H200, by grids that give all multiprocessors the same number of blocks, from one to
-six times as many as run at once, of 512 and of 2048 steps; what a launch before or behind costs, with shapes that were
-drawn at random. Of another GPU, its number of multiprocessors is asked alone.
+The costs of a tile were measured on an H200, with grids of one to six times as many blocks as run at once, equally many
+on each multiprocessor, and 512 and 2048 steps. The costs of the padding launch and of the adding launch were measured
+with random shapes. For another GPU the model uses only its number of multiprocessors.
 """
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 from loopkit.transform.step import require_positive
 
-#: Of an H200.
+#: Multiprocessors of an H200.
 MULTIPROCESSORS = 132
-#: Cycles of one launch more, and bytes that a multiprocessor then reads and writes in one: of the L2 cache, which has
-#: what the launch before has written, and of the memory.
+#: Cycles of one more launch, and bytes per cycle that a multiprocessor then reads and writes: in the L2 cache, which
+#: holds the output of the launch before, and in memory.
 LAUNCH = 7000
 BYTES_OF_CACHE = 19
 BYTES_OF_MEMORY = 15
-#: What of one launch is still in the cache in the next: some more than half of it.
+#: Bytes of one launch's output that the next launch finds in the cache: a little more than half of the cache.
 CACHE = 32_000_000
-#: Of a part of the sums over *k*.
+#: Least number of strips of a part of the sums over *k*.
 LEAST_STRIPS = 4
 #: Elements of a vector that a thread loads.
 VECTOR = 4
@@ -28,17 +28,17 @@ VECTOR = 4
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block has of a product in float32, and what it costs a multiprocessor.
+    """A block's tile of a product in float32, and its cost on a multiprocessor.
 
-    :ivar tile: its rows and columns, and how many steps of *k* are copied at once; *warp*: a warp's rows and columns.
-    :ivar min_blocks: that share a multiprocessor.
-    :ivar step: cycles of each step of *k* of each block, where other blocks fill its waits.
-    :ivar single_step: the same where elements of *a* or *b* are loaded one by one.
-    :ivar whole_step: the same of copies that are filled up to whole tiles.
-    :ivar block: cycles of the beginning and the end of each block; *stores*: how many more where rows of *c* are no
-        vectors, of tiles that are stored in such.
-    :ivar waits: cycles of each step of *k*, once: the last blocks have fewer beside them, and nobody fills their waits.
-    :ivar cut: how many more where tiles are cut off, and the last strip too: measured, and not understood.
+    :ivar tile: rows, columns, and the steps of *k* that are copied at once; *warp*: rows and columns of a warp.
+    :ivar min_blocks: blocks that share a multiprocessor.
+    :ivar step: cycles of each step of *k* of each block, if other blocks hide its latency.
+    :ivar single_step: the same if elements of *a* or *b* are loaded one by one.
+    :ivar whole_step: the same for copies that are padded to full tiles.
+    :ivar block: cycles of the beginning and the end of each block; *stores*: additional cycles if vectors do not divide
+        the rows of *c*, for tiles that are stored in vectors.
+    :ivar waits: cycles of each step of *k*, once: no other blocks hide the latency of the last blocks.
+    :ivar cut: additional cycles if both the tiles and the last strip are partial: measured, without an explanation.
     :ivar launch: cycles, once.
     """
 
@@ -55,13 +55,13 @@ class Tile:
     launch: float
 
     def cycles(self, depth: int, blocks: int, *, singly: bool, cut: bool, whole: bool, odd: bool) -> float:
-        """Of a multiprocessor that has so many *blocks* with *depth* steps each."""
+        """The cycles of a multiprocessor that has *blocks* blocks with *depth* steps each."""
         step = self.whole_step if whole else self.single_step if singly else self.step
         waits = self.waits + self.cut*(cut and not singly and not whole)
         return self.launch + depth*waits + blocks*(self.block + self.stores*odd + depth*step)
 
 
-#: Large tiles load least for a product, small ones leave least to the last round of blocks.
+#: Large tiles need the fewest loads per product, small ones balance the last round of blocks.
 TILES = (
     Tile((128, 256, 16), (64, 64), 1, 337.0, 370.0, 341.0, 8500.0, 34000.0, 0.0, 15.0, 5300.0),
     Tile((128, 128, 16), (64, 32), 2, 170.5, 186.5, 175.5, 12900.0, 0.0, 17.0, 110.0, 17000.0),
@@ -73,11 +73,11 @@ TILES = (
 
 @dataclass(frozen=True)
 class Plan:
-    """How a product of one shape is made.
+    """The choices for a product of one shape.
 
-    :ivar depth: how many steps of *k* a block adds up, with a launch behind that adds up the parts; ``None``: all.
-    :ivar whole: is there a launch before, which copies *a* and *b* and fills them up to whole tiles?
-    :ivar cycles: that it is expected to take.
+    :ivar depth: steps of *k* that a block adds up, with a second launch that adds up the parts; ``None``: all.
+    :ivar whole: does a first launch copy *a* and *b* and pad them to full tiles?
+    :ivar cycles: expected time.
     """
 
     tile: Tile
@@ -87,13 +87,13 @@ class Plan:
 
 
 def best_plan(shape: tuple[int, int, int], multiprocessors: int = MULTIPROCESSORS) -> Plan:
-    """What takes least cycles for ``c[n, m]`` from ``a[n, l]`` and ``b[l, m]``, *shape* being ``n, m, l``.
+    """The plan with the fewest cycles for ``c[n, m]`` from ``a[n, l]`` and ``b[l, m]``; *shape* is ``n, m, l``.
 
-    A multiprocessor gets a number of blocks, the same for all but for one block. So it counts how far the number of
-    blocks is from a multiple of the number of multiprocessors, what a tile computes beyond the edge, and how many
-    blocks there are at least to fill each other's waits.
+    All multiprocessors get the same number of blocks, or one block more. The cost therefore depends on the number of
+    blocks modulo the number of multiprocessors, on the points that tiles compute beyond the edge, and on the number of
+    blocks that hide each other's latency.
 
-    :raises PreconditionError: a length is no positive integer.
+    :raises PreconditionError: a length is not a positive integer.
 
     >>> from loopkit.library.tiles import best_plan
     >>> best_plan((6144, 5632, 4000)).tile.tile        # 8 blocks for each of 132 multiprocessors
@@ -109,7 +109,7 @@ def best_plan(shape: tuple[int, int, int], multiprocessors: int = MULTIPROCESSOR
 
 
 def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Iterator[Plan]:
-    """With one part of the sums, and with more as long as a part has some strips."""
+    """The plan with one part of the sums, and plans with more parts as long as a part has enough strips."""
     n, m, steps = shape
     rows, columns, strip = tile.tile
     strips = _rounds(steps, strip)
@@ -133,5 +133,5 @@ def _plans(tile: Tile, shape: tuple[int, int, int], multiprocessors: int) -> Ite
 
 
 def _rounds(count: int, at_once: int) -> int:
-    """How often *at_once* of them until *count* are done."""
+    """The number of rounds for *count* blocks, *at_once* of which run concurrently."""
     return -(-count//at_once)
