@@ -71,7 +71,7 @@ def element_text(name: str, element: Element) -> str:
 
 
 @dataclass(frozen=True)
-class Touch:
+class LoggedAccess:
     """One access of an instance, with the value that it read or wrote."""
 
     array: str
@@ -92,7 +92,7 @@ class Machine:
     :ivar scalars: the value arguments.
     :ivar lost: two instances between which no value of a temporary passes.
     :ivar cells: the accessed elements of arguments.
-    :ivar touched: the accesses of each instance that ran.
+    :ivar accesses: the accesses of each instance that ran.
     """
 
     knl: LoopKernel
@@ -101,12 +101,12 @@ class Machine:
     lost: tuple[Instance, Instance] | None = None
     cells: dict[tuple[str, Element], Any] = field(default_factory=dict)
     written: set[tuple[str, Element]] = field(default_factory=set)
-    touched: dict[Instance, list[Touch]] = field(default_factory=dict)
+    accesses: dict[Instance, list[LoggedAccess]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._values = Values(index_types(self.knl), self._read)
         self._now = Instance("", ())
-        self._pending: dict[Instance, Touch] = {}
+        self._pending: dict[Instance, LoggedAccess] = {}
         self._temporaries: dict[tuple[str, Element], list[_Written]] = {}
         # among a reduction's parts, those that agree in the inames around it come first
         self._around = {r.accumulator: self.knl.statement_by_id[r.init].inames for r in self.knl.reductions.values()}
@@ -136,19 +136,20 @@ class Machine:
     def _read_all(self, instance: Instance) -> None:
         s = self.knl.statement_by_id[instance.statement]
         self._now = instance
-        self.touched[instance] = []
+        self.accesses[instance] = []
         names = {**self.scalars, **instance.inames(self.knl)}
         if not all(self._values.of(expand_rules(e, self.knl.substitutions), names) for e in s.predicates):
             return
         value = self._values.of(self._expression(s), names)
         element = self._values.subscripts(s.assignee, names)
-        self._pending[instance] = Touch(s.written, element, converted(value, self._dtype(s.written)), is_write=True)
+        written = converted(value, self._dtype(s.written))
+        self._pending[instance] = LoggedAccess(s.written, element, written, is_write=True)
 
     def _finish(self, instance: Instance) -> None:
         write = self._pending.pop(instance, None)
         if write is None:
             return
-        self.touched[instance].append(write)
+        self.accesses[instance].append(write)
         place = (write.array, write.element)
         if write.array in self.knl.temporaries:
             self._temporaries.setdefault(place, []).append((instance, write.value))
@@ -172,7 +173,7 @@ class Machine:
             value = self._temporary(name, element)
         else:
             value = self.cells[name, element] = self.cell(name, element)
-        self.touched[self._now].append(Touch(name, element, value, is_write=False))
+        self.accesses[self._now].append(LoggedAccess(name, element, value, is_write=False))
         return value
 
     def _go_on(self, writer: str) -> bool:
@@ -209,4 +210,4 @@ def bound_value(machine: Machine, s: Statement, instance: Instance) -> int:
         raise PreconditionError(f"The bound '{s.written}' depends on what the kernel computes; such kernels are not "
                                 "run one instance at a time.", subject=s.written)
     machine.run([instance])
-    return int(machine.touched[instance][-1].value)
+    return int(machine.accesses[instance][-1].value)

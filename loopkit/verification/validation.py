@@ -12,9 +12,9 @@ from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_host import host_findings
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import instruction_findings
-from loopkit.verification.validation_warp_registers import WarpRegisterCheck
 from loopkit.verification.validation_order import OrderCheck
 from loopkit.verification.validation_walk import Execution, annotated_loops, executions
+from loopkit.verification.validation_warp_registers import WarpRegisterCheck
 
 
 def validate(lowered: Lowered) -> tuple[Mismatch, ...]:

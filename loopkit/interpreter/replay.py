@@ -11,7 +11,7 @@ from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.interpreter.machine import Element, InitialData, Machine, Touch, bound_value, element_text
+from loopkit.interpreter.machine import Element, InitialData, LoggedAccess, Machine, bound_value, element_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -250,27 +250,27 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
         return tuple(m.cell(witness.array, witness.element) for m in (first, second))
     statement, values = witness.sink if witness.kind == "flow" else witness.source
     reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
-    got = _read_value(second.touched[reader], witness)
+    got = _read_value(second.accesses[reader], witness)
     # the same instance may have had other inames before the step: it is then the one with the same accesses
     pattern = _pattern(second, reader)
-    found = {x: touches for x, touches in first.touched.items() if x.statement == statement
+    found = {x: accesses for x, accesses in first.accesses.items() if x.statement == statement
              and _pattern(first, x) == pattern}
     if len(found) > 1 and first.knl.statement_by_id[statement].inames == second.knl.statement_by_id[statement].inames:
-        found = {x: touches for x, touches in found.items() if x == reader}
+        found = {x: accesses for x, accesses in found.items() if x == reader}
     if len(found) != 1:
         return None, got
-    [touches] = found.values()
-    return _read_value(touches, witness), got
+    [accesses] = found.values()
+    return _read_value(accesses, witness), got
 
 
 def _pattern(machine: Machine, x: Instance) -> list[tuple[str, Element | None, bool]]:
     """The elements that an instance accessed; a step may give a temporary other axes."""
     return [(t.array, None if t.array in machine.knl.temporaries else t.element, t.is_write)
-            for t in machine.touched[x]]
+            for t in machine.accesses[x]]
 
 
-def _read_value(touches: list[Touch], witness: Witness) -> Any:
-    reads = [t for t in touches if not t.is_write and t.array == witness.array]
+def _read_value(accesses: list[LoggedAccess], witness: Witness) -> Any:
+    reads = [t for t in accesses if not t.is_write and t.array == witness.array]
     exact = [t for t in reads if witness.element in (None, t.element)]
     return exact[0].value if exact else reads[0].value if len(reads) == 1 else None
 
