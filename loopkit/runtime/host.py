@@ -243,7 +243,7 @@ def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
 
 def _runner(knl: LoopKernel, target: CTarget, device: object, debug: bool) -> HostRunner:
     if device is not None:
-        raise DeviceError(f"The host target knows no device {device!r}.", hint="compile(knl, target='cuda')")
+        raise DeviceError(f"The host target has no device {device!r}.", hint="compile(knl, target='cuda')")
     return HostRunner(knl, target)
 
 

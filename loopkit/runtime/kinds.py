@@ -152,18 +152,18 @@ class TorchKind:
             raise CallError(f"'{name}' is a tensor of the layout {x.layout}.", argument=name,
                             hint=f"pass {name}.to_dense(), or the dense tensors that it is made of")
         if x.requires_grad:
-            raise CallError(f"'{name}' requires a gradient, of which the kernel knows nothing.", argument=name,
+            raise CallError(f"'{name}' requires a gradient, which the kernel would not propagate.", argument=name,
                             hint=f"pass {name}.detach()")
         if x.is_neg() or x.is_conj():
             raise CallError(f"'{name}' is a view whose elements are stored negated or conjugated.", argument=name,
                             hint=f"pass {name}.resolve_neg().resolve_conj()")
         if x.dtype not in self._names:
-            raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not know.", argument=name)
+            raise CallError(f"'{name}' has the dtype {x.dtype}, which kernels do not support.", argument=name)
         dtype = named_dtype(self._names[x.dtype])
         if x.device.type == "cpu":
             return self._on_host(x, dtype)
         if x.device.type != "cuda":
-            raise CallError(f"'{name}' lies on the device '{x.device}', which kernels cannot reach.", argument=name,
+            raise CallError(f"'{name}' is on the device '{x.device}', which kernels cannot access.", argument=name,
                             hint=f"pass {name}.cuda() or {name}.cpu()")
         size = dtype.itemsize
         return DeviceView(dtype, tuple(x.shape), tuple(s * size for s in x.stride()), x.data_ptr(), x.get_device())

@@ -195,7 +195,7 @@ class TypedKernels:
 
 def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.name not in DTYPE_NAMES:
-        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not know.", argument=name,
+        raise CallError(f"'{name}' has the dtype {dtype}, which kernels do not support.", argument=name,
                         hint="bool, int8 to int64, uint8 to uint64, float16, bfloat16, float32, float64, "
                              "complex64, complex128")
     if not dtype.isnative:

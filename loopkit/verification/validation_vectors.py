@@ -53,7 +53,7 @@ class VectorCheck:
             if condition is not None or vector.serves is not None:
                 yield from self._whole(vector, assign)
         if condition is not None and any(isinstance(e, p.Subscript) for e in subexpressions(condition)):
-            yield self._finding(assign.statement, f"what is read decides which lanes of '{loop.iname}' are in")
+            yield self._finding(assign.statement, f"data decide which iterations of '{loop.iname}' run")
         if isinstance(loop.instruction, VectorAccess) and loop.instruction.computes_all:
             yield from self._computed(assign)
         yield from self._in_time(assign)

@@ -89,7 +89,7 @@ a_second_one  sm_90      128        255     8+12     16    1024       2        1
 
 
 def test_a_function_of_which_nothing_is_known() -> None:
-    with pytest.raises(lk.CompilerError, match="did not say what kernel 'lost' takes") as caught:
+    with pytest.raises(lk.CompilerError, match="did not report the resources of kernel 'lost'") as caught:
         kernel_resources([GeneratedKernel("lost", ())], Binary(b"", "another log", {}), lk.CudaTarget())
     assert "another log" in str(caught.value)
 

@@ -69,8 +69,8 @@ class Gpu:
         for number in range(minor, -1, -1):
             if f"sm_{major}{number}" in DEVICE_LIMITS:
                 return f"sm_{major}{number}"
-        raise DeviceError(f"{self} is of an architecture that is not known here.",
-                          hint=f"known are {', '.join(DEVICE_LIMITS)}; a newer loopkit may know it")
+        raise DeviceError(f"{self} has an architecture that loopkit does not support.",
+                          hint=f"it supports {', '.join(DEVICE_LIMITS)}; a newer version may support this one")
 
     @property
     def limits(self) -> DeviceLimits:

@@ -93,7 +93,7 @@ class Imported:
 def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
     kind = next((k for k, c in _KINDS.items() if c == code), None)
     if lanes != 1 or kind is None or bits % 8:
-        raise ValueError(f"elements of a sort that numpy does not know (code {code}, {bits} bits, {lanes} lanes)")
+        raise ValueError(f"elements that numpy does not support (code {code}, {bits} bits, {lanes} lanes)")
     if kind == "V":
         if bits != 16:
             raise ValueError(f"a bfloat of {bits} bits")

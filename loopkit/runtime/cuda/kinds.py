@@ -216,7 +216,7 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
     except (BufferError, TypeError, ValueError, RuntimeError) as err:
         raise CallError(f"'{name}' cannot be read through DLPack: {err}.", argument=name) from None
     if held.device[0] not in (_CUDA, _CUDA_MANAGED):
-        raise CallError(f"'{name}' says that it lies on a GPU, and hands out memory that does not.", argument=name)
+        raise CallError(f"'{name}' reports a GPU through DLPack, but its memory is not on a GPU.", argument=name)
     space = getattr(x, "__array_namespace__", None)
     namespace = space() if callable(space) else None
     if not isinstance(namespace, Hashable):
@@ -240,5 +240,5 @@ def _ordinal_of(driver: Driver, name: str, pointer: int) -> int:
         return -1
     place = driver.place(pointer)
     if place is None:
-        raise CallError(f"'{name}' says that it lies on a GPU, and no GPU knows its address.", argument=name)
+        raise CallError(f"'{name}' reports a GPU as its place, but no GPU has its address.", argument=name)
     return place[0]

@@ -54,7 +54,7 @@ class DeviceArray:
     def __dlpack__(self, *, stream: object = None, max_version: object = None, dl_device: object = None,
                    copy: bool | None = None) -> Any:
         if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
-            raise BufferError("an array on a GPU is handed out where it lies, without a copy")
+            raise BufferError("an array on a GPU is exported in place, without a copy")
         # the array's writers are ordered before all later launches, except on non-blocking streams; and results are
         # exported only when they are complete
         return export_capsule(self)

@@ -126,7 +126,7 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
 def _of_launch(launch: GeneratedKernel, binary: Binary, limits: DeviceLimits) -> KernelResources:
     usage = binary.resources.get(launch.name)
     if usage is None:
-        raise CompilerError(f"The compiler did not say what kernel '{launch.name}' takes.", log=binary.log)
+        raise CompilerError(f"The compiler did not report the resources of kernel '{launch.name}'.", log=binary.log)
     threads = prod(launch.block)
     fit = residency(limits, threads, usage.registers, usage.static_shared + launch.dynamic_shared_bytes)
     occupancy = fit.blocks * limits.warps(threads) * limits.warp / limits.resident_threads

@@ -134,7 +134,7 @@ class CudaRunner(Runner):
             if isinstance(view, DeviceView) and view.pointer and kinds[name].name not in _OF_PRIMARY_CONTEXTS:
                 place = gpu.driver.place(view.pointer)
                 if place is not None and place[1] not in (0, gpu.context_handle):
-                    raise CallError(f"'{name}' lies in a CUDA context of its own, which kernels cannot reach: they run "
+                    raise CallError(f"'{name}' is in a CUDA context of its own, which kernels cannot access: they run "
                                     f"in the primary context of the device, as torch, CuPy and numba do.",
                                     argument=name, hint="import pycuda.autoprimaryctx instead of pycuda.autoinit")
         return gpu

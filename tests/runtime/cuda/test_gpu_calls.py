@@ -186,7 +186,7 @@ def test_tensors_that_are_not_what_they_hold(lab: Lab) -> None:
                     compiled(x=good.flagged(**flags), y=good, alpha=1)
     meta = Tensor(lab.torch, X, meta=True)             # which says of itself what one on the host does
     for _ in range(2):
-        with pytest.raises(lk.CallError, match="lies on the device 'meta'"):
+        with pytest.raises(lk.CallError, match="is on the device 'meta'"):
             compiled(x=meta, y=good, alpha=1)
 
 

@@ -69,7 +69,7 @@ def test_gpus_that_the_table_does_not_have(monkeypatch: pytest.MonkeyPatch) -> N
         assert (lk.compile(saxpy(), target="cuda")(x=X, y=X, alpha=1).z == 2*X).all()
         fast = lk.compile(saxpy(), target=lk.CudaTarget(fast_math=True))
         assert (fast(x=X, y=X, alpha=1).z == 2*X).all()
-        with pytest.raises(lk.DeviceError, match="is of an architecture that is not known here"):
+        with pytest.raises(lk.DeviceError, match="has an architecture that loopkit does not support"):
             lk.compile(saxpy(), target="cuda", device=1)(x=X, y=X, alpha=1)
     finally:
         devices._initialised.cache_clear()
