@@ -1,4 +1,4 @@
-"""Which statement touches which elements of which array."""
+"""Access relations: the elements of each array that each statement instance reads or writes."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Which writes to a temporary under conditions hide what was there before.
+"""Must-writes: writes under conditions after which no earlier value of the element is read.
 
 A write under a condition may leave the old value. It hides it all the same from readers that are under that condition
 too; and of two writes under a condition and its opposite one happens.

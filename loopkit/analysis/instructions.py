@@ -1,4 +1,4 @@
-"""Whether the instructions of a kernel's statements can execute them."""
+"""Checks that the instructions of a kernel's statements can execute them."""
 from __future__ import annotations
 
 from loopkit.analysis.accesses import expanded_expression

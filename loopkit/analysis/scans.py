@@ -1,4 +1,4 @@
-"""Which reductions are scans: along an iname, each one has the operands of the one before it, and at most one more."""
+"""Reductions that are scans: along an iname, each has the operands of the one before it and at most one more."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""How far apart in memory what neighbouring iterations load lies."""
+"""Strides: how far apart the elements lie that neighbouring iterations load."""
 from __future__ import annotations
 
 from collections.abc import Sequence

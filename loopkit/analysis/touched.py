@@ -1,4 +1,4 @@
-"""What one instance touches, found by evaluating it: for subscripts and conditions that are no affine forms."""
+"""The elements that one instance accesses, by evaluation: for subscripts and conditions that are not affine."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What runs at once along a ``vec`` iname: the instances of one statement, all of whose reads are before its writes."""
+"""Instances that run at once along a ``vec`` iname: all reads of a statement come before all of its writes."""
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""How large the integers of a loop program become: intervals, linear in the sizes, of all that is computed on the way.
+"""Value ranges of the integers of a loop program: bounds, linear in the sizes, of every intermediate result.
 
 isl brings forms to a common shape whose parts may be far larger than the whole: ``(n - m + 255)/256`` comes as
 ``-m + (255*m + n + 255)/256``. So what is bounded is each expression as it stands, not the values it may have.

@@ -1,4 +1,4 @@
-"""What a kernel is compiled for: the part of a target that lowering and the checks need."""
+"""Targets: the part of a target that lowering and the checks need."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How often each value occurs: histograms, whose elements only the data know."""
+"""Histograms: how often each value occurs."""
 from __future__ import annotations
 
 import numpy as np

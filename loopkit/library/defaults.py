@@ -1,4 +1,4 @@
-"""What the pipelines share: sizes that follow from a dtype and from what every GPU has."""
+"""Defaults that the pipelines share: sizes that follow from a dtype and from properties of every GPU."""
 from __future__ import annotations
 
 from math import gcd

@@ -1,4 +1,4 @@
-"""Sums over all other bodies."""
+"""N-body forces: sums over all other bodies."""
 from __future__ import annotations
 
 import math

@@ -1,4 +1,4 @@
-"""Which tiles a product of matrices is made of: how long each would take, by the blocks that each multiprocessor gets.
+"""The choice of tiles for a matrix product: an estimate of its cycles from the blocks of each multiprocessor.
 
 What a tile costs was measured on an H200, by grids that give all multiprocessors the same number of blocks, from one to
 six times as many as run at once, of 512 and of 2048 steps; what a launch before or behind costs, with shapes that were

@@ -1,4 +1,4 @@
-"""What isl makes of a tree of loops, as nodes of a loop program."""
+"""Nodes of a loop program from isl's tree of loops."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

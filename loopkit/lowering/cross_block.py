@@ -1,4 +1,4 @@
-"""Values that would cross blocks within one launch, because who runs alone on an axis meets who does not.
+"""Cross-block dependences within one launch: values between statements that run on different axes of the grid.
 
 A statement outside a grid axis runs on block 0 of it when it writes global memory, and in every block when it
 writes a private or shared temporary. Between the two no order exists inside a launch.

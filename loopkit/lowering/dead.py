@@ -1,4 +1,4 @@
-"""Statements that never run, or whose values nothing reads, leave the kernel before storage is settled."""
+"""Dead statements: those that never run, or whose values nothing reads, leave the kernel before storage allocation."""
 from __future__ import annotations
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Where tiles are whole, so that a version without guards can stand beside the generic one.
+"""Full-tile conditions: where no guard is needed, so that a version without guards stands beside the generic one.
 
 The condition is found from the constraints that couple what varies inside a tile (threads, fetched boxes,
 inner loops of constant range) to what names the tile, at the worst corner of the tile.

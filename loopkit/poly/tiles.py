@@ -1,4 +1,4 @@
-"""Domains filled up to whole tiles, and what tells the points that were there from those that came."""
+"""Domains rounded up to whole tiles, and the condition that tells the original points from the added ones."""
 from __future__ import annotations
 
 import pymbolic.primitives as p

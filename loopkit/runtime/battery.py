@@ -1,4 +1,4 @@
-"""Loops that compilers have translated wrongly, as one program that tries a compiler on all of them.
+"""Loops that C compilers have miscompiled, as one program that tests a compiler.
 
 Each loop stands there twice: as generated texts have it, and with volatile accesses, which leave a compiler neither an
 order nor a value to change. Both run on the same numbers, and their results must have the same bits. They are called

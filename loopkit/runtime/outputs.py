@@ -1,4 +1,4 @@
-"""What a kernel call returns: a tuple with names."""
+"""The outputs of a call: a tuple with names."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping

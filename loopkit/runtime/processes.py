@@ -1,4 +1,4 @@
-"""Other programs: run quietly, and compilers that say no."""
+"""Processes of other programs: run quietly, with an error for a compiler that refuses."""
 from __future__ import annotations
 
 import os

@@ -1,4 +1,4 @@
-"""What the runtime asks of the floors below, gathered in one place."""
+"""The stages below the runtime that a call needs, gathered in one place."""
 from __future__ import annotations
 
 import pymbolic.primitives as p

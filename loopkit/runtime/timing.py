@@ -1,4 +1,4 @@
-"""How long calls take: what is asked for, and what was measured."""
+"""Timings of calls: the request, and the measured result."""
 from __future__ import annotations
 
 import statistics

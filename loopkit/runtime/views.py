@@ -1,4 +1,4 @@
-"""What a call needs to know of an array, in numpy's terms, wherever the array lies; and arrays that share memory."""
+"""Views of arrays in numpy's terms, wherever an array lies; and whether arrays share memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Where an element of an array lies: subscripts as text."""
+"""Addresses of array elements: subscripts as text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""What the instructions of a text assume of a call: alignment of arrays, divisible sizes."""
+"""Assumptions of a text about a call: alignment of arrays, divisible sizes."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

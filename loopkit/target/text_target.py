@@ -1,4 +1,4 @@
-"""A target that has a text: what :func:`loopkit.generate_code` needs of it."""
+"""Targets with a text, as :func:`loopkit.generate_code` needs them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""In which dtype a kernel computes."""
+"""set_accumulator_dtype: the dtype in which reductions are computed."""
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""add_block_flags: blocks of one launch hand values on to blocks that started behind them."""
+"""add_block_flags: blocks wait for values of blocks of the same launch that started earlier."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""distribute_loop and unroll_and_jam: loops are split over what stands in them."""
+"""distribute_loop and unroll_and_jam: loop distribution (fission) and its combination with unrolling."""
 from __future__ import annotations
 
 from collections.abc import Collection

@@ -1,4 +1,4 @@
-"""pad_domain: tiles at the edge compute as whole ones do, beyond the edge what nobody stores."""
+"""pad_domain: the iteration domain is rounded up to whole tiles; results beyond the edge are not stored."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

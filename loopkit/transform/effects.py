@@ -1,4 +1,4 @@
-"""What a step changed beside what it is for: for the history, found when somebody asks."""
+"""Side effects of a step for the history, found when they are asked for."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Storage of temporaries by hand: cells for each iteration (privatize, expand), and fewer cells again (contract)."""
+"""Expansion and contraction of temporaries: one cell for each iteration (privatize, expand), and fewer (contract)."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

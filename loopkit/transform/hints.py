@@ -1,4 +1,4 @@
-"""What would make a refused step legal: ways that were tried, each by the legality of its result."""
+"""Hints: steps that make a refused step legal, each tried by the legality of its result."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence

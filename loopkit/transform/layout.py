@@ -1,4 +1,4 @@
-"""How temporaries lie in memory: which axis is the fastest, and columns that are mixed row by row."""
+"""Memory layout of temporaries: the order of the axes, and swizzled columns."""
 from __future__ import annotations
 
 from collections.abc import Sequence

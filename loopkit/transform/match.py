@@ -1,4 +1,4 @@
-"""Match expressions: which statements ``within=`` names.
+"""Match expressions: the statements that ``within=`` selects.
 
 .. code-block:: text
 

@@ -1,4 +1,4 @@
-"""peel: the first and the last iterations of a loop as statements of their own."""
+"""peel: the first and the last iterations of a loop become statements of their own."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

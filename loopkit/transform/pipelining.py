@@ -1,4 +1,4 @@
-"""pipeline: the copies of a loop's next iterations are under way while it computes on those of this one."""
+"""pipeline: software pipelining, in which the copies of later iterations overlap the computation of this one."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Where the statements go that fill a copy before its users, or empty it after them."""
+"""Placement in the tree of the statements that copy into a staging buffer, and out of it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence

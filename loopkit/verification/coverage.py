@@ -1,4 +1,4 @@
-"""Coverage: which elements of the outputs are written, and that no temporary is read before it is written."""
+"""Coverage: the elements of the outputs that are written, and that no temporary is read before it is written."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What runs between two instances: which barriers of a launch's tree separate them."""
+"""Barriers of a launch's tree between two instances."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What checks found: verdicts, each with its evidence, in a form that prints."""
+"""Reports of checks: verdicts with their evidence, which print."""
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Who runs an instance: its block and its thread, as far as the launch says."""
+"""The block and the thread that run an instance, as far as the launch determines them."""
 from __future__ import annotations
 
 from collections.abc import Sequence

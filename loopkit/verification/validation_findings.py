@@ -1,4 +1,4 @@
-"""What translation validation finds: plain values that print."""
+"""Findings of translation validation: plain values that print."""
 from __future__ import annotations
 
 from collections.abc import Mapping

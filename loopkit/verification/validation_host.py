@@ -1,4 +1,4 @@
-"""Does the host launch each function once for each iteration of the loops around it, in the order of the kernel?"""
+"""Translation validation of the host's loops: each launch once for each iteration, in the order of the kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

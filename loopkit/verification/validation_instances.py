@@ -1,4 +1,4 @@
-"""Does a loop program execute each instance of each statement once, with the statement's own elements?"""
+"""Translation validation of instances: each instance runs once, with the statement's own elements."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

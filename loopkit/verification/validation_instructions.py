@@ -1,4 +1,4 @@
-"""Whether the instructions of loops do what their loops say: the check of each instruction by its class."""
+"""Translation validation of the instructions of loops: the check of each instruction, by its class."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""Do shuffles read the lanes that hold what is meant, and does every thread else touch what it holds itself?"""
+"""Translation validation of arrays in lanes: each instruction of a warp reads the lane that holds the element."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Is a product of matrices, as the lanes of a warp compute it, what the iterations of its loops do?"""
+"""Translation validation of matrix multiply-accumulate: the lanes compute what the iterations of the loops do."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

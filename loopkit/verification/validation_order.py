@@ -1,4 +1,4 @@
-"""Do executions that depend on each other run in the order of the kernel, and do barriers stand between threads?"""
+"""Translation validation of order: dependent executions run in kernel order, with barriers between threads."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

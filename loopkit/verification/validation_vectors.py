@@ -1,4 +1,4 @@
-"""Do the vector accesses around a loop move what its iterations touch, and could they be made before and behind it?"""
+"""Translation validation of vector accesses: they move the elements that the loop accesses, at a legal time."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What calls of one signature launch on a GPU.
+"""Launch plans for GPUs: the launches of all calls of one signature.
 
 All that follows from dtypes, shapes, strides and sizes is settled. What is left for each call: are the addresses
 aligned, do written arrays overlap others, on which stream; then the launches.

@@ -1,4 +1,4 @@
-"""What kernels take of a multiprocessor, and how many of its threads that leaves: no GPU is asked."""
+"""Resources of a kernel on a multiprocessor and its theoretical occupancy, without a GPU."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

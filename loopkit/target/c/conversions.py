@@ -1,4 +1,4 @@
-"""What stands between dtypes and C text: the types of expressions, conversions, literals and the names of functions."""
+"""Types of expressions in C text, conversions between them, literals, and names of functions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

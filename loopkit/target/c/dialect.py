@@ -1,4 +1,4 @@
-"""What differs between the C-family languages that expressions are printed in: one table each."""
+"""Dialects of the C family: one table for each language that expressions are printed in."""
 from __future__ import annotations
 
 import re
