@@ -1,11 +1,11 @@
 """Reductions over the threads of a block by shuffles: each warp on its own, then the results of all warps.
 
-Lane ``l`` of a warp adds what lane ``l + 16`` holds to its own value, then what lane ``l + 8`` holds, and so on to 1, as
-far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one warp,
-the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store their results
-in shared memory, and behind one barrier every thread combines the results of all warps, in their order. If the first warp
-alone did that, a second barrier would be needed, which costs more than reading at most 32 neighbouring elements, the same
-for all threads.
+Lane ``l`` of a warp adds what lane ``l + 16`` holds to its own value, then what lane ``l + 8`` holds, and so on to 1,
+as far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
+warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
+their results in shared memory, and behind one barrier every thread combines the results of all warps, in their order.
+If the first warp alone did that, a second barrier would be needed, which costs more than reading at most 32
+neighbouring elements, the same for all threads.
 """
 from __future__ import annotations
 
