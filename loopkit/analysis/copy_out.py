@@ -120,7 +120,7 @@ class _Step:
         users = {s.id for s in self.users}
         for moved in moved_dependences(self.before, {self.array}, ends):
             d, pair = moved.d, (moved.after.source, moved.after.sink)
-            if moved.after is d or d.waived:
+            if moved.after is d or d.assumed:
                 continue
             relation = moved.after.relation.intersect(same_element(*(
                 touched(self.after, end.statement, self.array, is_write=end.is_write)

@@ -39,14 +39,14 @@ FOLLOWING = 500_000
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
     def binding() -> tuple[Dependence, ...]:
-        every = with_waived(knl)
-        return tuple(d for d in every if not d.waived) if knl.obligations else every
+        every = with_assumed(knl)
+        return tuple(d for d in every if not d.assumed) if knl.obligations else every
     return kept(knl.memo, "dependences", binding)
 
 
-def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
-    """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
-    # the oldest ones first: a call for each of the many steps before would be too deep
+def with_assumed(knl: LoopKernel) -> tuple[Dependence, ...]:
+    """The dependences of *knl*, the assumed ones included: an obligation allows those to be broken."""
+    # from the oldest kernel on: a recursive call for each earlier step would be too deep
     waiting = [knl]
     while _KEY not in waiting[-1].memo and isinstance(waiting[-1].derivation, Derivation):
         waiting.append(waiting[-1].derivation.before)
@@ -55,7 +55,7 @@ def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
     return _derived(knl)
 
 
-_KEY = "dependences and waived"
+_KEY = "dependences with assumed ones"
 
 
 def _derived(knl: LoopKernel) -> tuple[Dependence, ...]:

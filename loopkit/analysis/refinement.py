@@ -34,7 +34,7 @@ def refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, .
 
 
 def _is_vague(d: Dependence) -> bool:
-    return not d.exact and not d.waived and d.kind != "explicit"
+    return not d.exact and not d.assumed and d.kind != "explicit"
 
 
 def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:

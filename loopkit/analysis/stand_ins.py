@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.dependences import with_assumed
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import carry
@@ -47,7 +47,7 @@ def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callabl
 
     :arg ends: what stands for an end of a dependence: a statement, which writes there or not.
     """
-    for d in with_waived(kernel):
+    for d in with_assumed(kernel):
         wrote = d.kind in ("flow", "output"), d.kind in ("anti", "output")
         sources, sinks = (ends(d, s, w) if d.array in arrays else [End(s, w)]
                           for s, w in zip((d.source, d.sink), wrote, strict=True))

@@ -15,7 +15,7 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
-from loopkit.analysis.dependences import in_order, values_in, with_waived
+from loopkit.analysis.dependences import in_order, values_in, with_assumed
 from loopkit.analysis.stand_ins import End, Moved, moved_dependences, touched
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
@@ -98,7 +98,7 @@ class Buffer:
         every = self.staged.cells(m for own in self.moves.values() for _, m in own)
         elements = subscripts_on(every, self.staged.box.arguments())
         load, store = list[Set](), list[Set]()
-        for d in with_waived(kernel):
+        for d in with_assumed(kernel):
             if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
                 continue
             pairs = d.relation

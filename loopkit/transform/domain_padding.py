@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, data_params, expanded_expression
 from loopkit.analysis.constructors import rewritten, with_dependences
-from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_waived
+from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_assumed
 from loopkit.analysis.extension_proof import require_extended
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
@@ -224,7 +224,7 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
     """
     ordered = with_dependences(kernel, partial(_dependences, names))
     for name in sorted(names):
-        found, known = (joined_relations(d for d in with_waived(knl) if d.array == name) for knl in (ordered, kernel))
+        found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
         if not same_flow(found, known):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="fill tiles before those steps")

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
+from loopkit.analysis.assumed_dependences import clobbered_reads
 from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.waived import careless_reads
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -109,11 +109,11 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
         if sure or key not in cache:
             cache[key] = _unwritten(accesses, j, own, sure, several)
         bare = cache[key]
-        careless = None if bare is None else careless_reads(knl, read.array, read.statement)
-        if bare is not None and careless is not None:
+        clobbered = None if bare is None else clobbered_reads(knl, read.array, read.statement)
+        if bare is not None and clobbered is not None:
             yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
                                            "obligation of the kernel.")
-            bare = bare.subtract(careless)
+            bare = bare.subtract(clobbered)
         if bare is not None and not bare.is_empty():
             yield _finding(knl, read, read.domain.named(bare),
                            certain=all(a.affine and a.certain for a in _writes(accesses)))
