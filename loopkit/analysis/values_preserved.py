@@ -19,8 +19,8 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array
 from loopkit.analysis.assumed_dependences import assumed_flows, clobbered_reads, without_assumed
-from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Pair, dependences, in_order, joined
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -100,7 +100,7 @@ def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequenc
     wanted = joined(((d.source, d.sink), d.relation.intersect_range(reads[d.sink].set))
                     for d in flows if d.sink in reads)
     found = joined(((ends[i].statement, ends[j].statement), relation)
-                   for i, j, relation in value_flow([timed(a) for a in ends], sure_writes(knl, ends)))
+                   for i, j, relation in value_flow([timed(a) for a in ends], joint_must_writes(knl, ends)))
     array = ends[0].array if ends else ""
     for wrong in wrong_values(wanted, found, updates):
         if trusting and knl.obligations:
@@ -176,7 +176,7 @@ def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
     copies = cells(inames, [p.Variable(x) for x in apart])
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
              for step in execution_paths(knl)[a.statement]]
-    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),
+    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, is_must_write(a),
                        (*steps, ("at", 1 if a.is_write else 0)))
 
 

@@ -193,6 +193,6 @@ class Buffer:
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)
                     if not relation.is_empty():
-                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.certain)
+                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
 
     # }}}

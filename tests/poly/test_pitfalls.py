@@ -435,7 +435,7 @@ def read(relation: str, *time: tuple[str, int]) -> TimedAccess:
     return TimedAccess(isl.Map(relation), False, True, time)
 
 
-def test_a_certain_write_hides_earlier_ones_an_uncertain_one_does_not() -> None:
+def test_a_must_write_hides_earlier_ones_a_may_write_does_not() -> None:
     accesses = [write("{ [] -> [0] }", ("at", 0)), write("{ [] -> [0] }", ("at", 1)), read("{ [] -> [0] }", ("at", 2))]
     assert [(a, b) for a, b, _ in value_flow(accesses)] == [(1, 2)]
     accesses[1] = write("{ [] -> [0] }", ("at", 1), must=False)
