@@ -24,10 +24,10 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
 from loopkit.analysis.dependences import Pair, joined, relations_of
+from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
 from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.stand_ins import End, moved_dependences, touched
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
 from loopkit.analysis.witnesses import (
     Refusal,
@@ -123,7 +123,7 @@ class _Step:
             if moved.after is d or d.assumed:
                 continue
             relation = moved.after.relation.intersect(same_element(*(
-                touched(self.after, end.statement, self.array, is_write=end.is_write)
+                accessed_elements(self.after, end.statement, self.array, is_write=end.is_write)
                 for end in (moved.source, moved.sink))))
             if users.issuperset((d.source, d.sink)):        # within a tile it is the buffer's own affair
                 relation = relation.subtract(same_element(*(

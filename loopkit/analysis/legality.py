@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from loopkit.analysis.accesses import accesses_by_array, commute
 from loopkit.analysis.assumed_dependences import assumed_flows
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError

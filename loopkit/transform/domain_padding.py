@@ -26,7 +26,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.sets import InstanceSet, with_dim_names
-from loopkit.poly.tiles import condition_of, filled_up
+from loopkit.poly.tiles import condition_of, padded_to_tiles
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 
 
@@ -129,7 +129,7 @@ def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> di
         if id(s.domain) not in found:
             domain = s.domain
             for x, length in sizes.items():
-                domain = filled_up(domain, x, length) if x in s.inames else domain
+                domain = padded_to_tiles(domain, x, length) if x in s.inames else domain
             found[id(s.domain)] = s.domain if domain.is_equal(s.domain) else domain
     return {s.id: found[id(s.domain)] for s in chosen}
 
