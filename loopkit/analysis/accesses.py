@@ -45,8 +45,8 @@ class Access:
     known: tuple[bool, ...] = ()
 
     @property
-    def certain(self) -> bool:
-        """Does every instance of *domain* make the access?"""
+    def must(self) -> bool:
+        """Does every instance of *domain* make the access, whatever the data?"""
         return self.doubt is None
 
     @cached_property

@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import across_blocks, is_between_blocks
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
@@ -92,7 +92,7 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
         noun = ", ".join(i.noun for i in s.instructions)
         raise StorageError(f"'{s.id}' reads '{a.array}', for which readers wait, by {noun}.", subject=a.array,
                            hint="read it by a plain load")
-    if not a.affine or (a.is_write and not certain_write(a)):
+    if not a.affine or (a.is_write and not is_must_write(a)):
         raise UndecidedError(
             f"Readers of '{a.array}' may wait for ever: which of its elements are written and read is not known.",
             f"'{s.id}' {'writes' if a.is_write else 'reads'} it, and "

@@ -23,11 +23,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
-from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Pair, joined, relations_of
+from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.stand_ins import End, moved_dependences, touched
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
 from loopkit.analysis.witnesses import (
     Refusal,
@@ -120,10 +120,10 @@ class _Step:
         users = {s.id for s in self.users}
         for moved in moved_dependences(self.before, {self.array}, ends):
             d, pair = moved.d, (moved.after.source, moved.after.sink)
-            if moved.after is d or d.waived:
+            if moved.after is d or d.assumed:
                 continue
             relation = moved.after.relation.intersect(same_element(*(
-                touched(self.after, end.statement, self.array, is_write=end.is_write)
+                accessed_elements(self.after, end.statement, self.array, is_write=end.is_write)
                 for end in (moved.source, moved.sink))))
             if users.issuperset((d.source, d.sink)):        # within a tile it is the buffer's own affair
                 relation = relation.subtract(same_element(*(
@@ -214,7 +214,7 @@ def _at(touches: Sequence[_Touch], time: int) -> list[_Touch]:
 def _another_way(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
     """Where the flow through the buffer's cells is not the one through the elements, from copy-in to copy-out."""
     users, copies_in = _at(touches, _USER), _at(touches, _COPY_IN)
-    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or certain_write(t.access), t.time)
+    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or is_must_write(t.access), t.time)
              for t in touches]
     hungry = reduce(Set.subtract, (t.elements.range() for t in copies_in),
                     reduce(Set.union, (t.elements.range() for t in touches)))
@@ -222,7 +222,7 @@ def _another_way(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
         # what would come from before the copy-in comes from nowhere
         timed.append(TimedAccess(hungry.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(timed, sure_writes(taken.before, [t.access for t in users])):
+    for i, j, relation in value_flow(timed, joint_must_writes(taken.before, [t.access for t in users])):
         if i == len(touches):
             yield taken.of_points(touches[j].access, relation.range(), "read", "has not been loaded")
         else:

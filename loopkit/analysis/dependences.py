@@ -15,7 +15,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
-from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
 from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.dependence import Dependence
@@ -39,14 +39,14 @@ FOLLOWING = 500_000
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
     def binding() -> tuple[Dependence, ...]:
-        every = with_waived(knl)
-        return tuple(d for d in every if not d.waived) if knl.obligations else every
+        every = with_assumed(knl)
+        return tuple(d for d in every if not d.assumed) if knl.obligations else every
     return kept(knl.memo, "dependences", binding)
 
 
-def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
-    """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
-    # the oldest ones first: a call for each of the many steps before would be too deep
+def with_assumed(knl: LoopKernel) -> tuple[Dependence, ...]:
+    """The dependences of *knl*, the assumed ones included: an obligation allows those to be broken."""
+    # from the oldest kernel on: a recursive call for each earlier step would be too deep
     waiting = [knl]
     while _KEY not in waiting[-1].memo and isinstance(waiting[-1].derivation, Derivation):
         waiting.append(waiting[-1].derivation.before)
@@ -55,7 +55,7 @@ def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
     return _derived(knl)
 
 
-_KEY = "dependences and waived"
+_KEY = "dependences with assumed ones"
 
 
 def _derived(knl: LoopKernel) -> tuple[Dependence, ...]:
@@ -112,7 +112,7 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         for source, sink, kind, relation in patterns[key]:
             a, b = accesses[source], accesses[sink]
             yield Dependence(kind, array, a.statement, b.statement, relation,
-                             exact=a.affine and b.affine and a.certain and b.certain, of_value=of_value)
+                             exact=a.affine and b.affine and a.must and b.must, of_value=of_value)
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
     yield from _explicit(knl)
@@ -122,8 +122,8 @@ def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
     """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    return (sure_writes(knl, accesses),
-            *((a.is_write, a.affine, a.certain, a.update, id(a.domain), a.subscripts, way)
+    return (joint_must_writes(knl, accesses),
+            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, way)
               for a, way in zip(accesses, ways, strict=True)))
 
 
@@ -174,8 +174,8 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
                 yield i, j, kind, found
     for i, sink, _, first in flows:
         for j, other, _, second in flows:
-            # of certain writes one alone is the last
-            if other == sink and not (certain_write(accesses[i]) and certain_write(accesses[j])) \
+            # only one of two must-writes is the last
+            if other == sink and not (is_must_write(accesses[i]) and is_must_write(accesses[j])) \
                     and not commute(accesses[i], accesses[j]):
                 yield from ordered(i, j, "output", first.apply_range(second.reverse()))
             if i == j and accesses[other].update is not None and accesses[sink].update is None:
@@ -195,8 +195,8 @@ def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str,
         relation = a.relation
         if apart:
             relation = relation.flat_range_product(cells(inames, [p.Variable(x) for x in apart]))
-        timed.append(TimedAccess(relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
-    for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
+        timed.append(TimedAccess(relation, a.is_write, is_must_write(a), (*time, ("at", 1 if a.is_write else 0))))
+    for source, sink, relation in value_flow(timed, joint_must_writes(knl, accesses)):
         if not commute(accesses[source], accesses[sink]):
             yield source, sink, "flow", relation
 
@@ -245,7 +245,7 @@ def _of_values(array: str, accesses: Sequence[Access], found: Iterable[tuple[int
     for source, sink, kind, relation in found:
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
 
 
 def joined(parts: Iterable[tuple[Pair, Map]]) -> dict[Pair, Map]:
@@ -283,13 +283,13 @@ def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dep
     for source, sink, kind, relation in _value_order(knl, accesses, execution_paths(knl), apart):
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
 
 
 def needed_inputs(knl: LoopKernel) -> frozenset[str]:
-    """The arrays of which some element is read that the kernel has not certainly written before.
+    """The arrays with an element that is read and that no must-write of the kernel wrote before.
 
-    Where isl cannot afford to follow the values of an array, that is one of them.
+    Includes an array if following its values exceeds isl's budget.
     """
     result = set()
     for array, accesses in accesses_by_array(knl).items():
@@ -308,7 +308,7 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
         if a.is_write:
             continue
         sources = [(accesses[source], relation) for source, sink, _, relation in flows
-                   if sink == i and accesses[source].certain and accesses[source].affine]
+                   if sink == i and accesses[source].must and accesses[source].affine]
         unwritten = a.domain.set
         for _, relation in sources:
             unwritten = unwritten.subtract(relation.range())

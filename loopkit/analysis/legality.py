@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
@@ -295,9 +295,9 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
                  'or answer for it: assume="..."')
-    result = _given_up(knl, step, found, assume)
-    followed = list(_overtaken(result, found))
-    return result if not followed else _given_up(result, step, followed, assume)
+    result = _assumed(knl, step, found, assume)
+    clobbered = list(_clobbered(result, found))
+    return result if not clobbered else _assumed(result, step, clobbered, assume)
 
 
 def _why_undecided(knl: LoopKernel, v: Violation) -> str:
@@ -318,15 +318,15 @@ def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
     return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
 
 
-def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
-    """*knl* owing that the pairs *found* do not matter, which bind no more."""
-    owed: dict[Obligation, None] = {}
+def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
+    """*knl* with the pairs of *found* as assumed dependences, and with an obligation for each of *found*."""
+    obligations: dict[Obligation, None] = {}
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
         claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
-        owed[Obligation(step, claim, None if d.exact else assume)] = None
+        obligations[Obligation(step, claim, None if d.exact else assume)] = None
     broken = _broken_pairs(found)
 
     def bound(known: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
@@ -335,21 +335,21 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
             for pairs in next((own for other, own in broken if other == d), ()):
                 relation = relation.subtract(pairs)
                 if d.of_value:
-                    # an order that only pairs given up imply is given up with them
+                    # an order that only assumed pairs imply is assumed with them
                     chains = joined_by_chains(pairs) if d.exact and d.source == d.sink else pairs
-                    yield replace(d, relation=chains, waived=True)
+                    yield replace(d, relation=chains, assumed=True)
             if relation is d.relation:
                 yield d
             elif not relation.is_empty():
                 yield replace(d, relation=relation)
-    new = tuple(o for o in owed if o not in knl.obligations)
+    new = tuple(o for o in obligations if o not in knl.obligations)
     return with_dependences(knl, bound, obligations=(*knl.obligations, *new))
 
 
 def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:
-    """The pairs of each dependence that *found* breaks. Equal dependences are broken alike and stand there once.
+    """Each broken dependence once, with the pairs that *found* breaks.
 
-    A list that is searched: isl's relations change their hashes while they are compared.
+    A list and no mapping, as isl's relations change their hashes while they are compared.
     """
     result: list[tuple[Dependence, list[Map]]] = []
     for v in found:
@@ -361,8 +361,8 @@ def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map
     return result
 
 
-def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
-    """What follows for a temporary's other values, if writes come in another order: they are overwritten too early."""
+def _clobbered(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
+    """The other values of temporaries that are clobbered if the pairs of *found* run in the other order."""
     turned = [replace(v.dependence, relation=v.pairs) for v in found
               if v.reason != "lost" and v.dependence.of_value and v.dependence.exact]
     for array in dict.fromkeys(d.array for d in turned):

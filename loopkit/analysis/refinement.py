@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import product
 
 from loopkit.analysis.accesses import Access, accesses_of, commute
-from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import same_element
@@ -34,7 +34,7 @@ def refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, .
 
 
 def _is_vague(d: Dependence) -> bool:
-    return not d.exact and not d.waived and d.kind != "explicit"
+    return not d.exact and not d.assumed and d.kind != "explicit"
 
 
 def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
@@ -47,7 +47,7 @@ def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
     for a, b in pairs:
         own = d.relation.intersect(same_element(a.relation, b.relation))
         if not own.is_empty():
-            yield replace(d, relation=own, exact=a.affine and b.affine and a.certain and b.certain)
+            yield replace(d, relation=own, exact=a.affine and b.affine and a.must and b.must)
 
 
 def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
@@ -60,9 +60,9 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     The order of two writes of which either was the last one tells which of them hides the other. It binds where some
     read may still have either.
     """
-    def is_certain(array: str, statement: str) -> bool:
-        return any(map(certain_write, _references(knl, statement, array, is_write=True)))
-    orders = [d for d in found if d.kind == "output" and d.array in arrays and is_certain(d.array, d.sink)]
+    def is_must(array: str, statement: str) -> bool:
+        return any(map(is_must_write, _references(knl, statement, array, is_write=True)))
+    orders = [d for d in found if d.kind == "output" and d.array in arrays and is_must(d.array, d.sink)]
     flows: list[Dependence] = []
     for d in found:
         if d.array not in arrays or d.kind not in ("flow", "output"):
@@ -82,7 +82,7 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     yield from flows
     for d in found:
         if d.array in arrays and d.kind == "output" and not (
-                is_certain(d.array, d.source) and is_certain(d.array, d.sink)):     # of these one alone is the last
+                is_must(d.array, d.source) and is_must(d.array, d.sink)):     # of these one alone is the last
             for first, second in product(_readings(flows, d.array, d.source), _readings(flows, d.array, d.sink)):
                 if first.sink == second.sink:
                     relation = d.relation.intersect(same_element(first.relation, second.relation))

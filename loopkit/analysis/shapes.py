@@ -115,7 +115,7 @@ def filled_outputs(knl: LoopKernel) -> frozenset[str]:
 
 
 def _filled(knl: LoopKernel, name: str) -> bool:
-    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.certain]
+    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
     extents = [e for e in array_shapes(knl)[name] if e is not None]
     if not writes or len(extents) != len(array_shapes(knl)[name]):
         return False

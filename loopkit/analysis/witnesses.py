@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NoReturn
 
 from loopkit.analysis.accesses import accesses_of, expanded_expression
-from loopkit.analysis.touched import touched_at
+from loopkit.analysis.evaluated_accesses import accesses_at
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
@@ -214,11 +214,11 @@ def _first_true(knl: LoopKernel, v: Violation, limit: Size) -> tuple[SmallestPai
         size = size_of(knl, a.id, b.id, pair)
         if size >= limit:
             break
-        touched = [touched_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
-        if touched[0] is None or touched[1] is None:
+        accessed = [accesses_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
+        if accessed[0] is None or accessed[1] is None:
             break                           # it is for the data to say
-        elements = [{e for e, is_write in touched[0] if is_write is first},
-                    {e for e, is_write in touched[1] if is_write is second}]
+        elements = [{e for e, is_write in accessed[0] if is_write is first},
+                    {e for e, is_write in accessed[1] if is_write is second}]
         if elements[0] & elements[1] - {None}:
             # of a temporary's values another write may come between
             return (None, size) if d.of_value else (pair, None)
@@ -252,7 +252,7 @@ def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str,
     statement, point = knl.statement_by_id[instance[0]], instance[1]
     # one that is not named does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
-    found = touched_at(knl, statement, array, at)
+    found = accesses_at(knl, statement, array, at)
     if found is not None:
         return sorted(element for element, written in found if written is is_write and element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values())) for a in accesses_of(knl, statement)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from loopkit.analysis.hosts import require_barriers_in_place
+from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.analysis.instructions import require_operands
 from loopkit.analysis.shapes import array_shapes
 from loopkit.ast.nodes import Block, Program

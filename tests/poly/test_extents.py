@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
+from loopkit.ast.magnitudes import reaches
 from loopkit.ast.nodes import Block, Define, Program
-from loopkit.ast.reach import reaches
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import map_children
@@ -221,7 +221,7 @@ def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
     library = ctypes.CDLL(str(tmp_path / "f.so"))
     for i, e in enumerate(all_of_them):
         found = reaches(Program((), Block((Define("x", e),))), ("n", "m"))
-        most = min(2**31 - 1, *(r.surely_below(2**31) for r in found))
+        most = min(2**31 - 1, *(r.size_limit(2**31) for r in found))
         assert most > 10**6
         for n, m in [*np.random.default_rng(i).integers(-most, most, (20, 2), endpoint=True).tolist(),
                      (most, most), (-most, most), (most, -most), (0, 0), (-1, -1)]:
