@@ -7,7 +7,7 @@ from functools import reduce
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
 from loopkit.analysis.assumed_dependences import clobbered_reads
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.must_writes import is_must_write
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
@@ -99,7 +99,7 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
 def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
            ) -> Iterator[Finding]:
     """Reads of one temporary that may run before any write of their element."""
-    sure = sure_writes(knl, accesses)
+    sure = joint_must_writes(knl, accesses)
     for j, read in enumerate(accesses):
         if read.is_write:
             continue
