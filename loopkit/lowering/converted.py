@@ -20,7 +20,7 @@ def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, .
 
 def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
                             values: tuple[Expression, ...]) -> Node:
-    """What *emit* gives for *values*: with them in place if they are numbers, else as named constants."""
+    """The result of *emit* for *values*: numbers are substituted, other values become named constants."""
     moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
     if all(isinstance(v, int) for v in moved.values()):
         return emit(moved)

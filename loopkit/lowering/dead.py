@@ -40,7 +40,7 @@ def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
 
 
 def _read_by_others(knl: LoopKernel) -> frozenset[str]:
-    """What statements read that do not only update it themselves."""
+    """The arrays that statements read, apart from statements that only update them."""
     return frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
                      if not a.is_write and a.array != s.written)
 

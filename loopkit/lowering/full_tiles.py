@@ -30,10 +30,10 @@ VERSION = 2_000_000
 
 @dataclass(frozen=True)
 class WholeBlock:
-    """Which tiles of blocks are whole.
+    """The condition under which tiles of blocks are full.
 
     :ivar condition: on sizes and blocks.
-    :ivar absent: statements that no block with a whole tile runs.
+    :ivar absent: statements that no block with a full tile runs.
     """
 
     condition: Set
@@ -41,10 +41,10 @@ class WholeBlock:
 
 
 def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
-    """Under which condition a block's tile is whole; ``None`` if nothing depends on it.
+    """The full-tile condition of a block; ``None`` if no guard depends on it.
 
-    What runs in one block along an axis only, as the ends of rows do that were peeled off, need not fill a tile: it is
-    looked at last, and says nothing about blocks that do not run it.
+    A statement that runs in one block along an axis only, such as peeled ends of rows, need not fill a tile. It comes
+    last, and does not constrain blocks that do not run it.
     """
     found: dict[str, list[Set]] = {}
     seen: set[int] = set()
@@ -70,7 +70,7 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
 
 
 def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
-    """Where a statement fills its tile, and its borders are elsewhere; *known*: its domain was looked at before."""
+    """The conditions under which a statement fills its tile; *known*: its domain came up before."""
     unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
     box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
     if not known:
@@ -108,7 +108,7 @@ def _length(knl: LoopKernel, bound: BoundStatement) -> int:
 
 
 def whole_here(knl: LoopKernel, launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
-    """Where what *statements* do in one iteration of the loops around them is a whole tile; ``None``: anywhere.
+    """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
 
     :arg known: the names that a condition may have.
     """
@@ -145,7 +145,7 @@ def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
 
 
 def _places(launch: Launch) -> Set:
-    """What the grid's inames are in terms of its axes, where that is affine; and what is assumed."""
+    """The grid's inames in terms of its axes, where they are affine, with the assumptions."""
     result = launch.kernel.assumptions
     for x, value in launch.coordinates.items():
         if x not in launch.ranges:
@@ -190,7 +190,7 @@ def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
 
 
 def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str, tuple[int, int]]:
-    """What varies inside a tile, with its range: threads, spread boxes, and inner loops of constant range."""
+    """The inames that vary inside a tile, with their ranges: threads, distributed boxes, and constant inner loops."""
     box = {}
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
         # an axis may have more threads than an iname on it has values

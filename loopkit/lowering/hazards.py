@@ -151,7 +151,7 @@ def at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
 # {{{ threads
 
 def scope_of(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """Which threads the two instances of all *pairs*, of one block, run on: one, those of a warp, or any."""
+    """The scope of the threads that run the instances of all *pairs* of a block: one thread, a warp, or the block."""
     apart = _other_thread(knl, launch, source, sink, pairs)
     return Scope.THREAD if apart is None else _apart(knl, launch, source, sink, apart)
 
@@ -210,7 +210,7 @@ def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Ex
 
 
 def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
-    """Where along an axis of the block an instance runs; ``None``: everywhere."""
+    """The coordinate of an instance along an axis of the block; ``None``: it runs at all of them."""
     own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
     if own is not None:
         return packed_coordinate(knl, own)

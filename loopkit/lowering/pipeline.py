@@ -186,7 +186,7 @@ def stages(first: str, last: str) -> Sequence[Stage]:
 
 
 def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
-    """What *some* stages make of *low*."""
+    """The result of *some* stages for *low*."""
     for stage in some:
         low = replace(stage.run(low), stage=stage.name, show=stage.show)
         if stage.always:

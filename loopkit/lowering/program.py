@@ -85,7 +85,7 @@ def _without(tree: Tree, absent: frozenset[str]) -> Tree:
 
 
 def _outermost(knl: LoopKernel, launch: Launch) -> Level:
-    """What is known in every block: the assumptions, and the ranges of the grid's inames."""
+    """The conditions that hold in every block: the assumptions, and the ranges of the grid's inames."""
     context = knl.assumptions
     for x in launch.coordinates:
         if x in launch.ranges:

@@ -68,7 +68,7 @@ class _Cutter:
     refused: bool = False
 
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
-        """What the host does with *tree*, which stands in its loops *hosts*."""
+        """The host's order for *tree*, which stands in its loops *hosts*."""
         children = tree.children if isinstance(tree, Seq) else (tree,)
         finished, on_host, flows = self._needs(children, hosts)
         if self.refused:

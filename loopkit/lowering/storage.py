@@ -1,7 +1,7 @@
-"""The stage ``storage``: where temporaries live. Values become cells.
+"""The stage ``storage``: storage allocation of temporaries.
 
 A value that only its own thread reads is private; one that threads of the block read is shared; one that other
-blocks or later launches read is in global memory. Where two values are alive at once in one cell, the temporary
+blocks or later launches read is in global memory. If two values would be alive at once in one cell, the temporary
 is expanded over the inames that tell them apart. Each choice is then proven: in the order that runs, every read
 finds the value which it would have found in the reference order.
 """

@@ -156,9 +156,9 @@ def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Ac
 
 def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence],
                          places: Mapping[str, SchedulePoint]) -> bool:
-    """Is each cell written once, in a launch before those of all reads, which find what they are meant to?
+    """Is each cell written once, in a launch before those of all reads, which get the values that they should?
 
-    What a cell holds then needs no search for the last write before each read.
+    No search for the last write before each read is needed then.
     """
     writers = [a for a in accesses if a.is_write]
     if len(writers) != 1 or not is_must_write(writers[0]) or places[writers[0].statement].hosts:
