@@ -114,8 +114,8 @@ def test_a_condition_that_is_read_from_memory_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(("condition", "reason"), [
-    ("i > 0.5", "compares real numbers"), ("i*i > 7", "is no affine form"),
-    ("alpha > 0", "depends on 'alpha', which is no integer")])
+    ("i > 0.5", "compares real numbers"), ("i*i > 7", "is not affine"),
+    ("alpha > 0", "depends on 'alpha', which is not an integer")])
 def test_a_condition_that_is_not_read_from_memory(condition: str, reason: str) -> None:
     types = {"x": F32, "alpha": F32} if "alpha" in condition else {"x": F32}
     knl = unchecked(make("{[i]: 0<=i<64}", f"y[i // 2] = x[i] {{if={condition}}}", **types), i="l.0")
