@@ -62,7 +62,7 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
 
 
 def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | AddressBound, ...]:
-    """The ranges of a text's loops, guards, grids and scratch arrays in the kernel's sizes, with all on the way."""
+    """The ranges of a text's loops, guards, grids, scratch arrays and intermediate values, in the kernel's sizes."""
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
     return (*magnitude_bounds(lowered.program, knl.value_params),
             *(AddressBound(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))

@@ -31,8 +31,8 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
     - an element of an asynchronous access is accessed again only behind a wait for that access;
     - vector accesses move the elements of their loop, at a time that keeps the loop's meaning, and are aligned under
       their assumptions;
-    - an instruction of a warp reads the lane that holds the element of the statement; a thread reads elements of
-      other lanes in no other way, and none that an inactive lane overwrites;
+    - an instruction of a warp reads the lane that holds the element of the statement; a thread reads elements of other
+      lanes in no other way, and none that an inactive lane overwrites;
     - in a matrix multiply-accumulate, each lane loads the elements that the instruction takes from it for the
       iterations of other lanes; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
     - blocks with inter-block flags take tickets in start order, and flagged values are stored and loaded by flags;
