@@ -58,15 +58,13 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
     them. Loops shared with other users of the temporary also stay around the buffer.
 
     For atomic updates, the buffer accumulates the increments, and copy-out adds them to the array atomically. All loops
-    but those of *buffer_inames* stay around it. An axis with a subscript read from memory is held whole, if its extent
-    is declared.
+    but those of *buffer_inames* stay. An axis with a subscript read from memory is held whole, by its declared extent.
 
     :arg var_name: an array argument or a temporary.
     :arg buffer_inames: the inames whose iterations share one buffer.
     :arg init_expression: the value for copy-in, in terms of ``base``, the element of the array; default: ``base``.
     :arg store_expression: the value for copy-out, in terms of ``base`` and ``buffer``, the value in the buffer;
-        default: ``buffer``. If either expression is given, *assume* or *unsafe* must state that the results stay the
-        same.
+        default: ``buffer``. If either expression is given, *assume* or *unsafe* must vouch for equal results.
     :arg within: the statements that use the buffer; default: all that access the array.
     :arg default_tag: tag for the inames of the copies; ``"l.auto"`` distributes them over the block's threads.
     :arg fetch_bounding_box: copy in the whole bounding box, as far as it lies inside the array, in plain loops.

@@ -176,8 +176,7 @@ class _Types:
     own: Mapping[str, Type]
 
     def kept(self, s: Statement) -> Statement:
-        """*s* with casts where literals would change a dtype: of a result without declared dtype, and of comparisons.
-        """
+        """*s* with casts where literals would change a dtype: in comparisons, and in results without declared dtype."""
         s = with_expressions(s, self.compared)
         if isinstance(s.expression, Neutral):
             return s

@@ -170,8 +170,7 @@ def _by_id(kernel: LoopKernel, glob: str) -> Ids:
 
 def _by_what_it_has(kind: str, names: Callable[[LoopKernel, Statement], Collection[str]],
                     known: Callable[[LoopKernel], Collection[str]]) -> Callable[[LoopKernel, str], Ids]:
-    """Patterns over attributes of a statement; *kind* names the attribute, *known* lists all that a pattern may match.
-    """
+    """Patterns over attributes of a statement; *kind* names the attribute, *known* lists all values to match."""
     def matched(kernel: LoopKernel, glob: str) -> Ids:
         if not any(fnmatchcase(x, glob) for x in known(kernel)):
             raise unknown(kind, glob, known(kernel))
