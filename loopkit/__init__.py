@@ -235,7 +235,7 @@ ENTRY_POINTS.addresses.update({
     "call": "loopkit.runtime.compiled:call",
     "code_html": "loopkit.notebook.html:code_html",
     "cost": "loopkit.lowering.cost:cost_of",
-    "dependences": "loopkit.analysis.dependences:with_waived",
+    "dependences": "loopkit.analysis.dependences:with_assumed",
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:kernel_html",
     "instructions": "loopkit.kernel.printing:instructions",

@@ -1,1 +1,1 @@
-"""What a kernel does and may do: accesses, dependences, legality, shapes. Functions of values passed in."""
+"""Analyses of a kernel: accesses, dependences, legality, shapes. Functions of values passed in."""

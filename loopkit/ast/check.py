@@ -1,4 +1,4 @@
-"""What must hold of a loop program, whatever target prints it: each name has one meaning where it is used."""
+"""Well-formedness of a loop program: each name has one meaning where it is used, and all threads reach a barrier."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,4 +1,4 @@
-"""What the host does with the functions of a program: calls one after another, or loops around them."""
+"""The host's part of a loop program: calls of its functions one after another, and loops around them."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping

@@ -1,4 +1,4 @@
-"""What is known of the signs of integers at a place in the program, so that ``/`` and ``%`` can be C's."""
+"""Signs of integers at a place in the program, by which ``/`` and ``%`` can be C's."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What kind of numbers a dtype holds; bfloat16, which numpy takes for raw bytes, is one of the reals here.
+"""Kinds of numbers by dtype; bfloat16, which numpy takes for raw bytes, is one of the reals here.
 
 numpy itself has no bfloat16: the optional package ``ml_dtypes`` registers it. Its ``dtype.kind`` is ``"V"``, and
 ``np.finfo`` and ``np.promote_types`` do not know it, so what must hold for it too asks the functions of this module.

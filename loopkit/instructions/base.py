@@ -1,4 +1,4 @@
-"""What statements ask of their instructions."""
+"""Instructions that make the accesses of a statement."""
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What CUDA C++ has for the instructions: a table, and the names that it takes."""
+"""The instructions that CUDA C++ has: a table of their texts, and the names that the texts use."""
 from __future__ import annotations
 
 from loopkit.instructions import asynchronous_copy, atomic_update, block_flag, groups, mma, vector_access

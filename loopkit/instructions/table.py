@@ -1,4 +1,4 @@
-"""The instructions by what brings them into a program: an option of a statement, or an event to wait for."""
+"""Tables of instructions: by the option of a statement, and by the completion event that they bring about."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The text of instructions: what a language has for one, and what that asks of the emitter of a function."""
+"""Texts of instructions: the text that a language has for one, and the emitter as such a text sees it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The cost of a kernel before it is made into text: cells of its temporaries, launches, loops of the host."""
+"""The cost of a kernel before code generation: cells of its temporaries, launches, loops of the host."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping

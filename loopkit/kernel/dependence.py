@@ -18,8 +18,8 @@ class Dependence:
     :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
     :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
         may be the one that is read.
-    :ivar waived: a step was accepted on trust that breaks these pairs: they bind no more. Exact ones meet, and their
-        order does not matter; of the others somebody says that they never meet.
+    :ivar assumed: an obligation allows steps to break these pairs, so they no longer bind. If *exact*, the pairs
+        access one element and the caller claims that their order does not matter; else the claim is that they never do.
     """
 
     kind: str
@@ -30,11 +30,11 @@ class Dependence:
     exact: bool = True
     reorderable: bool = False
     of_value: bool = False
-    waived: bool = False
+    assumed: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy does not pickle relations that have one name on both sides
-        others = (self.exact, self.reorderable, self.of_value, self.waived)
+        others = (self.exact, self.reorderable, self.of_value, self.assumed)
         return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
 
 

@@ -1,4 +1,4 @@
-"""What devices have, by architecture: a frozen table."""
+"""Limits of CUDA devices by architecture: a frozen table."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace

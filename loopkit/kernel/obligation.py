@@ -1,4 +1,4 @@
-"""What a kernel owes: claims that were taken on trust instead of being proven."""
+"""Obligations: claims of the caller that a kernel depends on in the place of a proof."""
 from __future__ import annotations
 
 from dataclasses import dataclass

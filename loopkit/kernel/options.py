@@ -1,4 +1,4 @@
-"""Options of a kernel: what may vary in its text without changing its meaning."""
+"""Options of a kernel: choices of code generation that do not change its meaning."""
 from __future__ import annotations
 
 from dataclasses import dataclass

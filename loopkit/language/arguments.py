@@ -1,4 +1,4 @@
-"""Which arguments and temporaries a kernel has: as declared, the rest as the text uses them."""
+"""Arguments and temporaries of a kernel: as declared, the others as the text uses them."""
 from __future__ import annotations
 
 import difflib

@@ -1,4 +1,4 @@
-"""What is known about the parameters, from text."""
+"""Assumptions about the parameters, from text."""
 from __future__ import annotations
 
 import re

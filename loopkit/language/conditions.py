@@ -1,4 +1,4 @@
-"""Conditions of the text: which part narrows the instance set and which is tested at each instance."""
+"""Conditions of the text: affine parts narrow the instance set, the others are tested at each instance."""
 from __future__ import annotations
 
 from collections.abc import Collection

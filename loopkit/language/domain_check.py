@@ -1,4 +1,4 @@
-"""Where a domain that isl refuses goes wrong; isl itself names no place.
+"""The place in a domain at which isl refuses it; isl itself names no place.
 
 The grammar read here is that part of isl's notation that a kernel's domains use::
 

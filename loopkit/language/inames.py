@@ -1,4 +1,4 @@
-"""Which inames a statement has by what it mentions."""
+"""The inames of a statement, from the names in its text."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping

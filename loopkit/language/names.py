@@ -1,4 +1,4 @@
-"""Which names the user may give to arrays, inames, rules and kernels: those that every target can print."""
+"""Names that a user may give to arrays, inames, rules and kernels: those that every target can print."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""What the instructions' text says, as a tree: assignments, blocks and substitution rules."""
+"""The parsed program: a tree of assignments, blocks and substitution rules."""
 from __future__ import annotations
 
 from dataclasses import dataclass

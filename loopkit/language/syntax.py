@@ -1,4 +1,4 @@
-"""The instructions' text as a tree of assignments, blocks and substitution rules, before it means anything.
+"""The parser of programs: text to a tree of assignments, blocks and substitution rules.
 
 The grammar; a line ends at its newline, but for one within brackets or behind a backslash, and ``#`` begins a comment::
 

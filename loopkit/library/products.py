@@ -13,7 +13,7 @@ from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.options import Options
 from loopkit.language.make import make_kernel
 from loopkit.library.defaults import THREADS, items_a_thread, known_dtype, vector_of_rows
-from loopkit.library.tiles import MULTIPROCESSORS, best_plan
+from loopkit.library.tiles import H200, best_plan
 from loopkit.transform.barrier import add_barrier
 from loopkit.transform.data import add_dtypes
 from loopkit.transform.domain_padding import pad_domain
@@ -36,7 +36,7 @@ MOST_BY_WARPS = 128
 
 @checked
 def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | None = None,
-           multiprocessors: int = MULTIPROCESSORS, tile: tuple[int, int, int] | None = None,
+           multiprocessors: int = H200.multiprocessors, tile: tuple[int, int, int] | None = None,
            warp: tuple[int, int] | None = None, depth: int | None = None, whole: bool | None = None,
            group: int | None = None, min_blocks: int | None = None, stages: int = 1, mma: bool | None = None
            ) -> LoopKernel:

@@ -104,7 +104,7 @@ class _Want:
 
 
 def _wants(knl: LoopKernel, h: Hazard, ways: Mapping[str, Path]) -> Iterator[tuple[Path, _Want]]:
-    """Where the tree offers places for the barriers of a hazard: the body, by its path, and the gaps."""
+    """The places for the barriers of a hazard: bodies of the tree, by their paths, and the gaps in each."""
     if h.scope is not Scope.THREAD and (h.source in knl.statement_by_id[h.sink].no_sync_with
                                         or h.sink in knl.statement_by_id[h.source].no_sync_with):
         raise _nosync_contradicted(knl, h)
@@ -176,10 +176,10 @@ class _Placed:
             w.completion is Completion.IMMEDIATE or w.completion in self.completes)
 
     def serves(self, w: _Want) -> bool:
-        """Does it separate what *w*, of a body around this one, wants separated, as its body holds one end?
+        """Does it separate the source and the sink of *w*, one of which is in its body?
 
-        It runs behind the source, or before the sink, in the same iteration of its own loops, so that both ends are on
-        its two sides. That it runs is sure: the body does.
+        It then runs behind the source, or before the sink, in the same iteration of its own loops. It surely runs, as
+        the body does.
         """
         n = len(self.body)
         return (_common(self.body, w.source) == n and self._is_behind(w.source)) or (
@@ -227,7 +227,7 @@ class _End:
 
     @classmethod
     def of(cls, knl: LoopKernel, statement: str, way: Path) -> _End:
-        """That of a *statement*, to which *way* leads."""
+        """The end for a *statement* at the end of *way*."""
         inames = knl.statement_by_id[statement].inames
         grid = axis_inames(knl, inames, GroupTag)
         kept = {*(x for own in grid.values() for x in own), *loops_of(way)}
@@ -341,8 +341,7 @@ def _fewest(wants: Sequence[_Want], n: int, given: frozenset[int]) -> frozenset[
 
 
 def _reasons(served: Sequence[_Want]) -> tuple[str, ...]:
-    """What a barrier serves, the most telling only: a value that is read within the iteration, if there is one,
-    else what the next iteration overwrites and reads."""
+    """The dependences that a barrier serves: those within an iteration, if any, else those to the next one."""
     here = [w for w in served if not w.cyclic] or list(served)
     best = min((w.rank for w in here), default=0)
     return tuple(dict.fromkeys(w.reason for w in here if w.rank == best))

@@ -122,7 +122,7 @@ def _follows(knl: LoopKernel, axis: str, inames: tuple[str, ...], extents: Mappi
 
 def _over_blocks(knl: LoopKernel, on_grid: Sequence[OnAxis], extents: Mapping[str, Expression], sizes: Set
                  ) -> tuple[dict[str, tuple[int, int]], frozenset[str]]:
-    """What values the ``g`` inames have over the blocks: constant ranges, and those that occur in every block.
+    """The values of the ``g`` inames over the blocks: constant ranges, and the inames with a value in every block.
 
     :arg sizes: those for which there are blocks.
     """
@@ -238,7 +238,7 @@ def _larger(a: Expression | None, b: Expression) -> Expression:
 
 def _thread_range(knl: LoopKernel, iname: str, inames: tuple[str, ...], axis: str,
                   extents: Mapping[str, Expression]) -> tuple[int, int]:
-    """What values *iname* has over the threads of the block, where the axis may be longer than it needs."""
+    """The values of *iname* over the threads of the block, whose axis may be longer than *iname*."""
     low = iname_range(knl, iname)[0]
     assert isinstance(low, int)
     if iname != inames[0]:

@@ -2,8 +2,8 @@
 
 isl keeps the *set* of instances, not program points, so a barrier could end under a condition that differs
 between threads. Hence the skeleton of loops, barriers and opaque regions is built with the threads projected
-out, and each region on its own, with the skeleton's loops as parameters. Whatever needs its own parameters
-(unrolled loops, bounds read from memory, fetches spread over the block) is an opaque part in the same way.
+out, and each region on its own, with the skeleton's loops as parameters. A part with parameters of its own
+(unrolled loops, bounds read from memory, copies distributed over the block) is opaque in the same way.
 """
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ from loopkit.poly.sets import InstanceSet, Set, at_most_one, params_of, range_co
 
 @dataclass(frozen=True)
 class Level:
-    """What is known where a part of the program is built.
+    """The context in which a part of the program is built.
 
     :ivar known: names that may stand in its bounds and guards.
-    :ivar context: what holds of them.
+    :ivar context: the conditions that hold for them.
     :ivar bound: loops that are parameters here, because they stand outside of this part.
     """
 
@@ -240,7 +240,7 @@ class Coder:
     # {{{ special parts
 
     def _in_versions(self, statements: tuple[str, ...], level: Level, build: Callable[[Level], Node]) -> Node:
-        """What *build* makes of a part without loops but a tile's, with a version for whole tiles where it may."""
+        """The result of *build* for a part with a tile's loops only, with a version for full tiles if there is one."""
         def in_whole_tiles() -> tuple[Expression | None, Node] | None:
             condition = whole_here(self.kernel, self.launch, statements, level.known)
             if condition is None or condition.intersect(level.context).is_empty():
@@ -360,11 +360,11 @@ class Coder:
 
 @dataclass(frozen=True)
 class _Scope:
-    """Where in the tree of one level a part stands.
+    """The place of a part in the tree of one level.
 
     :ivar loops: the loops of this level around it.
     :ivar where: on which side of a split loop's condition it is.
-    :ivar statements: all statements of the innermost loop: a barrier is met whenever one of them may run.
+    :ivar statements: all statements of the innermost loop: threads reach a barrier whenever one of them may run.
     """
 
     loops: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What isl makes of a tree of loops, as nodes of a loop program."""
+"""Nodes of a loop program from isl's tree of loops."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -20,7 +20,7 @@ def with_values(node: Node, inames: tuple[str, ...], values: tuple[Expression, .
 
 def with_values_substituted(emit: Callable[[Mapping[str, Expression]], Node], inames: tuple[str, ...],
                             values: tuple[Expression, ...]) -> Node:
-    """What *emit* gives for *values*: with them in place if they are numbers, else as named constants."""
+    """The result of *emit* for *values*: numbers are substituted, other values become named constants."""
     moved = {x: v for x, v in zip(inames, values, strict=True) if v != p.Variable(x)}
     if all(isinstance(v, int) for v in moved.values()):
         return emit(moved)

@@ -1,4 +1,4 @@
-"""What a kernel costs in storage and launches, as far as it can be told before the kernel is lowered."""
+"""The cost of a kernel in storage and launches, as far as it is known before lowering."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Values that would cross blocks within one launch, because who runs alone on an axis meets who does not.
+"""Cross-block dependences within one launch: values between statements that run on different axes of the grid.
 
 A statement outside a grid axis runs on block 0 of it when it writes global memory, and in every block when it
 writes a private or shared temporary. Between the two no order exists inside a launch.
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import assumed_flows
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.waived import met
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
@@ -39,7 +39,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
             flows.setdefault(d.array, []).append(d)
     found: set[Pair] = set()
     for name, bound in flows.items():
-        given_up = list(met(knl, name))
+        given_up = list(assumed_flows(knl, name))
         own = [*bound, *given_up]
         if not (any(leaves_its_launch(knl, d, places) for d in bound) or is_global_anyway(knl, name)
                 or any(space_of_flow(knl, d, places) is AddressSpace.GLOBAL for d in given_up)):

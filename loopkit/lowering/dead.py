@@ -1,4 +1,4 @@
-"""Statements that never run, or whose values nothing reads, leave the kernel before storage is settled."""
+"""Dead statements: those that never run, or whose values nothing reads, leave the kernel before storage allocation."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -40,7 +40,7 @@ def _left(knl: LoopKernel, kept: frozenset[str]) -> dict[str, ReductionNode]:
 
 
 def _read_by_others(knl: LoopKernel) -> frozenset[str]:
-    """What statements read that do not only update it themselves."""
+    """The arrays that statements read, apart from statements that only update them."""
     return frozenset(a.array for s in knl.statements for a in accesses_of(knl, s)
                      if not a.is_write and a.array != s.written)
 

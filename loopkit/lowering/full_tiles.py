@@ -1,4 +1,4 @@
-"""Where tiles are whole, so that a version without guards can stand beside the generic one.
+"""Full-tile conditions: where no guard is needed, so that a version without guards stands beside the generic one.
 
 The condition is found from the constraints that couple what varies inside a tile (threads, fetched boxes,
 inner loops of constant range) to what names the tile, at the worst corner of the tile.
@@ -21,7 +21,7 @@ from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.guard_folding import borders, has_branches
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.corners import worst_corner
+from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
 #: Operations of isl that a version for whole tiles may take.
@@ -30,10 +30,10 @@ VERSION = 2_000_000
 
 @dataclass(frozen=True)
 class WholeBlock:
-    """Which tiles of blocks are whole.
+    """The condition under which tiles of blocks are full.
 
     :ivar condition: on sizes and blocks.
-    :ivar absent: statements that no block with a whole tile runs.
+    :ivar absent: statements that no block with a full tile runs.
     """
 
     condition: Set
@@ -41,10 +41,10 @@ class WholeBlock:
 
 
 def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
-    """Under which condition a block's tile is whole; ``None`` if nothing depends on it.
+    """The full-tile condition of a block; ``None`` if no guard depends on it.
 
-    What runs in one block along an axis only, as the ends of rows do that were peeled off, need not fill a tile: it is
-    looked at last, and says nothing about blocks that do not run it.
+    A statement that runs in one block along an axis only, such as peeled ends of rows, need not fill a tile. It comes
+    last, and does not constrain blocks that do not run it.
     """
     found: dict[str, list[Set]] = {}
     seen: set[int] = set()
@@ -70,11 +70,11 @@ def full_block(knl: LoopKernel, launch: Launch) -> WholeBlock | None:
 
 
 def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known: bool = False) -> Iterator[Set]:
-    """Where a statement fills its tile, and its borders are elsewhere; *known*: its domain was looked at before."""
+    """The conditions under which a statement fills its tile; *known*: its domain came up before."""
     unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
     box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
     if not known:
-        filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
+        filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
         yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         blocks = frozenset(launch.coordinates).difference(launch.ranges)
@@ -108,7 +108,7 @@ def _length(knl: LoopKernel, bound: BoundStatement) -> int:
 
 
 def whole_here(knl: LoopKernel, launch: Launch, statements: Iterable[str], known: Collection[str]) -> Set | None:
-    """Where what *statements* do in one iteration of the loops around them is a whole tile; ``None``: anywhere.
+    """The condition under which an iteration of the loops around *statements* is a full tile; ``None``: none needed.
 
     :arg known: the names that a condition may have.
     """
@@ -123,7 +123,7 @@ def _conditions_here(knl: LoopKernel, launch: Launch, bound: BoundStatement, kno
     """As :func:`_conditions`, in terms of blocks and of the *known* loops around the tile."""
     box = _box(launch, bound, {x for x in bound.domain.inames if _is_unrolled(knl, x)})
     inside = tuple(x for x in bound.domain.inames if x not in box and x not in known)
-    filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
+    filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
     yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
@@ -145,7 +145,7 @@ def _blocks_of(launch: Launch, bound: BoundStatement) -> tuple[str, ...]:
 
 
 def _places(launch: Launch) -> Set:
-    """What the grid's inames are in terms of its axes, where that is affine; and what is assumed."""
+    """The grid's inames in terms of its axes, where they are affine, with the assumptions."""
     result = launch.kernel.assumptions
     for x, value in launch.coordinates.items():
         if x not in launch.ranges:
@@ -180,7 +180,7 @@ def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:
     box = _box(launch, bound, inner)
     free = tuple(x for x in bound.domain.inames if x != loop and x not in box and x in inner)
-    return worst_corner(bound.domain.set, bound.domain.inames, box, involving=(loop,), free_of=free)
+    return full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(loop,), free_of=free)
 
 
 def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
@@ -190,7 +190,7 @@ def _is_unrolled(knl: LoopKernel, iname: str) -> bool:
 
 
 def _box(launch: Launch, bound: BoundStatement, inner: set[str]) -> Mapping[str, tuple[int, int]]:
-    """What varies inside a tile, with its range: threads, spread boxes, and inner loops of constant range."""
+    """The inames that vary inside a tile, with their ranges: threads, distributed boxes, and constant inner loops."""
     box = {}
     for x in (*bound.hardware, *bound.auto, *(x for x in bound.domain.inames if x in inner)):
         # an axis may have more threads than an iname on it has values

@@ -85,7 +85,7 @@ class Waits:
         return tuple(i for i, place in enumerate(self.places or ()) if commits(place.node.instructions))
 
     def _threads(self, points: InstanceSet) -> list[str]:
-        """What tells the threads of a block apart in *points*."""
+        """The parameters of *points* that differ between the threads of a block."""
         auto = {x for s in self.launch.statements.values() for x in s.auto}
         return [x for x in points.params if x in self.launch.ranges or x in auto or x.startswith("l.")]
 

@@ -16,10 +16,10 @@ from loopkit.expr.mappers import map_children, subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
-from loopkit.poly.corners import worst_corner
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless
+from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set
 
 
@@ -58,10 +58,10 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
             free_of: tuple[str, ...], blocks: frozenset[str], *, may_cut: bool) -> Iterator[Set]:
     """The conditions on sizes and *blocks* under which a condition of *s* has one answer in all of a tile.
 
-    Of the two answers the one that most tiles have: that leaves the blocks along each axis without end. A condition
-    that couples two axes cuts through the grid, and is no border of it.
+    It is the answer of most tiles, which leaves the blocks along each axis unbounded. A condition that couples two axes
+    cuts through the grid and is no border of it.
 
-    :arg box: what varies inside a tile, with its range.
+    :arg box: the inames that vary inside a tile, with their ranges.
     :arg may_cut: such conditions count too.
     """
     expression = expanded_expression(knl, s)
@@ -71,7 +71,7 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
         if holds is None:
             continue
         for side in (holds, domain.subtract(holds)):
-            found = worst_corner(side.set, side.inames, box, involving=(), free_of=free_of)
+            found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
             if found is not None and (may_cut or not couples(found, blocks)) \
                     and all(is_endless(found, x) for x in blocks):
                 yield found
@@ -79,5 +79,5 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
 
 
 def _where(points: InstanceSet, condition: Expression, names: frozenset[str]) -> InstanceSet | None:
-    """Where an affine *condition* holds. What is affine for single values of other forms only is left to the text."""
+    """The points at which an affine *condition* holds; one that is affine for single values only stays in the text."""
     return where_holds(points, condition, names) if is_affine_condition(condition, names) else None

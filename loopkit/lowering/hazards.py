@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
 from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
@@ -113,8 +113,8 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
             pairs = cache[key]
             if pairs is None:
                 continue
-            if waived(knl, storage.name):
-                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
+            if assumed_dependences(knl, storage.name):
+                pairs = without_assumed(knl, storage.name, a.statement, b.statement, pairs)
                 if pairs.is_empty():
                     continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)
@@ -151,7 +151,7 @@ def at_once(knl: LoopKernel, h: Hazard, pairs: Map) -> IllegalTransformError:
 # {{{ threads
 
 def scope_of(knl: LoopKernel, launch: Launch, source: str, sink: str, pairs: Map) -> Scope:
-    """Which threads the two instances of all *pairs*, of one block, run on: one, those of a warp, or any."""
+    """The scope of the threads that run the instances of all *pairs* of a block: one thread, a warp, or the block."""
     apart = _other_thread(knl, launch, source, sink, pairs)
     return Scope.THREAD if apart is None else _apart(knl, launch, source, sink, apart)
 
@@ -210,7 +210,7 @@ def _thread_number(knl: LoopKernel, launch: Launch, bound: BoundStatement) -> Ex
 
 
 def _along(knl: LoopKernel, bound: BoundStatement, axis: str) -> Expression | None:
-    """Where along an axis of the block an instance runs; ``None``: everywhere."""
+    """The coordinate of an instance along an axis of the block; ``None``: it runs at all of them."""
     own = axis_inames(knl, bound.statement.inames, LocalTag).get(int(axis[2:]))
     if own is not None:
         return packed_coordinate(knl, own)

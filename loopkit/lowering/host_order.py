@@ -1,4 +1,4 @@
-"""What the host does with the launches: loops, bounds and conditions around them."""
+"""The host's part of a loop program: loops and conditions around the launches."""
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -1,8 +1,9 @@
-"""Conditions in unrolled loops, which hold in most iterations anyway: they say in which they may not.
+"""Conditions in unrolled loops, limited to the iterations in which they can fail.
 
-Where lengths are constant, a condition holds in all iterations but the first, say, by the ranges of blocks and threads.
-CUDA's compiler does not see that everywhere; but it unrolls the loop, and a number beside a number decides. Where sizes
-of a call stand in a condition it is left as it is: beyond them any iteration may be.
+With constant lengths, a condition may hold in all iterations but the first, by the ranges of blocks and threads. The
+CUDA compiler does not always find that. It unrolls the loop, though, and folds a comparison of the iteration with a
+constant.
+A condition with a size of the call stays as it is.
 """
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ Ranges = Mapping[str, tuple[int, int]]
 
 @dataclass(frozen=True)
 class About:
-    """Which conditions say it: those that differ between *threads*, which keep each answer, and have no *sizes*."""
+    """The conditions that are limited: those that depend on *threads* and not on *sizes*."""
 
     threads: AbstractSet[str]
     sizes: AbstractSet[str]

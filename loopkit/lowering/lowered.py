@@ -37,7 +37,7 @@ BLOCK = ("l.0", "l.1", "l.2")
 
 @dataclass(frozen=True)
 class LaunchBody:
-    """What one launch runs.
+    """The part of the order that one launch runs.
 
     :ivar tree: its sequential loops.
     :ivar hosts: the inames of the host's loops around it, outermost first.
@@ -60,7 +60,7 @@ HostNode = HostLoop | int
 
 @dataclass(frozen=True)
 class SchedulePoint:
-    """Where a statement stands: in which launch, in which loops of the host, and its way in the whole order."""
+    """The place of a statement: its launch, the loops of the host around it, and its way in the whole order."""
 
     launch: int
     hosts: tuple[str, ...]
@@ -328,7 +328,7 @@ _NO_PROGRAM = Program((), Block(()))
 
 @dataclass(frozen=True)
 class Lowered:
-    """A kernel on its way to text: what the stages up to *stage* found. What a later stage finds is empty.
+    """A kernel on its way to text: the results of the stages up to *stage*; the fields of later stages are empty.
 
     :ivar kernel: as the stages up to *stage* left it.
     :ivar machine: what it is lowered for.
@@ -340,7 +340,7 @@ class Lowered:
     :ivar launches: bound to the grid and the block.
     :ivar cut: by launch, the statements whose domains cut elements off their vectors.
     :ivar program: the loop program, which targets print.
-    :ivar show: prints what *stage* added.
+    :ivar show: prints the result of *stage*.
     """
 
     kernel: LoopKernel
@@ -356,7 +356,7 @@ class Lowered:
     show: Callable[[Lowered], str] | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
-        """What *stage* added."""
+        """The result of *stage*."""
         with bounded(f"printing stage '{self.stage}' of kernel '{self.kernel.name}'"):
             return str(self.kernel) if self.show is None else self.show(self)
 

@@ -1,8 +1,8 @@
-"""Where nests of ``mma`` loops are products of matrices that the lanes of a warp can compute together.
+"""The stage ``mma``: finds the nests of ``mma`` loops that matrix instructions compute.
 
-Which lane an iteration belongs to is the kernel's own mapping. It must be that of the instruction: eight rows and
-four pairs of columns along ``l.0``, the pairs next to each other. Then each lane adds to its own sums only. What it
-loads for others their iterations read too, at the same places of shared or global memory.
+The kernel's own mapping assigns iterations to lanes. It must be that of the instruction: eight rows and four pairs of
+columns along ``l.0``, the pairs next to each other. Then each lane adds to its own sums only. The elements that a lane
+loads for other lanes are read by the iterations of these, at the same places of shared or global memory.
 """
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def mma_inames(knl: LoopKernel) -> frozenset[str]:
 
 
 def with_mma(body: Block, knl: LoopKernel, launch: Launch, storages: Mapping[str, Storage]) -> Block:
-    """*body*, the program of *launch*, where nests of ``mma`` loops say which product of matrices they are.
+    """*body*, the program of *launch*, where nests of ``mma`` loops carry their instruction.
 
-    Where some threads have no part, as in a tile at the edge, they stay loops.
+    A nest in which some threads take no part, as in a partial tile, stays a nest of loops.
 
     :raises PreconditionError: a nest is no product of matrices anywhere; with the reason.
     """
@@ -204,7 +204,7 @@ class _Finder:
 
     def _fragments(self, factors: tuple[p.Subscript, p.Subscript], lanes: tuple[str, str],
                    loops: tuple[For | None, For, For], names: Names) -> Mma:
-        """What a lane loads of both matrices."""
+        """The instruction with the elements that a lane loads of both matrices."""
         i, j = (subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in lanes)
         row, column, depth = loops
         moved = {*lanes, *(x.iname for x in loops if x is not None)}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.hosts import obstacle
+from loopkit.analysis.host_loops import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError
@@ -68,7 +68,7 @@ class _Cutter:
     refused: bool = False
 
     def cut(self, tree: Tree, hosts: tuple[str, ...]) -> tuple[HostNode, ...]:
-        """What the host does with *tree*, which stands in its loops *hosts*."""
+        """The host's order for *tree*, which stands in its loops *hosts*."""
         children = tree.children if isinstance(tree, Seq) else (tree,)
         finished, on_host, flows = self._needs(children, hosts)
         if self.refused:

@@ -1,11 +1,11 @@
 """Reductions over the threads of a block by shuffles: each warp on its own, then the results of all warps.
 
-Lane ``l`` of a warp combines what lane ``l + 16`` holds into its own, then what ``l + 8`` holds, and so on to 1, as far
-as these lanes exist: no shared memory, no barrier. The first lane then has the result. Of one warp or less, it hands it
-to the others by one more shuffle. In a reduction over several warps it stores it in shared memory, and behind one
-barrier every thread combines the warps' results itself, in their order. Were the first warp to do that and to hand the
-result on, a second barrier would be needed, which costs more than reading at most 32 neighbouring elements, the same
-for all threads.
+Lane ``l`` of a warp adds what lane ``l + 16`` holds to its own value, then what lane ``l + 8`` holds, and so on to 1,
+as far as these lanes exist: no shared memory, no barrier. The first lane then has the result. In a reduction over one
+warp, the other lanes read the result by one more shuffle. In a reduction over several warps, the first lanes store
+their results in shared memory, and behind one barrier every thread combines the results of all warps, in their order.
+If the first warp alone did that, a second barrier would be needed, which costs more than reading at most 32
+neighbouring elements, the same for all threads.
 """
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from loopkit.poly.sets import InstanceSet
 
 @dataclass(frozen=True)
 class Written:
-    """What takes the place of a reduction over threads behind its updates.
+    """The statements that replace a reduction over threads behind its updates.
 
     :ivar trees: the statements in their order.
     :ivar result: what the accumulator is in the final statement.
@@ -115,8 +115,8 @@ def no_shuffles(knl: LoopKernel, threads: OverThreads) -> str:
 def _of_whole_warps(knl: LoopKernel, threads: OverThreads, extents: Mapping[int, int]) -> bool:
     """Are the threads of the block that take part, *extents* of them along its axes, whole warps?
 
-    Where the block is longer along an axis, warps must end where a place along it does, and the lanes lie before. A
-    statement outside of an axis has its lanes at the first place along it, and hands its result to all others.
+    If the block is longer along an axis, warps must end where a place along the axis does, and the lanes lie before. A
+    statement outside of an axis has its lanes at the first place along it; all other places read its result.
     """
     block: dict[int, int] = {}
     for s in _in_one_launch(knl, threads.node.final):

@@ -1,4 +1,4 @@
-"""What must hold of the result of each stage, whatever kernel was lowered."""
+"""Checks of the result of each stage, for any kernel."""
 from __future__ import annotations
 
 from collections import Counter

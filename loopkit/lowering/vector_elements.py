@@ -1,4 +1,4 @@
-"""Which elements of a loop over a ``vec`` iname are vectors, and which may be touched where no lane is."""
+"""Elements of a loop over a ``vec`` iname that vectors can move, and those that may be loaded beyond the iterations."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class ArrayMemory:
 
 @dataclass(frozen=True)
 class Elements:
-    """What is known of the elements of one launch.
+    """The facts about the elements of one launch.
 
     :ivar sizes: the integer arguments, which a call's text is chosen by.
     :ivar written: the arrays that the launch writes.
@@ -107,8 +107,8 @@ class Elements:
     def whole(self, vector: Vector, loop: For, names: Names, cut: CutLanes) -> Vector | None:
         """*vector*, if all of it lies in its array wherever one lane is in, and nobody writes it in this launch.
 
-        Rows of an array with several axes begin at multiples of a vector. That their length is one, if it is a size,
-        is assumed with it: so it is, unless there is something between the rows.
+        Rows of an array with several axes begin at multiples of a vector. If their length is a size, it is assumed to
+        be such a multiple, too, as it is in an array without gaps between rows.
         """
         assert isinstance(loop.stop, int)
         place = self.places[vector.array]
@@ -163,7 +163,7 @@ class Elements:
         return {x: (low, low + extent - 1) for x, (low, extent) in found.items() if isinstance(low, int) and extent}
 
     def _counted(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """What makes *first* lie at a multiple of *length* although not each row does: all elements before it count."""
+        """The assumptions under which *first* lies at a multiple of *length* although not each row does."""
         assert isinstance(first.aggregate, p.Variable)
         rests = [known_remainder(extent, length, self.kernel.assumptions) for extent in place.shape[1:]]
         if not any(rests) or None in rests:
@@ -183,7 +183,7 @@ class Elements:
         return (AlignedArray(first.aggregate.name, length, strides),)
 
     def _assumed(self, place: ArrayMemory, first: p.Subscript, length: int, names: Names) -> tuple[Assumed, ...] | None:
-        """What makes *first* lie at a multiple of *length*; ``None`` if nothing does."""
+        """The assumptions under which *first* lies at a multiple of *length*; ``None`` if there are none."""
         assert isinstance(first.aggregate, p.Variable)
         result: list[Assumed] = []
         if place.argument:
@@ -268,7 +268,7 @@ def _moves_by_one(element: p.Subscript, iname: str) -> bool:
 
 
 def _remainder(offset: Expression, length: int) -> Expression:
-    """What *offset* has beside multiples of *length*."""
+    """The part of *offset* that is no multiple of *length*."""
     total = add(offset)
     rest: list[Expression] = []
     for term in total.children if isinstance(total, p.Sum) else (total,):

@@ -1,8 +1,8 @@
-"""Where the loops over ``vec`` inames may move elements in vector accesses.
+"""The stage ``vectors``: finds the elements that vector accesses can move around the loops over ``vec`` inames.
 
-An element may if its last subscript is the iname and what does not depend on it, its other subscripts do not depend
-on the iname at all, and the first of the loop's elements lies at a multiple of the vector's length: so it is by the
-kernel's own numbers, or it depends on the sizes, strides and addresses of a call, and is assumed of them.
+A vector access moves an element if its last subscript is the iname plus terms without it, its other subscripts do not
+depend on the iname, and the first element of the loop lies at a multiple of the vector's length. The alignment follows
+from the kernel's constants, or it is assumed of the sizes, strides and addresses of a call.
 """
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def cut_statements(knl: LoopKernel, launch: Launch, storages: Mapping[str, Stora
 
 
 def _ranges(launch: Launch) -> Iterator[Expression]:
-    """What the hardware's inames are at least, and at most, in all of *launch*."""
+    """The least and the greatest values of the hardware's inames in *launch*."""
     for x, (low, high) in {**launch.ranges, **launch.block_ranges}.items():
         yield p.LogicalAnd((p.Comparison(low, "<=", p.Variable(x)), p.Comparison(p.Variable(x), "<=", high)))
     for x, value in launch.coordinates.items():
@@ -194,7 +194,7 @@ class _Finder(Elements):
     def _without_guard(self, guard: If, names: Names, taken: set[str]) -> For | None:
         """The loop over a ``vec`` iname behind *guard*, whose lanes have its condition, if all of them may be computed.
 
-        What follows then need not wait behind a branch.
+        Later statements then do not wait behind a branch.
         """
         match guard:
             case If(otherwise=None, then=Block(children=(For(body=Block(children=(

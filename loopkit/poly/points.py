@@ -1,4 +1,4 @@
-"""Single points: do these values satisfy what is assumed, and which points has a set at these parameters?"""
+"""Single points of a set: whether values satisfy the assumptions, and the points of a set at given parameters."""
 from __future__ import annotations
 
 import itertools

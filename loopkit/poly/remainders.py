@@ -1,4 +1,4 @@
-"""What is known of the remainders of expressions: whether a number divides them, or what is left over."""
+"""Remainders of expressions: whether a number divides them, or what is left over."""
 from __future__ import annotations
 
 import islpy as isl

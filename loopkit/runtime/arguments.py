@@ -112,7 +112,7 @@ class CallPlan:
         self._shift = stages.largest_literal(knl) + 1
         # 32-bit indices are enough for arrays and sizes below these
         self._safe_for_32 = _LIMIT_32 // (self._shift + 1)
-        self._surely_small = min((form.surely_below(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
+        self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
             name: tuple((plan.name, i, axis.constant) for plan in self.arrays

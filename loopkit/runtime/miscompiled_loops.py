@@ -1,4 +1,4 @@
-"""Loops that compilers have miscompiled, as one program for the trial of a compiler.
+"""Loops that C compilers have miscompiled, as one program that tests a compiler.
 
 The program has each loop twice: as in generated texts, and with volatile accesses, whose order and values a compiler
 must not change. Both run on the same numbers, and their results must have the same bits. The program calls them through

@@ -5,7 +5,7 @@ import pymbolic.primitives as p
 
 from loopkit.analysis.dependences import needed_inputs
 from loopkit.analysis.shapes import array_shapes, filled_outputs, output_shape_like
-from loopkit.ast.reach import Reach, Volume, reaches
+from loopkit.ast.magnitudes import AddressBound, MagnitudeBound, magnitude_bounds
 from loopkit.expr.mappers import subexpressions, variables
 from loopkit.kernel.data import AddressSpace, ValueArg
 from loopkit.kernel.kernel import LoopKernel
@@ -61,11 +61,11 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
     return knl.value_params & found
 
 
-def size_forms(knl: LoopKernel, machine: Machine) -> tuple[Reach | Volume, ...]:
+def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | AddressBound, ...]:
     """The ranges of a text's loops, guards, grids, scratch arrays and intermediate values, in the kernel's sizes."""
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
-    return (*reaches(lowered.program, knl.value_params),
-            *(Volume(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
+    return (*magnitude_bounds(lowered.program, knl.value_params),
+            *(AddressBound(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
 
 
 def largest_literal(knl: LoopKernel) -> int:

@@ -1,4 +1,4 @@
-"""The address of an element of an array: subscripts as text."""
+"""Addresses of array elements: subscripts as text."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping

@@ -1,4 +1,4 @@
-"""The assumptions of a text's instructions about a call: alignment of arrays, divisible sizes."""
+"""Assumptions of a text about a call: alignment of arrays, divisible sizes."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,4 +1,4 @@
-"""The result of code generation: text for readers, and the launches that the runtime executes."""
+"""Generated code: text for a reader, and the launches that the runtime executes."""
 from __future__ import annotations
 
 from collections.abc import Iterable

@@ -4,7 +4,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from loopkit.ast.reach import reaches
+from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.errors import NameConflictError
 from loopkit.lowering.lowered import Lowered
 from loopkit.target.code import GeneratedCode, Layout
@@ -26,6 +26,6 @@ def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Seque
     if taken := sorted(target.reserved & {lowered.kernel.name, *lowered.kernel.all_names}):
         raise NameConflictError(f"'{taken[0]}' is a reserved word of the target '{target.name}'.", subject=taken[0],
                                 hint="give it another name")
-    if any(reach.surely_below(_LIMIT_32) == 0 for reach in reaches(lowered.program, lowered.kernel.value_params)):
+    if any(b.size_limit(_LIMIT_32) == 0 for b in magnitude_bounds(lowered.program, lowered.kernel.value_params)):
         layout = replace(layout, index_bits=64)
     return target.emit(lowered, layout, head)

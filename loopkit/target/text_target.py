@@ -1,4 +1,4 @@
-"""A target with a text: the interface that :func:`loopkit.generate_code` uses."""
+"""Targets with a text, as :func:`loopkit.generate_code` needs them."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,4 @@
-"""What every transformation shares: the decorator that records it, and its preconditions."""
+"""The decorator of all transformations, which records them, and their common preconditions."""
 from __future__ import annotations
 
 import functools

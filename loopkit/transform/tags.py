@@ -1,4 +1,4 @@
-"""Transformations that say how the instances along an iname are executed."""
+"""tag_inames: how the instances along an iname are executed."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence

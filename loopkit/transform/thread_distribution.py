@@ -1,4 +1,4 @@
-"""Boxes that are spread over the threads of a block, dealt out to them by hand: ``l.auto`` as axes and rounds."""
+"""Thread distribution: ``l.auto`` boxes as axes of the block and rounds."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence

@@ -62,7 +62,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     bad = cache[key]
     if bad is None:
         return
-    if not a.certain:
+    if not a.must:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     params, values = smallest_instance(knl, bad)

@@ -62,7 +62,7 @@ class Candidate:
     @property
     def exact(self) -> bool:
         """Are both accesses exact: the cells are known, and the accesses must happen?"""
-        return all(a.affine and a.certain for a in (self.source, self.sink))
+        return all(a.affine and a.must for a in (self.source, self.sink))
 
     @property
     def kind(self) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.analysis.accesses import Access, why_undecided
+from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.waived import not_waived
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
@@ -89,7 +89,7 @@ def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
     if not knl.obligations:
         return pairs
     if a.array in knl.temporaries:
-        bound = not_waived(knl, a.array, a.statement, b.statement, pairs)
+        bound = without_assumed(knl, a.array, a.statement, b.statement, pairs)
         return None if bound.is_empty() else bound
     owed = pairs
     for d in dependences(knl):

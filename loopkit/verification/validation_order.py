@@ -9,8 +9,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.waived import not_waived
 from loopkit.ast.nodes import Assign, Completion, Scope, Sync, completion_of
 from loopkit.expr.mappers import variables
 from loopkit.instructions.groups import commits, pending
@@ -129,7 +129,7 @@ class OrderCheck:
                     key = (id(a.domain), a.subscripts, a.affine, id(b.domain), b.subscripts, b.affine, array)
                     if key not in cache:
                         cache[key] = same_element(storage.touched(a), storage.touched(b))
-                    yield (a.statement, b.statement, array), not_waived(
+                    yield (a.statement, b.statement, array), without_assumed(
                         self.kernel, array, a.statement, b.statement, cache[key])
 
     def _on_arguments(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:

@@ -70,17 +70,17 @@ def test_an_expansion_that_is_too_small() -> None:
 
 @pytest.mark.parametrize(("text", "reason"), [
     ("y[i] = x[place[i]]", "a subscript is read from memory"),
-    ("y[i] = x[i*n] + place[i]", "a subscript is no affine form"),
-    ("y[i] = x[int32(2*alpha)] + place[i]", "a subscript depends on 'alpha', which is no integer"),
+    ("y[i] = x[i*n] + place[i]", "a subscript is not affine"),
+    ("y[i] = x[int32(2*alpha)] + place[i]", "a subscript depends on 'alpha', which is not an integer"),
     ("y[i] = x[i-1] {if=place[i] > 0}", "a condition is read from memory"),
     ("y[i] = if(i > 0 and place[i] > 0, 0, x[i-1])", "a condition is read from memory"),
     ("y[i] = if(i > 0.5, x[i-1], 0) + place[i]", "a condition compares real numbers"),
     ("y[i] = if(i/2 > 0, x[i-1], 0) + place[i]", "a condition compares real numbers"),
     ("y[i] = x[i-1] + place[i] {if=i > 0.5}", "a condition compares real numbers"),
-    ("y[i] = if(i*i > 0, x[i-1], 0) + place[i]", "a condition is no affine form"),
-    ("y[i] = if(not alpha > 0, x[i-1], 0) + place[i]", "a condition depends on 'alpha', which is no integer"),
+    ("y[i] = if(i*i > 0, x[i-1], 0) + place[i]", "a condition is not affine"),
+    ("y[i] = if(not alpha > 0, x[i-1], 0) + place[i]", "a condition depends on 'alpha', which is not an integer"),
     ("y[i] = x[i-1] + place[i] {if=i > 1 or beta > i}",
-     "a condition depends on 'beta', which is no integer")])
+     "a condition depends on 'beta', which is not an integer")])
 def test_what_is_not_known_is_undecided(text: str, reason: str) -> None:
     types = {"x": F32, "place": np.int32, "alpha": F32, "beta": F32}
     check = bounds(make("{[i]: 0<=i<n}", text, **{name: dtype for name, dtype in types.items() if name in text}))

@@ -1,4 +1,4 @@
-"""The base of expression printing: types of expressions, conversions, literals and names of functions."""
+"""Types of expressions in C text, conversions between them, literals, and names of functions."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence

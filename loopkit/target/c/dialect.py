@@ -1,4 +1,4 @@
-"""The differences between the C-family languages of expressions: one table each."""
+"""Dialects of the C family: one table for each language that expressions are printed in."""
 from __future__ import annotations
 
 import re

@@ -1,4 +1,4 @@
-"""The text for halves in host C: storage of 16 bits, and conversions to and from float.
+"""Half precision in host C: storage of 16 bits, and functions that convert to and from float.
 
 C compilers differ in ``_Float16`` and ``__bf16``, so the text needs neither. Arithmetic is done in float and rounded
 after each operation. For + - * / and sqrt this gives the half nearest to the exact result: 24 bits are enough.
