@@ -45,7 +45,7 @@ def test_refusals(torch: Any) -> None:
         ("'beta' is not an argument", {"beta": 1}),
         ("'alpha' must be a real number", {"alpha": "2"}),
         ("overflows float32", {"alpha": 1e300}),
-        ("lies on the device 'meta'", {"x": torch.rand(100, device="meta")}),
+        ("is on the device 'meta'", {"x": torch.rand(100, device="meta")}),
     ]
     for match, changes in cases:
         before = z.clone()

@@ -97,8 +97,8 @@ def test_capsules_without_a_deleter() -> None:
 
 
 @pytest.mark.parametrize(("fields", "match"), [
-    ({"lanes": 4}, "numpy does not support"), ({"code": 3}, "numpy does not support"), ({"bits": 4}, "numpy does not support"),
-    ({"code": 4, "bits": 8}, "a bfloat of 8 bits")])
+    ({"lanes": 4}, "numpy does not support"), ({"code": 3}, "numpy does not support"),
+    ({"bits": 4}, "numpy does not support"), ({"code": 4, "bits": 8}, "a bfloat of 8 bits")])
 def test_elements_that_are_refused_are_given_back(fields: dict[str, int], match: str) -> None:
     capsule = Capsule(**fields)
     with pytest.raises(ValueError, match=match):
