@@ -11,9 +11,9 @@ from loopkit.lazy import LazyTable
 
 @dataclass(frozen=True)
 class Machine:
-    """What a loop program depends on: lowering gets this and nothing else of a target, and its results are kept by it.
+    """The properties of a target that a loop program depends on: lowering gets only these, and caches results by them.
 
-    Targets of one machine share their loop programs: the host's C runs what a GPU would.
+    Targets with equal machines share their loop programs: the host's C runs the program of a GPU.
 
     :ivar warp: threads of a warp.
     """
@@ -26,16 +26,16 @@ GPU = Machine()
 
 
 class Target:
-    """A language and what runs it; its subclasses are frozen dataclasses, whose fields say how it is compiled.
+    """A language and its execution environment; subclasses are frozen dataclasses, with compiler settings as fields.
 
-    :cvar name: what ``target="..."`` calls it.
+    :cvar name: the name in ``target="..."``.
     """
 
     name: ClassVar[str]
 
     @property
     def machine(self) -> Machine:
-        """What its loop programs depend on."""
+        """The machine of its loop programs."""
         return GPU
 
     @property
@@ -57,7 +57,9 @@ DEFAULT_TARGET = "cuda"
 
 
 def resolve_target(target: object) -> Target:
-    """The target object that a name stands for, or ``None`` for the default; :raises PreconditionError: there is none.
+    """The target object for a name, or for ``None`` the default one.
+
+    :raises PreconditionError: there is no such target.
     """
     if isinstance(target, Target):
         return target

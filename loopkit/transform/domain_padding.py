@@ -86,7 +86,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     return proven(result)
 
 
-# {{{ what runs on
+# {{{ padded statements
 
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
     """The statements to pad; :raises PreconditionError: there are none, or one writes an array."""
@@ -136,7 +136,7 @@ def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> di
 # }}}
 
 
-# {{{ what is read there
+# {{{ reads beyond the edge
 
 def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
