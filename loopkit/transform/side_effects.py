@@ -205,7 +205,7 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
         ways = [] if second in parts else [f"distribute_loop(knl, '{torn}', '{second}') first"]
     else:
         return ""
-    reduced = {x for node in kernel.reductions.values() for x in node.inames}      # not every axis accepts reduction inames
+    reduced = {x for node in kernel.reductions.values() for x in node.inames}  # not every axis accepts reduction inames
     if not any(x in kernel.tags or x in reduced for x in inner):
         ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
     return "".join(f"{way}, " for way in ways) + "or " if ways else ""

@@ -44,7 +44,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
             with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
                 result = function(kernel, *given, **named)
         except IllegalTransformError as refusal:
-            refusal.before = kernel               # for nested steps, the order of the outermost
+            refusal.before = kernel               # for nested steps, the kernel before the outermost
             refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
                                       lambda other: function(other, *given, **named), refusal))
             raise
