@@ -25,13 +25,12 @@ class Access:
     """One reference to an array or a temporary.
 
     :ivar subscripts: the subscripts; ``()`` for a scalar.
-    :ivar domain: the instances that make the access, where data-dependent bounds are forgotten.
+    :ivar domain: the instances that make the access, without bounds that depend on data.
     :ivar affine: the subscripts are quasi-affine in the inames and value arguments, or are for each value of an iname.
-    :ivar known: which of them are quasi-affine, where not all are.
-    :ivar doubt: why it is not known of every instance of *domain* that it makes the access: what its condition or its
-        bound is; ``None``: each does.
-    :ivar update: the operation of the atomic update that this access is a half of; ``None``: it is an access of its
-        own.
+    :ivar known: for each subscript, whether it is quasi-affine; ``()`` if *affine*.
+    :ivar doubt: the condition or bound because of which an instance of *domain* may not make the access; ``None``:
+        each does.
+    :ivar update: the operation of the atomic update that this access is a part of; ``None``: it is not part of one.
     """
 
     statement: str
@@ -45,13 +44,15 @@ class Access:
     known: tuple[bool, ...] = ()
 
     @property
-    def certain(self) -> bool:
-        """Does every instance of *domain* make the access?"""
+    def must(self) -> bool:
+        """Does every instance of *domain* make the access, whatever the data?"""
         return self.doubt is None
 
     @cached_property
     def subscript_relation(self) -> Map:
-        """Instances to subscripts, on *domain* at least; every value along an axis where one is not affine."""
+        """From instances to subscripts, on *domain* at least; to every value along an axis whose subscript is not
+        affine.
+        """
         if self.affine:
             return subscripts_on(self.domain, self.subscripts)
         if not any(self.known):
@@ -72,12 +73,12 @@ class Access:
 
 
 def commute(a: Access, b: Access) -> bool:
-    """Are two accesses to one array halves of atomic updates by one operation, which may come in any order?"""
+    """Are both accesses parts of atomic updates by one operation, whose order is free?"""
     return a.update is not None and a.update == b.update
 
 
 def declared(knl: LoopKernel, name: str) -> Type | None:
-    """The type of a name as far as *knl* declares it: inames are weak, as are value arguments."""
+    """The type of a name as *knl* declares it: inames and value arguments are weak."""
     datum = knl.array_args.get(name) or knl.temporaries.get(name)
     if datum is not None:
         return datum.dtype
@@ -114,7 +115,7 @@ def accesses_of(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
 
 def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression], tuple[Expression, ...] | None]
             ) -> Iterator[tuple[tuple[Expression, ...], InstanceSet]]:
-    """The arguments of each use in *statement*, but for its conditions, and the instances that evaluate it.
+    """The arguments of each use in *statement*, except in its conditions, and the instances that evaluate it.
 
     :arg is_use: the arguments of an expression that is a use, else ``None``.
     """
@@ -138,12 +139,12 @@ def uses_at(knl: LoopKernel, statement: Statement, is_use: Callable[[Expression]
                 pass
 
 
-#: Stands for an array in expressions; no name that a user can write.
+#: The name of an array in expressions, which no user can write.
 _USE = "<use>"
 
 
 def accesses_as(knl: LoopKernel, statement: Statement) -> tuple[Access, ...]:
-    """The accesses that *statement* would have, were it one of the kernel's."""
+    """The accesses that *statement* would have as a statement of *knl*."""
     return tuple(_accesses(knl, statement))
 
 
@@ -159,12 +160,12 @@ def accesses_by_array(knl: LoopKernel) -> Mapping[str, tuple[Access, ...]]:
 
 
 def data_params(knl: LoopKernel, domain: InstanceSet) -> tuple[str, ...]:
-    """The parameters of *domain* that are temporaries: bounds read from memory."""
+    """The parameters of *domain* that are temporaries: its bounds depend on data."""
     return tuple(x for x in domain.params if x in knl.temporaries)
 
 
 def why_inexact(knl: LoopKernel, access: Access) -> str | None:
-    """Why it is not known which elements *access* touches, or whether it does; ``None`` where both are known."""
+    """The reason why the elements of *access*, or whether it is made, depend on data; ``None``: they do not."""
     if access.affine:
         return access.doubt
     allowed = knl.value_params | set(access.domain.inames)
@@ -173,27 +174,27 @@ def why_inexact(knl: LoopKernel, access: Access) -> str | None:
 
 
 def why_undecided(knl: LoopKernel, array: str, *statements: str) -> str:
-    """Why it is not known which instances of *statements* meet on *array*."""
+    """The reason why it is undecided which instances of *statements* access one element of *array*."""
     accesses = (a for x in dict.fromkeys(statements) for a in accesses_of(knl, knl.statement_by_id[x]))
     reasons = dict.fromkeys(doubt for a in accesses if a.array == array and (doubt := doubt_of(knl, a)) is not None)
-    # a copy may stand for an access that is no longer there
+    # a copy may have replaced the access
     return ", and ".join(reasons) or \
-        "a subscript, condition or bound of theirs is read from memory or is no affine form"
+        "a subscript, condition or bound of theirs is read from memory or is not affine"
 
 
 def doubt_of(knl: LoopKernel, *accesses: Access) -> str | None:
-    """Why it is not known of some of *accesses* which elements they touch, or whether they do, with the statement."""
+    """The reason why one of *accesses* is inexact, with its statement; ``None``: all are exact."""
     for a in accesses:
         doubt = why_inexact(knl, a)
         if doubt is not None:
-            # "a bound is read from memory" as "a bound of 'S' is read from memory"
+            # "a bound is read from memory" becomes "a bound of 'S' is read from memory"
             article, noun, rest = doubt.split(" ", 2)
             return f"{article} {noun} of '{a.statement}' {rest}"
     return None
 
 
 def origin(knl: LoopKernel, names: Iterable[str]) -> str:
-    """Whether the values of *names* are ``read from memory``, be it through temporaries, or ``computed in the kernel``.
+    """``read from memory`` if a value of *names* is, directly or through temporaries; else ``computed in the kernel``.
     """
     waiting, seen = list(names), set[str]()
     while waiting:
@@ -208,20 +209,20 @@ def origin(knl: LoopKernel, names: Iterable[str]) -> str:
 
 
 def _unknown(knl: LoopKernel, expr: Expression, allowed: Collection[str]) -> str:
-    """What is the matter with *expr*, of which no analysis can tell the values."""
+    """The reason why no analysis knows the values of *expr*."""
     names = variables(expr)
     if data := [x for x in names if x in knl.temporaries or x in knl.array_args]:
         return f"is {origin(knl, data)}"
     other = sorted(names.difference(allowed) & knl.argument_by_name.keys())
     if other:
         argument = knl.argument_by_name[other[0]]
-        return f"depends on '{other[0]}', which {'may be' if argument.dtype is None else 'is'} no integer"
+        return f"depends on '{other[0]}', which {'may not be' if argument.dtype is None else 'is not'} an integer"
     return "compares real numbers" if any(isinstance(e, float | p.Quotient) for e in subexpressions(expr)) \
-        else "is no affine form"
+        else "is not affine"
 
 
 def analysis_domain(knl: LoopKernel, statement: Statement) -> InstanceSet:
-    """The instances with everything forgotten that depends on data, under the kernel's assumptions."""
+    """The instances of *statement* under the kernel's assumptions, without bounds that depend on data."""
     def both() -> tuple[InstanceSet, InstanceSet]:
         domain = statement.domain
         unknown = data_params(knl, domain)
@@ -262,10 +263,10 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
                 taken = _branches(condition, where, integers)
                 inside = doubt or doubted(taken.unknown)
                 yield from walk(then, taken.yes, inside)
-                if variables(else_):                         # else 0 is no reason to ask where that is
+                if variables(else_):                         # the instances of a constant are not needed
                     yield from walk(else_, taken.no, inside)
             case p.LogicalAnd() | p.LogicalOr():
-                # an operand is evaluated where those before it leave the value open
+                # an operand is evaluated if those before it do not decide the value
                 for child in expr.children:
                     yield from walk(child, where, doubt)
                     taken = _branches(child, where, integers)
@@ -298,12 +299,12 @@ def _accesses(knl: LoopKernel, statement: Statement) -> Iterator[Access]:
 
 
 def integer_names(knl: LoopKernel, statement: Statement) -> frozenset[str]:
-    """The names in conditions of *statement* that are integers and no data."""
+    """The names in conditions of *statement* that are integers and not data."""
     return knl.value_params.union(statement.inames) - maybe_real(knl)
 
 
 def maybe_real(knl: LoopKernel) -> frozenset[str]:
-    """The value arguments without a dtype of which nothing says that they are integers: a call may pass 0.5."""
+    """The value arguments without a dtype that no use shows to be integers: a call may pass 0.5."""
     found: frozenset[str] | None = knl.memo.get("maybe_real")
     if found is None:
         untyped = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is None}
@@ -340,12 +341,12 @@ def _convertible(subscript: Expression) -> bool:
 
 @dataclass(frozen=True)
 class _Branches:
-    """The instances at which a condition may hold, and may fail.
+    """The instances at which a condition may hold and at which it may fail.
 
-    :ivar where: the instances at which it is tested.
+    :ivar where: the instances that test the condition.
     :ivar yes: those at which it may hold.
-    :ivar unknown: a part of it of which that is not known for each instance; ``None``: it is of all.
-    :ivar may_fail: those at which it may fail; ``None``: where it does not hold.
+    :ivar unknown: a part of the condition that is undecided at some instance; ``None``: all is decided.
+    :ivar may_fail: those at which it may fail; ``None``: all at which it does not hold.
     """
 
     where: InstanceSet
@@ -359,7 +360,7 @@ class _Branches:
 
 
 def _branches(condition: Expression, where: InstanceSet, allowed: frozenset[str]) -> _Branches:
-    """What is known of *condition* at the instances *where*: affine parts narrow them, others may hold and fail."""
+    """The branches of *condition* at *where*: its affine parts narrow them, its other parts may hold or fail."""
     yes = where_holds(where, condition, allowed)
     if yes is not None:
         return _Branches(where, yes, None)

@@ -1,4 +1,4 @@
-"""Temporaries with more axes, one cell for each iteration of an iname, and with fewer."""
+"""Expansion and contraction of temporaries: an axis for each iteration of an iname, and its removal."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -17,10 +17,10 @@ from loopkit.poly.affine import subtract
 
 def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...], *, behind: bool = False
               ) -> LoopKernel:
-    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their own or *behind* them.
+    """*kernel* with an axis over each of *inames* for the temporaries *names*, before their axes or *behind* them.
 
-    Every statement that uses them has the inames. The dependences stay: whose values do not follow them is to be
-    asked before.
+    The dependences stay the same: the caller has checked that values stay within an iteration of *inames*. All
+    statements that use the temporaries must have the inames.
     """
     places = tuple(subtract(p.Variable(x), iname_range(kernel, x)[0]) for x in inames)
 
@@ -47,7 +47,7 @@ def with_axes(kernel: LoopKernel, names: Collection[str], inames: tuple[str, ...
 
 
 def without_axes(kernel: LoopKernel, axes: Mapping[str, Collection[int]]) -> LoopKernel:
-    """*kernel* with the *axes* of each temporary gone. The dependences stay: values are what they were."""
+    """*kernel* without the *axes* of each temporary. The dependences stay the same, as values do."""
     def rest(values: tuple[Expression, ...], gone: Collection[int]) -> tuple[Expression, ...]:
         return tuple(e for k, e in enumerate(values) if k not in gone)
 

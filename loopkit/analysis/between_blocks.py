@@ -1,12 +1,10 @@
-"""Temporaries that hand values from block to block of one launch: whoever reads an element waits until it is there.
+"""Temporaries that carry values between the blocks of one launch: a reader waits for an inter-block flag.
 
-The blocks of such a launch are numbered in the order in which they start, whatever that is on the hardware, and a block
-waits for values of blocks with smaller numbers only. Of the blocks that are not through, the one with the smallest
-number waits for nobody: so all of them go on.
+Blocks are numbered by tickets in the order in which they start, and a block waits only for blocks with smaller
+numbers. So the unfinished block with the smallest number never waits, and no deadlock is possible.
 
-What must hold for that: each element which is read has one write, by an instance that runs whatever the data are, in a
-block with a smaller number than the reader's, or before it in the same one. Then a reader has no choice of values
-either, and nothing depends on which block is faster.
+The condition: each element that is read has exactly one write. It is a must-write, in a block with a smaller number
+than the reader's, or earlier in the same block. So the value does not depend on the speed of blocks.
 """
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations_with_replacement
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import dependences
 from loopkit.analysis.legality import across_blocks, is_between_blocks
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.ast.nodes import Completion
 from loopkit.errors import StorageError, UndecidedError, instance_text
@@ -27,11 +25,9 @@ from loopkit.poly.sets import Map, lexmin_point
 
 
 def require_one_write(knl: LoopKernel, name: str) -> None:
-    """Does each element of the temporary *name* that is read come from one write, which is sure to be made?
+    """Each element of the temporary *name* that is read has exactly one write, and that one is a must-write.
 
-    Its values go between blocks.
-
-    :raises StorageError: one is never written, or twice, or read before.
+    :raises StorageError: an element has no write, or several, or is read before its write.
     :raises UndecidedError: that depends on data.
     """
     accesses = accesses_by_array(knl).get(name, ())
@@ -50,14 +46,14 @@ def require_one_write(knl: LoopKernel, name: str) -> None:
         for b in reads:
             early = _in_use(knl, same_element(a.relation, b.relation)).subtract(_flow(knl, a, b))
             if not early.is_empty():
-                raise _refused(knl, name, (a, b), early, "{1} reads what {0} writes behind it",
-                               "read what is written before")
+                raise _refused(knl, name, (a, b), early, "{1} reads what {0} writes after it",
+                               "read elements that are written before")
 
 
 def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int, tuple[str, ...]]]) -> None:
-    """Are all accesses to the temporary *name*, which goes between blocks, in one launch?
+    """All accesses to the temporary *name*, which carries values between blocks, are in one launch.
 
-    :arg launches: of each access the launch, and the loops of the host around it.
+    :arg launches: for each access, the launch and the loops of the host around it.
     :raises StorageError: they are not, or the host makes that launch more than once.
     """
     if len(set(launches)) <= 1 and not any(hosts for _, hosts in launches):
@@ -75,9 +71,9 @@ def require_one_launch(knl: LoopKernel, name: str, launches: Sequence[tuple[int,
 
 
 def _require_known(knl: LoopKernel, a: Access) -> None:
-    """:raises UndecidedError: which element is touched depends on data, or whether one is written.
+    """:raises UndecidedError: data decides which element is accessed, or whether it is written.
 
-    :raises StorageError: the element is updated, or read by a condition.
+    :raises StorageError: the element is updated, or a condition or a bound reads it.
     """
     s = knl.statement_by_id[a.statement]
     if a.is_write and (s.combine is not None or any(b.array == a.array and not b.is_write
@@ -92,11 +88,11 @@ def _require_known(knl: LoopKernel, a: Access) -> None:
         noun = ", ".join(i.noun for i in s.instructions)
         raise StorageError(f"'{s.id}' reads '{a.array}', for which readers wait, by {noun}.", subject=a.array,
                            hint="read it by a plain load")
-    if not a.affine or (a.is_write and not certain_write(a)):
+    if not a.affine or (a.is_write and not is_must_write(a)):
         raise UndecidedError(
-            f"Readers of '{a.array}' may wait for ever: which of its elements are written and read is not known.",
+            f"Readers of '{a.array}' may wait forever: its written and read elements depend on data.",
             f"'{s.id}' {'writes' if a.is_write else 'reads'} it, and "
-            + (a.doubt or "a subscript is not affine"), hint="write each of them, whatever the data are")
+            + (a.doubt or "a subscript is not affine"), hint="write each element, whatever the data")
 
 
 def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) -> None:
@@ -107,12 +103,12 @@ def _require_written(knl: LoopKernel, read: Access, writes: Sequence[Access]) ->
     if point is not None:
         params, values = point
         raise StorageError(
-            f"{instance_text(read.statement, values)} would wait for an element of '{read.array}' that nobody writes"
-            f"{_with(params)}.", subject=read.array, hint="write each element that is read")
+            f"{instance_text(read.statement, values)} would wait for an element of '{read.array}' that no statement "
+            f"writes{_with(params)}.", subject=read.array, hint="write each element that is read")
 
 
 def _flow(knl: LoopKernel, a: Access, b: Access) -> Map:
-    """The pairs of a write and a read between which a value goes."""
+    """The pairs of a write and a read of its value."""
     flow = Map.empty(same_element(a.relation, b.relation).get_space())
     for d in dependences(knl):
         if d.array == a.array and d.kind == "flow" and (d.source, d.sink) == (a.statement, b.statement):
@@ -136,7 +132,7 @@ def _with(params: dict[str, int]) -> str:
 
 
 def between_blocks_in(knl: LoopKernel, statements: Sequence[str]) -> Iterator[str]:
-    """The temporaries that *statements* touch and that go between blocks."""
+    """The temporaries that carry values between blocks and that *statements* access."""
     chosen = frozenset(statements)
     for name, accesses in accesses_by_array(knl).items():
         if name in knl.temporaries and knl.temporaries[name].between_blocks \

@@ -1,8 +1,9 @@
-"""Kernels made from kernels: each constructor says what becomes of the dependences.
+"""Constructors of kernels from kernels: each states how the dependences change.
 
-The dependences of the reference order follow the instances, whatever order these get. :func:`annotated` changes
-neither, :func:`reordered` the order, :func:`rewritten` the expressions, :func:`reindexed` the instances, and
-:func:`specialized` what is known of them. :func:`with_dependences` is for steps that make new values.
+The dependences of the reference order are relations of instances, and a new execution order does not change them.
+:func:`annotated` changes neither statements nor order, :func:`reordered` the order, :func:`rewritten` the expressions,
+:func:`reindexed` the instances, and :func:`specialized` adds facts about them. :func:`with_dependences` is for steps
+that introduce values.
 """
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ from loopkit.poly.sets import Map, Set
 
 
 class Annotations(TypedDict, total=False):
-    """The parts of a kernel beside its statements and their order."""
+    """The parts of a kernel other than its statements and their order."""
 
     name: str
     arguments: tuple[Argument, ...]
@@ -43,7 +44,7 @@ class Annotations(TypedDict, total=False):
 
 
 class Expressions(Annotations, total=False):
-    """Those that change where the instances stay."""
+    """The parts that may change while the instances stay the same."""
 
     statements: tuple[Statement, ...]
     reductions: Mapping[str, ReductionNode]
@@ -51,7 +52,7 @@ class Expressions(Annotations, total=False):
 
 
 class Contents(Expressions, total=False):
-    """All that a new kernel may have in the place of what the one before had."""
+    """All parts of a kernel that a constructor may replace."""
 
     tree: Tree
 
@@ -63,7 +64,7 @@ def _unchanged(found: Sequence[Dependence], _: LoopKernel) -> Sequence[Dependenc
 # {{{ the constructors
 
 def annotated(kernel: LoopKernel, **annotations: Unpack[Annotations]) -> LoopKernel:
-    """*kernel* with other *annotations*: its dependences bind as before.
+    """*kernel* with other *annotations*: its dependences stay the same.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> annotated(knl, name="twice").name
@@ -74,7 +75,7 @@ def annotated(kernel: LoopKernel, **annotations: Unpack[Annotations]) -> LoopKer
 
 
 def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]) -> LoopKernel:
-    """*kernel*, whose instances run in the order of *tree*: the dependences are those of the order before.
+    """*kernel* with its instances in the order of *tree*: its dependences stay the same.
 
     >>> from loopkit.analysis.dependences import dependences
     >>> from loopkit.kernel.tree import Seq
@@ -90,16 +91,16 @@ def reordered(kernel: LoopKernel, tree: Tree, **annotations: Unpack[Annotations]
 
 
 def rewritten(kernel: LoopKernel, **expressions: Unpack[Expressions]) -> LoopKernel:
-    """*kernel*, whose instances compute the same values with other *expressions*, or keep them in other cells."""
+    """*kernel* with other *expressions* or storage for the same values: its dependences stay the same."""
     _require_parts(expressions, Expressions)
     new = expressions.get("statements", kernel.statements)
     if {s.id: s.domain for s in new} != {s.id: s.domain for s in kernel.statements}:
-        raise InternalError("Statements written in other words have other instances.")
+        raise InternalError("The rewritten statements have other instances.")
     return replace(kernel, derived=Derivation(kernel, _unchanged), **expressions)
 
 
 def reindexed(kernel: LoopKernel, images: Mapping[str, Sequence[Image]], **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel*, in which other instances stand for those that it has: moved, copied, parted, or none.
+    """*kernel* with its instances moved, copied, split or removed: the dependences follow the instances.
 
     :arg images: as for :func:`between_images`.
     """
@@ -107,20 +108,20 @@ def reindexed(kernel: LoopKernel, images: Mapping[str, Sequence[Image]], **conte
 
 
 def with_dependences(kernel: LoopKernel, derive: Derive, **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel* with other *contents*, for steps that have a derivation of dependences of their own.
+    """*kernel* with other *contents*, for a step that derives its dependences itself.
 
-    :arg derive: called when somebody asks for them, with the dependences of *kernel* and with the new kernel.
+    :arg derive: from the dependences of *kernel* and the new kernel to its dependences; called at their first use.
     """
     _require_parts(contents, Contents)
     return replace(kernel, derived=Derivation(kernel, derive), **contents)
 
 
 def specialized(kernel: LoopKernel, derive: Derive = _unchanged, **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel* of which more is known: pairs of instances that do not meet bind each other no more.
+    """*kernel* with more facts: pairs of instances that do not access one element are no longer dependences.
 
-    A kernel whose own order is the reference is looked at anew.
+    If the order of *kernel* is the reference order, its dependences are computed again.
 
-    :arg derive: as for :func:`with_dependences`; default: the dependences are those of *kernel*.
+    :arg derive: as for :func:`with_dependences`; default: the dependences of *kernel*.
     """
     _require_parts(contents, Contents)
     derivation = Derivation(kernel, lambda found, new: refined(new, derive(found, new)))
@@ -128,7 +129,7 @@ def specialized(kernel: LoopKernel, derive: Derive = _unchanged, **contents: Unp
 
 
 def in_own_order(kernel: LoopKernel, **contents: Unpack[Contents]) -> LoopKernel:
-    """*kernel* with other *contents*, whose own order is the reference: a program that a user has just written."""
+    """*kernel* with other *contents*, in a new reference order: that of its tree, as of a program just written."""
     _require_parts(contents, Contents)
     return replace(kernel, derived=None, **contents)
 
@@ -145,10 +146,10 @@ def _require_parts(given: Annotations, parts: type) -> None:
 
 @dataclass(frozen=True)
 class Image:
-    """A statement whose instances stand for those of a statement before.
+    """A statement whose instances replace those of an old statement.
 
     :ivar relation: from old instances to new ones; ``None``: they are the same.
-    :ivar within: the old instances that it stands for; ``None``: all.
+    :ivar within: the old instances that it replaces; ``None``: all.
     """
 
     statement: str
@@ -157,9 +158,9 @@ class Image:
 
 
 def between_images(found: Iterable[Dependence], images: Mapping[str, Sequence[Image]]) -> Iterator[Dependence]:
-    """The dependences *found*, between the images of their statements.
+    """The dependences *found* between the images of their statements.
 
-    :arg images: those of each statement that changes. One that has none is gone, and its dependences with it.
+    :arg images: the images of each statement that changes. A statement without images is removed with its dependences.
     """
     every = tuple(found)
     moved: dict[tuple[int, ...], Map | None] = {}
@@ -175,7 +176,7 @@ def between_images(found: Iterable[Dependence], images: Mapping[str, Sequence[Im
 
 
 def _moved(relation: Map, source: Image, sink: Image) -> Map | None:
-    """The pairs of *relation* between two images; ``None`` if the images hold none."""
+    """The pairs of *relation* between two images; ``None``: there are none."""
     part = relation if source.within is None else relation.intersect_domain(source.within)
     part = part if sink.within is None else part.intersect_range(sink.within)
     return None if part is not relation and part.is_empty() else carry(part, source.relation, sink.relation)

@@ -1,9 +1,9 @@
-"""The proof that copy-in preserves values: each read of the copy gets the value that the original read would have got.
+"""The proof that copy-in preserves values: each read of the staging buffer gets the value that the original read got.
 
-It looks at the two kernels alone, not at how the copy was made. A read of the staging buffer stands where an expression
-stood before; the instances of the copy that its value comes from are the flow which lowering holds storage to. Three
-things must hold of these pairs (copy, reader): every read has one, the expression that the copy evaluates is the one
-that the reader evaluated, and of all that the expression reads both get the same values.
+It compares the kernels before and after the step. A read of the buffer replaces an expression of the kernel before.
+The flow of the buffer pairs instances of the copy with such reads. Three conditions must hold: every read has a pair;
+in each pair the copy evaluates the expression that the read replaces; and both get the same values for all that the
+expression reads.
 """
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ from loopkit.poly.sets import InstanceSet, Map
 
 @dataclass(frozen=True)
 class _StagedRead:
-    """A read of the temporary at *subscripts*, by the instances *domain*, where *original* stood before.
+    """A read of the temporary at *subscripts*, by the instances *domain*, that replaces *original*.
 
-    :ivar doubt: why it is not known of each of *domain* that it reads; ``None``: it does.
+    :ivar doubt: the reason why not every instance of *domain* is known to read; ``None``: every one reads.
     """
 
     reader: Statement
@@ -61,9 +61,10 @@ class _StagedRead:
 
 @dataclass(frozen=True)
 class _Step:
-    """*step* makes *after* of *before*, in which *copy* writes the staging buffer; it may be taken on trust.
+    """A step from *before* to *after*, in which *copy* writes the staging buffer.
 
-    :ivar assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
+    :ivar assume: the reason why undecided conditions hold.
+    :ivar unsafe: accept refuted conditions too.
     """
 
     before: LoopKernel
@@ -76,20 +77,21 @@ class _Step:
 
 def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, step: str, *, assume: str | None = None,
                       unsafe: bool = False) -> tuple[Obligation, ...]:
-    """Refuse *after* if a read of *temporary* may get another value than the read in *before* that it stands for.
+    """Refuse *after* if a read of *temporary* may get another value than the read of *before* that it replaces.
 
-    What it gives is owed: the order of writes and copies that the caller answers for. That each read finds a copy of
-    what it stands for is never taken on trust.
+    Returns the obligations: orders of writes and copies that the caller assumes. No obligation allows a read without a
+    copy.
 
-    :arg assume: why what cannot be decided holds; *unsafe*: accept what is refuted too.
+    :arg assume: the reason why undecided conditions hold.
+    :arg unsafe: accept refuted conditions too.
     :raises IllegalTransformError: with the instances, the sizes and the element.
-    :raises UndecidedError: a write of what is copied is not affine, so that its order to the copy cannot be decided; or
-        it depends on data whether a read that finds no copy is made at all.
+    :raises UndecidedError: a write to a copied array is not affine, so that its order to the copy cannot be decided;
+        or data decides whether a read without a copy is made.
     """
     writers = [s for s in after.statements if s.written == temporary]
     for copy in writers[1:] or [s for s in writers if s.predicates or s.combine is not None]:
         raise UndecidedError(f"{step}: whether '{temporary}' is a copy cannot be decided.",
-                             f"'{copy.id}' may leave a cell as it was, or combines into it")
+                             f"'{copy.id}' may leave an element unchanged, or updates it")
     [copy] = writers
     taken = _Step(before, after, copy, step, assume, unsafe)
     written: Map = accesses_of(after, copy)[-1].relation
@@ -97,30 +99,30 @@ def require_copied_in(before: LoopKernel, after: LoopKernel, temporary: str, ste
     if lost is not None:                    # a cell outside of the temporary holds nothing
         written = written.subtract_domain(lost)
     flow = relations_of(after, temporary, "flow")
-    owed: list[Obligation] = []
+    obligations: list[Obligation] = []
     refusals: list[Refusal] = []
     for use in _uses(before, after, temporary):
         pairs: Map = same_element(written, use.cells)
         known = flow.get((copy.id, use.reader.id))
         pairs = pairs.subtract(pairs) if known is None else pairs.intersect(known)
-        alike, other = _another_value(taken, use, pairs)
+        equal_parts, other = _another_value(taken, use, pairs)
         wrong = [*_not_covered(taken, use, pairs), *other]
-        if wrong:                           # the writes of another element say nothing of the order
+        if wrong:                           # writes of another element imply nothing about the order
             refusals += wrong
             pairs = reduce(Map.subtract, [r.pairs for r in other], pairs)
             use = replace(use, domain=use.domain.named(pairs.range()))
-        for reference in dict.fromkeys(alike.references):
+        for reference in dict.fromkeys(equal_parts.references):
             if reference.name in before.written_names:
                 for claim in _other_writes(taken, use, reference, pairs):
                     if claim.doubt is not None:
-                        owed.append(_accepted(taken, use, claim))
+                        obligations.append(_obligation(taken, use, claim))
                     elif unsafe:
-                        owed.append(Obligation(step, "the copy may miss a write, or see one too early: "
+                        obligations.append(Obligation(step, "the copy may miss a write, or see one too early: "
                                                      f"{claim.witness}"))
                     else:
                         refusals.append(claim)
     refuse_smallest(refusals, f"{step}: whether each read of '{temporary}' finds its value")
-    return tuple(dict.fromkeys(owed))
+    return tuple(dict.fromkeys(obligations))
 
 
 # {{{ the uses
@@ -132,7 +134,7 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
             continue
         found: dict[tuple[Expression, ...], Expression] = {}
         old = before.statement_by_id[s.id]
-        find = partial(_find, before, temporary, found)
+        find = partial(_collect_originals, before, temporary, found)
         find(expanded_expression(after, s), expanded_expression(before, old), inside=False)
         for new, former in zip(s.subscripts, old.subscripts, strict=True):
             find(new, former, inside=True)
@@ -142,9 +144,12 @@ def _uses(before: LoopKernel, after: LoopKernel, temporary: str) -> Iterator[_St
             yield _StagedRead(s, subscripts, original, domain, doubt_of(after, *own))
 
 
-def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression], new: Expression,
-          old: Expression, *, inside: bool) -> None:
-    """Put what stood in *old* where *new* reads *temporary* into *found*: an index, if that is *inside* a subscript."""
+def _collect_originals(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], Expression],
+                       new: Expression, old: Expression, *, inside: bool) -> None:
+    """Collect into *found* the part of *old* that each read of *temporary* in *new* replaces.
+
+    :arg inside: it is inside of a subscript, and the part is taken as an index.
+    """
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, knl))
     if new is old:
@@ -158,7 +163,7 @@ def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], E
             found[()] = value
         case _:
             for a, b in zip(children(new), children(old), strict=True):
-                _find(knl, temporary, found, a, b, inside=inside)
+                _collect_originals(knl, temporary, found, a, b, inside=inside)
 
 # }}}
 
@@ -167,7 +172,7 @@ def _find(knl: LoopKernel, temporary: str, found: dict[tuple[Expression, ...], E
 
 @dataclass(frozen=True)
 class _Reference:
-    """A read of *name* by the copy, at *ours*, in the place of the reader's own, at *theirs*."""
+    """A read of *name* by the copy, at *ours*, in the place of the reader's read, at *theirs*."""
 
     name: str
     ours: tuple[Expression, ...]
@@ -175,11 +180,12 @@ class _Reference:
 
 
 @dataclass
-class _Alike:
-    """What must agree for two expressions of one form to have one value.
+class _EqualParts:
+    """The parts that must be equal for two expressions of one form to have one value.
 
-    :ivar copied: affine parts of the copy's expression; *original* those of the reader's, in the same order.
-    :ivar references: all that is read from memory.
+    :ivar copied: affine parts of the copy's expression.
+    :ivar original: the corresponding parts of the reader's expression.
+    :ivar references: all reads from memory.
     """
 
     copied: list[Expression] = field(default_factory=list)
@@ -196,43 +202,45 @@ def _not_covered(taken: _Step, use: _StagedRead, pairs: Map) -> Iterator[Refusal
             taken.copy.written, "missing", element_of_sink(use.cells), doubt=use.doubt)
 
 
-def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[_Alike, list[Refusal]]:
-    """What must agree for the copy to have the reader's value, and where it has another form."""
+def _another_value(taken: _Step, use: _StagedRead, pairs: Map) -> tuple[_EqualParts, list[Refusal]]:
+    """The parts that must be equal for the copy to have the reader's value, and refusals if they differ."""
     copy = taken.copy
     value = expanded_expression(taken.after, copy)
-    alike = _Alike()
+    equal_parts = _EqualParts()
     points = analysis_domain(taken.after, copy)
-    same_form = _align(value, use.original, (points, use.domain), taken.before, alike)
-    equal: Map = same_element(subscripts_on(points, tuple(alike.copied)),
-                              subscripts_on(use.domain, tuple(alike.original)))
+    same_form = _align(value, use.original, (points, use.domain), taken.before, equal_parts)
+    equal: Map = same_element(subscripts_on(points, tuple(equal_parts.copied)),
+                              subscripts_on(use.domain, tuple(equal_parts.original)))
     if pairs.is_empty() or (same_form and pairs.is_subset(equal)):
-        return alike, []
+        return equal_parts, []
     wrong = pairs.subtract(equal) if same_form else pairs
-    return alike, [Refusal(
+    return equal_parts, [Refusal(
         taken.after, copy.id, use.reader.id, wrong,
         f"{taken.step}: '{copy.id}' would copy '{value}' where '{use.reader.id}' reads '{use.original}'.",
         copy.written, "value", element_of_sink(use.cells), doubt=use.doubt)]
 
 
 def _align(new: Expression, old: Expression, points: tuple[InstanceSet, InstanceSet], knl: LoopKernel,
-           alike: _Alike) -> bool:
-    """Have both, at the *points* of the copy and of the reader, the same form? *alike* gets what must agree besides."""
+           equal_parts: _EqualParts) -> bool:
+    """Do both have the same form, at the *points* of the copy and of the reader? *equal_parts* collects the parts to
+    compare.
+    """
     if _is_known(points[0], knl.value_params, new) and _is_known(points[1], knl.value_params, old):
-        alike.copied.append(new)
-        alike.original.append(old)
+        equal_parts.copied.append(new)
+        equal_parts.original.append(old)
         return True
     if type(new) is not type(old):
         return False
     match new:
         case p.Subscript(aggregate=p.Variable(name=name)):
             assert isinstance(old, p.Subscript)
-            alike.references.append(_Reference(name, new.index_tuple, old.index_tuple))
+            equal_parts.references.append(_Reference(name, new.index_tuple, old.index_tuple))
             parts = (new.index_tuple, old.index_tuple)
             if new.aggregate != old.aggregate:
                 return False
         case p.Variable(name=name):
             if name in knl.temporaries or name in knl.array_args:
-                alike.references.append(_Reference(name, (), ()))
+                equal_parts.references.append(_Reference(name, (), ()))
             return new == old and name not in knl.value_params.union(points[0].inames)
         case _:
             parts = (children(new), children(old))
@@ -241,11 +249,11 @@ def _align(new: Expression, old: Expression, points: tuple[InstanceSet, Instance
             if head_of(new) != head_of(old):
                 return False
     return len(parts[0]) == len(parts[1]) and all(
-        _align(a, b, points, knl, alike) for a, b in zip(*parts, strict=True))
+        _align(a, b, points, knl, equal_parts) for a, b in zip(*parts, strict=True))
 
 
 def _is_known(points: InstanceSet, params: frozenset[str], *expressions: Expression) -> bool:
-    """Are *expressions* affine forms at the instances *points*, or for each value of an iname?"""
+    """Are *expressions* affine at the instances *points*, or affine for each value of an iname?"""
     names = params.union(points.inames)
     try:
         return all(names_in(e) <= names for e in expressions) and affine_on(points, expressions)
@@ -255,10 +263,10 @@ def _is_known(points: InstanceSet, params: frozenset[str], *expressions: Express
 # }}}
 
 
-# {{{ no write comes between
+# {{{ no write runs between copy and read
 
 def _other_writes(taken: _Step, use: _StagedRead, ref: _Reference, pairs: Map) -> Iterator[Refusal]:
-    """Where other writes decide what the copy reads than those that decided what the reader read."""
+    """Refusals for writes that decide the value of the copy and not that of the reader, or the reverse."""
     before, after, copy, reader = taken.before, taken.after, taken.copy, use.reader.id
     params = before.value_params
     seen = _elements(use.domain, params, ref.theirs)
@@ -287,8 +295,10 @@ def _elements(points: InstanceSet, params: frozenset[str], subscripts: Sequence[
 
 
 def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
-    """The instances of *write* that decide what *sink* reads: of a temporary those whose values it gets, as its cells
-    are allocated later; of an argument all that run before it.
+    """The instances of *write* that decide the values that *sink* reads.
+
+    For a temporary, the sources of its flow, as lowering allocates its cells later; for an argument, all that run
+    before.
     """
     pairs = same_element(write.relation, elements)
     if write.array not in knl.temporaries:
@@ -297,14 +307,17 @@ def _deciding(knl: LoopKernel, write: Access, sink: str, elements: Map) -> Map:
     return pairs.subtract(pairs) if flow is None else flow.intersect(pairs)
 
 
-def _accepted(taken: _Step, use: _StagedRead, claim: Refusal) -> Obligation:
-    """What the caller answers for; :raises UndecidedError: nobody does."""
+def _obligation(taken: _Step, use: _StagedRead, claim: Refusal) -> Obligation:
+    """The obligation under which the step assumes *claim*.
+
+    :raises UndecidedError: neither ``assume=`` nor ``unsafe=True`` was given.
+    """
     write = claim.source if claim.kind == "flow" else claim.sink
     if taken.assume is None and not taken.unsafe:
         raise UndecidedError(
             f"{taken.step}: whether '{write}' writes between '{taken.copy.id}' and its use in '{use.reader.id}' "
             "cannot be decided.", why_undecided(taken.before, claim.array, write, use.reader.id),
-            hint='leave the reader out with within=, or answer for it: assume="..."')
+            hint='leave the reader out with within=, or state why it is legal: assume="..."')
     return Obligation(taken.step, f"'{write}' never writes what '{taken.copy.id}' holds for '{use.reader.id}' "
                                   "between the two", taken.assume)
 

@@ -1,16 +1,17 @@
-"""The proof that buffers preserve values: statements that work on a staging buffer leave what they would have left.
+"""The proof that buffers preserve values: users of a staging buffer leave the same values as users of the array.
 
-It compares two kernels and knows nothing of how the second was made: a new statement that writes the buffer is the
-copy-in, one that writes the array the copy-out. Three questions differ:
+It compares the kernels before and after the step. The new statements are the *copy-in*, which writes the buffer, and
+the *copy-out*, which writes the array. A *tile* is one iteration of the loops that copy-in, users and copy-out share.
+Three functions differ in their conditions:
 
-- :func:`require_buffered`, of an argument, which is storage. In each *tile*, one iteration of the loops that copy-in,
-  users and copy-out share, values must flow through the cells as they flowed through the elements, and all that is
-  written must be copied out. What bound a user to others outside of its tile must bind the copies.
-- :func:`require_values_buffered`, of a temporary, which carries values: these take their way over the copies.
-- :func:`require_collected`, of atomic updates, whose values are in progress. In each tile the copy-in sets all cells to
-  the neutral element; the copy-out combines each once with the element that the users of the cell meant. As operands
-  come in any order and grouping, the array holds what it would have held from the copy-out of the last user's tile on.
-  What had to come before a user must come before that of its tile, and what had to come behind, behind it.
+- :func:`require_buffered`, for an argument: in each tile, the flow through the buffer's cells equals the flow through
+  the elements, and all written elements are copied out. The copies take over the dependences between users and
+  statements outside of their tile.
+- :func:`require_values_buffered`, for a temporary: the flow through copy-in and copy-out equals the flow before.
+- :func:`require_collected`, for atomic updates: in each tile the copy-in sets all cells to the neutral element, and
+  the copy-out combines each cell once with the element that its users updated. As updates run in any order and
+  grouping, the array has its old value after the copy-out of the last user's tile. A dependence of a user becomes one
+  of its tile's copy-out.
 """
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, analysis_domain, doubt_of
-from loopkit.analysis.certainty import certain_write, sure_writes
 from loopkit.analysis.dependences import Pair, joined, relations_of
+from loopkit.analysis.moved_dependences import End, accessed_elements, moved_dependences
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.stand_ins import End, moved_dependences, touched
 from loopkit.analysis.values_preserved import Flow, WrongValue, beyond, over_copies, wrong_values
 from loopkit.analysis.witnesses import (
     Refusal,
@@ -53,7 +54,7 @@ _COPY_IN, _USER, _COPY_OUT = 0, 1, 2
 
 @dataclass(frozen=True)
 class _Step:
-    """*name* makes *after* of *before*, where statements work on *buffer* in the place of *array*."""
+    """A step *name* from *before* to *after*, in which statements access *buffer* in the place of *array*."""
 
     before: LoopKernel
     after: LoopKernel
@@ -63,13 +64,13 @@ class _Step:
 
     @cached_property
     def users(self) -> tuple[Statement, ...]:
-        """The statements that work on the buffer, as they are after the step."""
+        """The statements that access the buffer, as they are after the step."""
         ids = {a.statement for a in accesses_by_array(self.after)[self.buffer]}
         return tuple(s for s in self.after.statements if s.id in ids and s.id in self.before.statement_by_id)
 
     @cached_property
     def copies(self) -> tuple[Statement, ...]:
-        """Copy-in and copy-out, as far as there are such."""
+        """The copy-in and the copy-out, if the step made them."""
         return tuple(s for s in self.after.statements if s.id not in self.before.statement_by_id)
 
     @cached_property
@@ -82,32 +83,35 @@ class _Step:
         return tuple(x for x in self.copy_out.inames if all(x in s.inames for s in self.users))
 
     def in_tile(self, inames: tuple[str, ...], relation: Map | None = None) -> Map:
-        """From instances to their tile, or *relation* from instances to elements as one to (tile, element)."""
+        """From instances to their tile; if *relation* maps instances to elements, to (tile, element)."""
         tiles: Map = subscript_relation(inames, tuple(map(p.Variable, self.tile)))
         return tiles if relation is None else tiles.flat_range_product(relation)
 
     def outside_of_buffer(self) -> Iterator[Refusal]:
-        """Accesses to a cell outside of the buffer, which holds nothing."""
+        """Refusals of accesses outside of the buffer."""
         for a in accesses_by_array(self.after)[self.buffer]:
             bad = outside(a.relation, self.after.temporaries[self.buffer].shape or (), self.after.assumptions)
             if bad is not None:
-                yield self.of_points(a, bad, "touch", "has no cell in the buffer")
+                yield self.of_points(a, bad, "access", "has no cell in the buffer")
 
     def of_points(self, a: Access, points: Set, does: str, why: str) -> Refusal:
-        """The refusal for instances *points* of access *a*."""
+        """The refusal of instances *points* of access *a*."""
         return Refusal.of_points(self.after, a.statement, a.statement, points,
                                  f"{self.name}: '{a.statement}' would {does} an element of '{self.array}' that {why}.",
                                  a.array, "missing", element_of_sink(a.subscript_relation),
                                  doubt=doubt_of(self.after, a))
 
     def other_values(self, wanted: Flow, found: Flow, doubt: str | None) -> Iterator[Refusal]:
-        """Where values do not arrive, else where others arrive: one that is lost leaves its place to another one."""
+        """Refusals of lost values, or of wrong values if none is lost.
+
+        A lost value often leaves a wrong one in its place.
+        """
         wrong = list(wrong_values(wanted, found))
         for w in [w for w in wrong if w.is_lost] or wrong:
             yield self.of_values(w, doubt)
 
     def of_values(self, w: WrongValue, doubt: str | None = None) -> Refusal:
-        """The refusal to lose a value, or to mistake another one for it."""
+        """The refusal of a lost or a wrong value."""
         known = w.is_lost and {w.source, w.sink} <= self.before.statement_by_id.keys()
         return Refusal(self.after, w.source, w.sink, w.pairs,
                        f"{self.name} would {'lose' if w.is_lost else 'mistake'} a value of '{self.array}' on its way "
@@ -116,16 +120,16 @@ class _Step:
                        after=self.after, doubt=doubt)
 
     def unbound(self, ends: Callable[[Dependence, str, bool], list[End]], known: Flow) -> Iterator[Refusal]:
-        """Dependences with users that no dependence of *known* keeps between what stands for their *ends*."""
+        """Refusals of dependences of users that no dependence of *known* keeps between the *ends* after the step."""
         users = {s.id for s in self.users}
         for moved in moved_dependences(self.before, {self.array}, ends):
             d, pair = moved.d, (moved.after.source, moved.after.sink)
-            if moved.after is d or d.waived:
+            if moved.after is d or d.assumed:
                 continue
             relation = moved.after.relation.intersect(same_element(*(
-                touched(self.after, end.statement, self.array, is_write=end.is_write)
+                accessed_elements(self.after, end.statement, self.array, is_write=end.is_write)
                 for end in (moved.source, moved.sink))))
-            if users.issuperset((d.source, d.sink)):        # within a tile it is the buffer's own affair
+            if users.issuperset((d.source, d.sink)):        # within a tile the flow of the buffer keeps the order
                 relation = relation.subtract(same_element(*(
                     self.in_tile(self.after.statement_by_id[s].inames) for s in pair)))
             for _, lost in beyond({pair: relation}, known):
@@ -159,7 +163,7 @@ def require_values_buffered(before: LoopKernel, after: LoopKernel, temporary: st
 # {{{ of an argument: within one tile
 
 @dataclass(frozen=True)
-class _Touch:
+class _TileAccess:
     """An access to the array by a user, by the copy-in or by the copy-out.
 
     :ivar elements: instances to (tile, element of the array).
@@ -183,57 +187,57 @@ def require_buffered(before: LoopKernel, after: LoopKernel, array: str, buffer: 
     :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
     """
     taken = _Step(before, after, array, buffer, step)
-    touches = list(_touches(taken))
-    found = [taken.outside_of_buffer(), _another_way(taken, touches), _not_copied_out(taken, touches)]
-    if not before.obligations:              # else an order that was given up binds no more
-        found.append(_unbound(taken, touches))
+    accesses = list(_tile_accesses(taken))
+    found = [taken.outside_of_buffer(), _wrong_flow(taken, accesses), _not_copied_out(taken, accesses)]
+    if not before.obligations:              # else some dependence may be assumed, and does not bind
+        found.append(_unbound(taken, accesses))
     refuse_smallest(chain(*found), f"{step}: whether '{array}' holds the same values afterwards")
 
 
-def _touches(taken: _Step) -> Iterator[_Touch]:
+def _tile_accesses(taken: _Step) -> Iterator[_TileAccess]:
     users = {s.id for s in taken.users}
     for a in accesses_by_array(taken.before)[taken.array]:
         if a.statement in users:
             inames = a.domain.inames
-            # only what is of one tile meets, so that its loops tell no times apart
+            # only accesses of one tile are compared, so that the tile's loops are no part of the time
             steps = (("at", s.position) if s.iname is None else ("loop", inames.index(s.iname))
                      for s in execution_paths(taken.before)[a.statement] if s.iname not in taken.tile)
             time = (("at", _USER), *steps, ("at", 1 if a.is_write else 0))
-            yield _Touch(a, taken.in_tile(inames, a.relation), a.is_write, time)
+            yield _TileAccess(a, taken.in_tile(inames, a.relation), a.is_write, time)
     for s in taken.copies:
         at = _COPY_IN if s.written == taken.buffer else _COPY_OUT
         # the copy-in writes what it reads of the array, the copy-out reads what it writes there
         own = next(a for a in accesses_of(taken.after, s) if a.array == taken.array)
-        yield _Touch(own, taken.in_tile(s.inames, own.relation), at == _COPY_IN, (("at", at),))
+        yield _TileAccess(own, taken.in_tile(s.inames, own.relation), at == _COPY_IN, (("at", at),))
 
 
-def _at(touches: Sequence[_Touch], time: int) -> list[_Touch]:
-    return [t for t in touches if t.time[0] == ("at", time)]
+def _at(accesses: Sequence[_TileAccess], time: int) -> list[_TileAccess]:
+    return [t for t in accesses if t.time[0] == ("at", time)]
 
 
-def _another_way(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
-    """Where the flow through the buffer's cells is not the one through the elements, from copy-in to copy-out."""
-    users, copies_in = _at(touches, _USER), _at(touches, _COPY_IN)
-    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or certain_write(t.access), t.time)
-             for t in touches]
-    hungry = reduce(Set.subtract, (t.elements.range() for t in copies_in),
-                    reduce(Set.union, (t.elements.range() for t in touches)))
-    if not hungry.is_empty():
-        # what would come from before the copy-in comes from nowhere
-        timed.append(TimedAccess(hungry.identity(), True, True, (("at", _COPY_IN - 1),)))
+def _wrong_flow(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+    """Refusals where the flow through the buffer's cells in a tile differs from the flow through the elements."""
+    users, copies_in = _at(accesses, _USER), _at(accesses, _COPY_IN)
+    timed = [TimedAccess(t.elements, t.is_write, t.time[0] == ("at", _COPY_IN) or is_must_write(t.access), t.time)
+             for t in accesses]
+    unloaded = reduce(Set.subtract, (t.elements.range() for t in copies_in),
+                    reduce(Set.union, (t.elements.range() for t in accesses)))
+    if not unloaded.is_empty():
+        # a value from before the copy-in is not in the buffer
+        timed.append(TimedAccess(unloaded.identity(), True, True, (("at", _COPY_IN - 1),)))
     wanted: list[tuple[Pair, Map]] = []
-    for i, j, relation in value_flow(timed, sure_writes(taken.before, [t.access for t in users])):
-        if i == len(touches):
-            yield taken.of_points(touches[j].access, relation.range(), "read", "has not been loaded")
+    for i, j, relation in value_flow(timed, joint_must_writes(taken.before, [t.access for t in users])):
+        if i == len(accesses):
+            yield taken.of_points(accesses[j].access, relation.range(), "read", "has not been loaded")
         else:
-            wanted.append(((touches[i].statement, touches[j].statement), relation))
+            wanted.append(((accesses[i].statement, accesses[j].statement), relation))
     yield from taken.other_values(joined(wanted), relations_of(taken.after, taken.buffer, "flow"),
                                   doubt_of(taken.before, *(t.access for t in users)))
 
 
-def _not_copied_out(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
-    [copy_out] = _at(touches, _COPY_OUT)
-    for write in _at(touches, _USER):
+def _not_copied_out(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+    [copy_out] = _at(accesses, _COPY_OUT)
+    for write in _at(accesses, _USER):
         kept = same_element(copy_out.elements, write.elements).range()
         lost = write.access.domain.set.subtract(kept)
         if write.is_write and not lost.is_empty():
@@ -244,26 +248,29 @@ def _not_copied_out(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal
 
 # {{{ of an argument: between tiles, and with other statements
 
-def _unbound(taken: _Step, touches: Sequence[_Touch]) -> Iterator[Refusal]:
-    """Two accesses, one of them a write, whose order no dependence keeps between what stands for them now."""
+def _unbound(taken: _Step, accesses: Sequence[_TileAccess]) -> Iterator[Refusal]:
+    """Refusals of pairs of accesses, one of them a write, whose order no dependence keeps after the step."""
     known = relations_of(taken.after, taken.array)
-    [copy_out] = _at(touches, _COPY_OUT)
-    for copy_in in _at(touches, _COPY_IN):
+    [copy_out] = _at(accesses, _COPY_OUT)
+    for copy_in in _at(accesses, _COPY_IN):
         once = {(copy_in.statement, copy_out.statement): same_element(copy_in.elements, copy_out.elements)}
         yield from (taken.of_values(WrongValue(*pair, pairs, is_lost=True)) for pair, pairs in beyond(once, known))
         yield from _read_out_of_order(taken, copy_in.access, known)
 
     def ends(_: Dependence, statement: str, is_write: bool) -> list[End]:
-        own = [t.elements for t in _at(touches, _USER) if t.statement == statement and t.access.is_write == is_write]
+        own = [t.elements for t in _at(accesses, _USER) if t.statement == statement and t.access.is_write == is_write]
         if not own:
             return [End(statement, is_write)]
         return [End(t.statement, t is copy_out, same_element(reduce(Map.union, own), t.elements))
-                for t in (*_at(touches, _COPY_IN), copy_out) if is_write or t is not copy_out]
+                for t in (*_at(accesses, _COPY_IN), copy_out) if is_write or t is not copy_out]
     yield from taken.unbound(ends, known)
 
 
 def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refusal]:
-    """What is copied in and used by no one may be old or new, but nothing writes it at the same time."""
+    """Refusals of a copy-in that reads an element while another statement writes it.
+
+    The value of an element that is copied in and not used does not matter.
+    """
     for w in accesses_by_array(taken.after)[taken.array]:
         if w.is_write:
             both = (load.statement, w.statement), (w.statement, load.statement)
@@ -282,9 +289,10 @@ def _read_out_of_order(taken: _Step, load: Access, known: Flow) -> Iterator[Refu
 
 @dataclass(frozen=True)
 class _Lifted:
-    """The instances of *statement* with its unknown subscripts as further coordinates, each any within the array.
+    """The instances of *statement* with further coordinates for its unknown subscripts, each any within the array.
 
-    :ivar cells: to (tile, cell of the buffer); *elements*: to (tile, element of the array).
+    :ivar cells: to (tile, cell of the buffer).
+    :ivar elements: to (tile, element of the array).
     """
 
     statement: Statement
@@ -332,7 +340,7 @@ def require_collected(before: LoopKernel, after: LoopKernel, array: str, buffer:
 
 
 def _collects(taken: _Step, copy_in: Statement) -> bool:
-    """Are the statements what this proof is about: neutral elements, atomic updates and their sum, in this order?"""
+    """Are the copy-in neutral elements, the users atomic updates and the copy-out their combination, in this order?"""
     copy_out, start = taken.copy_out, copy_in.expression
     operation = copy_out.combine
     right = isinstance(start, Neutral) and start.operation == operation and copy_in.combine is None \
@@ -344,12 +352,12 @@ def _collects(taken: _Step, copy_in: Statement) -> bool:
         for first, second in ((copy_in, u), (u, copy_out)):
             where = meeting_of(taken.after.paths, first.id, second.id)
             right = right and where.before and set(where.loops) == set(taken.tile)
-    touching = {a.statement for a in accesses_by_array(taken.after)[taken.buffer]}
-    return right and touching == {s.id for s in (copy_in, copy_out, *taken.users)}
+    users = {a.statement for a in accesses_by_array(taken.after)[taken.buffer]}
+    return right and users == {s.id for s in (copy_in, copy_out, *taken.users)}
 
 
 def _lifted(taken: _Step, knl: LoopKernel, s: Statement, cell: Expression, element: Expression) -> _Lifted:
-    """The instances of *s* that touch *cell* in the place of *element*."""
+    """The instances of *s* that access *cell* in the place of *element*."""
     inames = s.inames
     unknown: list[tuple[Expression, str]] = []
     bounds: list[tuple[str, Expression]] = []

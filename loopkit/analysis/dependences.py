@@ -1,11 +1,12 @@
 """Instance-wise dependences: computed once in the reference order, then carried along by every step.
 
-Arguments are storage: flow, anti and output dependences between all pairs of references bind, whatever the
-values. Temporaries carry values: only the flow from the last write to each read binds; which cells hold the
-values is settled in lowering. Where data decides which of several writes is the last, their order binds too.
-The parts of one reduction have their own: init before every update before the final statement, and updates
-among themselves in any order. Atomic updates of one array by one operation have none among themselves; to all else
-that touches the array they are reads and writes, and each one's value reaches every reader behind it.
+Arguments are storage: flow, anti and output dependences bind between all pairs of references, whatever the values.
+Temporaries carry values: only the flow from the last write to each read binds, as lowering allocates their storage
+later. If data decides which of several writes is the last, their order binds too.
+
+A reduction has dependences from init to every update to the final statement, and among the updates in any order.
+Atomic updates of one array by one operation do not depend on each other. To all other accesses of the array they are
+reads and writes, and the value of each flows to every later read.
 """
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from functools import partial, reduce
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array, analysis_domain, commute
-from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths, loops_of, meeting_of, reference_paths
 from loopkit.analysis.shapes import array_shapes
 from loopkit.kernel.dependence import Dependence
@@ -32,21 +33,21 @@ from loopkit.poly.sets import Map
 #: Two statements.
 Pair = tuple[str, str]
 
-#: Operations of isl for following the values of an argument.
+#: isl's budget, in operations, for following the values of an argument.
 FOLLOWING = 500_000
 
 
 def dependences(knl: LoopKernel) -> tuple[Dependence, ...]:
     """The dependences that bind *knl*, between its current instances."""
     def binding() -> tuple[Dependence, ...]:
-        every = with_waived(knl)
-        return tuple(d for d in every if not d.waived) if knl.obligations else every
+        every = with_assumed(knl)
+        return tuple(d for d in every if not d.assumed) if knl.obligations else every
     return kept(knl.memo, "dependences", binding)
 
 
-def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
-    """The dependences of *knl*, with those that bind no more because a step that breaks them was accepted on trust."""
-    # the oldest ones first: a call for each of the many steps before would be too deep
+def with_assumed(knl: LoopKernel) -> tuple[Dependence, ...]:
+    """The dependences of *knl*, the assumed ones included: an obligation allows those to be broken."""
+    # from the oldest kernel on: a recursive call for each earlier step would be too deep
     waiting = [knl]
     while _KEY not in waiting[-1].memo and isinstance(waiting[-1].derivation, Derivation):
         waiting.append(waiting[-1].derivation.before)
@@ -55,7 +56,7 @@ def with_waived(knl: LoopKernel) -> tuple[Dependence, ...]:
     return _derived(knl)
 
 
-_KEY = "dependences and waived"
+_KEY = "dependences with assumed ones"
 
 
 def _derived(knl: LoopKernel) -> tuple[Dependence, ...]:
@@ -71,7 +72,7 @@ def _derived(knl: LoopKernel) -> tuple[Dependence, ...]:
 
 
 def in_words(kind: str, array: str, source: str, sink: str) -> str:
-    """A dependence in words, for a line of a report or of generated code.
+    """The text of a dependence for a report or for generated code.
 
     >>> in_words("anti", "a", "use", "next")
     'a: use reads, next overwrites'
@@ -88,7 +89,7 @@ def shared_loops(knl: LoopKernel, source: str, sink: str, loops: Sequence[str]) 
 
 
 def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
-    """Those *pairs* of instances of two statements whose source runs first, as *knl* stands."""
+    """The *pairs* of instances of two statements whose source runs first in the execution order of *knl*."""
     where = meeting_of(execution_paths(knl), source, sink)
     return in_time_order(pairs, shared_loops(knl, source, sink, where.loops), where.before)
 
@@ -98,7 +99,7 @@ def in_order(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 def _compute(knl: LoopKernel) -> Iterator[Dependence]:
     accumulators = {r.accumulator for r in knl.reductions.values()}
     patterns: dict[object, list[tuple[int, int, str, Map]]] = {}
-    alive: list[object] = []          # keeps ids in pattern keys from being reused
+    alive: list[object] = []          # keeps the ids in pattern keys unique
     written = {s.written for s in knl.statements}
     for array, accesses in accesses_by_array(knl).items():
         if array in accumulators or array not in written:
@@ -112,23 +113,23 @@ def _compute(knl: LoopKernel) -> Iterator[Dependence]:
         for source, sink, kind, relation in patterns[key]:
             a, b = accesses[source], accesses[sink]
             yield Dependence(kind, array, a.statement, b.statement, relation,
-                             exact=a.affine and b.affine and a.certain and b.certain, of_value=of_value)
+                             exact=a.affine and b.affine and a.must and b.must, of_value=of_value)
     for node in knl.reductions.values():
         yield from reduction_dependences(knl, node)
     yield from _explicit(knl)
 
 
 def _pattern(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[object, ...]:
-    """What the dependences among *accesses* depend on: domains, subscripts, and relative places."""
+    """The key of the dependences among *accesses*: domains, subscripts and relative positions."""
     paths = reference_paths(knl)
     ways = _relative([paths[a.statement] for a in accesses])
-    return (sure_writes(knl, accesses),
-            *((a.is_write, a.affine, a.certain, a.update, id(a.domain), a.subscripts, way)
+    return (joint_must_writes(knl, accesses),
+            *((a.is_write, a.affine, a.must, a.update, id(a.domain), a.subscripts, way)
               for a, way in zip(accesses, ways, strict=True)))
 
 
 def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
-    """*ways* with positions counted among themselves only."""
+    """*ways* with positions numbered among themselves."""
     positions: dict[tuple[object, ...], set[int]] = {}
     for way in ways:
         for level, step in enumerate(way):
@@ -139,7 +140,7 @@ def _relative(ways: Sequence[Path]) -> list[tuple[tuple[int, str | None], ...]]:
 
 
 def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tuple[int, int, str, Map]]:
-    """Flow, anti and output pairs in time order, between all references of which one writes."""
+    """Flow, anti and output pairs in time order, between all pairs of references with a write."""
     paths = reference_paths(knl)
     for i, a in enumerate(accesses):
         for j, b in enumerate(accesses):
@@ -158,9 +159,9 @@ def _storage_order(knl: LoopKernel, accesses: Sequence[Access]) -> Iterator[tupl
 
 def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
                  ) -> Iterator[tuple[int, int, str, Map]]:
-    """The last writes before each read; where these are several for one read, their order among themselves.
+    """The flow from the last writes before each read, and output pairs between several last writes of one read.
 
-    An atomic update must not come before a read that it stands behind, as it does not begin a new value.
+    An atomic update has an anti dependence on a read before it, as it does not start a new value.
     """
     flows = list(_value_flow(knl, accesses, paths, apart))
     yield from flows
@@ -174,8 +175,8 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
                 yield i, j, kind, found
     for i, sink, _, first in flows:
         for j, other, _, second in flows:
-            # of certain writes one alone is the last
-            if other == sink and not (certain_write(accesses[i]) and certain_write(accesses[j])) \
+            # only one of two must-writes is the last
+            if other == sink and not (is_must_write(accesses[i]) and is_must_write(accesses[j])) \
                     and not commute(accesses[i], accesses[j]):
                 yield from ordered(i, j, "output", first.apply_range(second.reverse()))
             if i == j and accesses[other].update is not None and accesses[sink].update is None:
@@ -184,26 +185,29 @@ def _value_order(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str
 
 def _value_flow(knl: LoopKernel, accesses: Sequence[Access], paths: Mapping[str, Path], apart: Sequence[str] = ()
                 ) -> Iterator[tuple[int, int, str, Map]]:
-    """The last write before each read, on *paths*; each iteration of the inames *apart* has cells of its own."""
+    """The flow from the last write before each read, on *paths*.
+
+    :arg apart: inames each of whose iterations has its own copy of the temporary.
+    """
     ways = _relative([paths[a.statement] for a in accesses])
     timed = []
     for a, way in zip(accesses, ways, strict=True):
         inames = a.domain.inames
         time = tuple(("at", position) if iname is None else ("loop", inames.index(iname)) for position, iname in way
                      if iname not in apart)
-        # within one instance, the reads come before the write
+        # an instance reads before it writes
         relation = a.relation
         if apart:
             relation = relation.flat_range_product(cells(inames, [p.Variable(x) for x in apart]))
-        timed.append(TimedAccess(relation, a.is_write, certain_write(a), (*time, ("at", 1 if a.is_write else 0))))
-    for source, sink, relation in value_flow(timed, sure_writes(knl, accesses)):
+        timed.append(TimedAccess(relation, a.is_write, is_must_write(a), (*time, ("at", 1 if a.is_write else 0))))
+    for source, sink, relation in value_flow(timed, joint_must_writes(knl, accesses)):
         if not commute(accesses[source], accesses[sink]):
             yield source, sink, "flow", relation
 
 
 def reduction_dependences(knl: LoopKernel, node: ReductionNode) -> Iterator[Dependence]:
-    """Init before every update before the final statement; updates of one cell among themselves."""
-    assert not node.others                  # of a kernel whose own order is the reference
+    """Init before every update before the final statement; updates of one element among themselves."""
+    assert not node.others                  # only in a kernel whose dependences are computed anew
     init, update, final = (knl.statement_by_id[s] for s in (node.init, node.update, node.final))
     shared = init.inames
     domains = {s.id: analysis_domain(knl, s) for s in (init, update, final)}
@@ -229,13 +233,13 @@ def identity_pairs(knl: LoopKernel, source: str, sink: str, but: Collection[str]
 
 
 def flow_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
-    """The flow of the values of one temporary in the order of *knl* as it stands."""
+    """The flow of the values of one temporary in the reference order of *knl*."""
     accesses = accesses_by_array(knl)[array]
     return _of_values(array, accesses, _value_flow(knl, accesses, reference_paths(knl)))
 
 
 def order_of_values(knl: LoopKernel, array: str) -> Iterator[Dependence]:
-    """The dependences of the values of one temporary in the order of *knl* as it stands."""
+    """The dependences of the values of one temporary in the reference order of *knl*."""
     accesses = accesses_by_array(knl)[array]
     return _of_values(array, accesses, _value_order(knl, accesses, reference_paths(knl)))
 
@@ -245,11 +249,13 @@ def _of_values(array: str, accesses: Sequence[Access], found: Iterable[tuple[int
     for source, sink, kind, relation in found:
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
 
 
 def joined(parts: Iterable[tuple[Pair, Map]]) -> dict[Pair, Map]:
-    """The relations of each pair of statements joined: two may meet through several references."""
+    """The relations of each pair of statements, united: two statements may have dependences through several
+    references.
+    """
     result: dict[Pair, Map] = {}
     for pair, relation in parts:
         result[pair] = result[pair].union(relation) if pair in result else relation
@@ -257,7 +263,7 @@ def joined(parts: Iterable[tuple[Pair, Map]]) -> dict[Pair, Map]:
 
 
 def joined_relations(found: Iterable[Dependence]) -> dict[Pair, Map]:
-    """The relations of each pair of statements joined."""
+    """The relations of *found*, united for each pair of statements."""
     return joined(((d.source, d.sink), d.relation) for d in found)
 
 
@@ -267,7 +273,8 @@ def relations_of(knl: LoopKernel, array: str, kind: str | None = None) -> dict[P
 
 
 def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
-    """Who would read it if *write* were made too, in the order of *knl*: statements, and pairs with its instances."""
+    """The statements that would read the value of a further access *write* of *knl*, each with the pairs of instances.
+    """
     accesses = (*accesses_by_array(knl)[write.array], write)
     for source, sink, _, relation in _value_flow(knl, accesses, reference_paths(knl)):
         if source == len(accesses) - 1:
@@ -275,21 +282,21 @@ def reads_of(knl: LoopKernel, write: Access) -> Iterator[tuple[str, Map]]:
 
 
 def values_in(knl: LoopKernel, array: str, apart: Sequence[str]) -> Iterator[Dependence]:
-    """The dependences of one temporary's values in the order in which *knl* runs.
+    """The dependences of one temporary's values in the execution order of *knl*.
 
-    :arg apart: inames of each access; each of their iterations has cells of its own.
+    :arg apart: inames of all accesses, each of whose iterations has its own copy of the temporary.
     """
     accesses = accesses_by_array(knl)[array]
     for source, sink, kind, relation in _value_order(knl, accesses, execution_paths(knl), apart):
         a, b = accesses[source], accesses[sink]
         yield Dependence(kind, array, a.statement, b.statement, relation,
-                         exact=a.affine and b.affine and a.certain and b.certain, of_value=True)
+                         exact=a.affine and b.affine and a.must and b.must, of_value=True)
 
 
 def needed_inputs(knl: LoopKernel) -> frozenset[str]:
-    """The arrays of which some element is read that the kernel has not certainly written before.
+    """The arrays with an element that is read and that no must-write of the kernel wrote before.
 
-    Where isl cannot afford to follow the values of an array, that is one of them.
+    Includes an array if following its values exceeds isl's budget.
     """
     result = set()
     for array, accesses in accesses_by_array(knl).items():
@@ -308,7 +315,7 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
         if a.is_write:
             continue
         sources = [(accesses[source], relation) for source, sink, _, relation in flows
-                   if sink == i and accesses[source].certain and accesses[source].affine]
+                   if sink == i and accesses[source].must and accesses[source].affine]
         unwritten = a.domain.set
         for _, relation in sources:
             unwritten = unwritten.subtract(relation.range())
@@ -318,7 +325,7 @@ def _reads_before_writes(knl: LoopKernel, accesses: Sequence[Access]) -> bool:
 
 
 def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
-    """Is an element read that is written nowhere? That asks for no order, in which values are followed."""
+    """Is an element read that no instance writes? This test needs no flow."""
     written = reduce(Map.union, (a.relation for a in accesses if a.is_write)).range() \
         if any(a.is_write for a in accesses) else None
     return any(a.affine and not a.is_write and not (a.domain.is_empty() if written is None
@@ -326,7 +333,7 @@ def _reads_beyond_writes(accesses: Sequence[Access]) -> bool:
 
 
 def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Access, Map]]) -> bool:
-    """Is each element, of which *read* may want any, written before by the *sources* of its values?"""
+    """Do the *sources* of *read* write every element of the array before *read*, which may read any?"""
     extents = [e for e in array_shapes(knl)[read.array] if e is not None]
     if len(extents) < len(read.subscripts) or not sources:
         return False
@@ -338,7 +345,7 @@ def _any_is_written(knl: LoopKernel, read: Access, sources: Sequence[tuple[Acces
 
 
 def _explicit(knl: LoopKernel) -> Iterator[Dependence]:
-    """What ``dep=`` orders: instances that agree in the inames of both statements."""
+    """The dependences of ``dep=``: between instances that agree in the inames of both statements."""
     for sink in knl.statements:
         for source_id in sorted(sink.depends_on):
             source = knl.statement_by_id[source_id]

@@ -1,9 +1,9 @@
-"""The proof that statements may run at more instances than they did: what they did before gives what it gave.
+"""The proof that statements may run at more instances: the results at the old instances stay the same.
 
-As :mod:`loopkit.analysis.copy_in`, it compares two kernels. Statements of the second run at more points and fill
-temporaries there. Four things must hold. At a point that was there before a statement computes the same value. What is
-read at the new points was read before, or is a value of a temporary that was written. A reader that was there before
-gets the values that it got. And a new step of a reduction that such a reader sees combines the neutral element.
+It compares the kernels before and after the step, as :mod:`loopkit.analysis.copy_in` does. Four conditions must hold.
+At its old instances, a statement computes the same value. A new instance reads only elements that were read before, or
+values of temporaries that were written. A read at an old instance gets the same value. A new step of a reduction with
+a result at an old instance combines the neutral element.
 """
 from __future__ import annotations
 
@@ -38,21 +38,22 @@ from loopkit.poly.enumerated import where_holds
 from loopkit.poly.relations import identity_on
 from loopkit.poly.sets import InstanceSet, Map, Set
 
-#: Whole numbers up to this are the same in every dtype of numbers, and so are their sums and products up to it.
+#: Every dtype of numbers has all integers up to this value, so that sums and products up to it are exact.
 _EXACT = 128
 
 
 def require_extended(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str],
                      step: str, inames: Collection[str] = ()) -> None:
-    """Refuse *after*, whose statements *moved* run at more points, if anything of *before* may come out otherwise.
+    """Refuse *after*, whose statements *moved* run at more points, if a result of *before* may change.
 
-    :arg temporaries: those that the statements touch; the values of accumulators come as their reductions say.
-    :arg inames: along which they do, for hints.
+    :arg temporaries: the temporaries that the statements access. The values of accumulators follow from their
+        reductions.
+    :arg inames: the inames along which the domains are extended, for hints.
     :raises IllegalTransformError: with the instances, the sizes and the element.
-    :raises UndecidedError: it may, depending on subscripts or conditions that are not affine.
+    :raises UndecidedError: a result may change, depending on subscripts or conditions that are not affine.
     """
     found = _refusals(before, after, moved, temporaries, step, inames)
-    refuse_smallest(found, f"{step}: whether all comes out as before")
+    refuse_smallest(found, f"{step}: whether all results stay the same")
 
 
 def _refusals(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temporaries: frozenset[str], step: str,
@@ -61,7 +62,7 @@ def _refusals(before: LoopKernel, after: LoopKernel, moved: frozenset[str], temp
     beyond: dict[str, InstanceSet] = {}
     for new in after.statements:
         own = before.statement_by_id[new.id]
-        yield from _another_value(before, after, own, new, step)      # of others too: they may share rules
+        yield from _another_value(before, after, own, new, step)      # of statements not moved too: rules are shared
         if new.id in moved:
             beyond[new.id] = analysis_domain(after, new).subtract(analysis_domain(before, own))
             for a in accesses_of(after, new):
@@ -82,7 +83,7 @@ def _flow(knl: LoopKernel, array: str) -> Iterator[Dependence]:
 
 def _another_value(before: LoopKernel, after: LoopKernel, own: Statement, new: Statement, step: str
                    ) -> Iterator[Refusal]:
-    """Where *new* computes at the points of *own* something else than that does."""
+    """The refusal of the points of *own* at which *new* computes another value."""
     points = analysis_domain(before, own)
     wrong = _differing(expanded_expression(before, own), expanded_expression(after, new), points,
                        integer_names(after, new))
@@ -91,7 +92,9 @@ def _another_value(before: LoopKernel, after: LoopKernel, own: Statement, new: S
 
 
 def _differing(old: Expression, new: Expression, points: InstanceSet, names: frozenset[str]) -> InstanceSet | None:
-    """The *points* at which *new* may not be *old*, which it is but for branches of its own; ``None``: there are none.
+    """The *points* at which *new* may have another value than *old*; ``None``: there are none.
+
+    *new* may have branches that *old* does not have, and must have its form otherwise.
     """
     if new is old or new == old:
         return None
@@ -125,14 +128,14 @@ def _parts(expr: Expression) -> tuple[Expression, ...]:
 
 def _outside(before: LoopKernel, after: LoopKernel, a: Access, beyond: InstanceSet, flow: Flow, step: str
              ) -> Iterator[Refusal]:
-    """Where access *a* of a statement touches what has no value, or no cell; *beyond*: the instances that it gained."""
+    """Refusals of elements without a value, or outside of the array, at access *a*; *beyond*: the new instances."""
     new = after.statement_by_id[a.statement]
     if a.array in after.temporaries:
         shape = after.temporaries[a.array].shape
         bad = None if shape is None else outside(a.relation, shape, after.assumptions)
         if bad is not None:
             yield _refusal(after, step, new, bad, a.array, "missing",
-                           f"'{new.id}' would touch a cell outside of '{a.array}'", a)
+                           f"'{new.id}' would access an element outside of '{a.array}'", a)
         if a.is_write:
             return
         missing = (beyond if a.domain is analysis_domain(after, new) else beyond.intersect(a.domain)).set
@@ -158,12 +161,12 @@ def _refusal(after: LoopKernel, step: str, s: Statement, points: Set, array: str
 
 def _another_flow(before: LoopKernel, after: LoopKernel, known: Flow, found: Flow, array: str, step: str,
                   inames: Collection[str]) -> Iterator[Refusal]:
-    """Where readers of *before* get other values than they got."""
+    """Refusals of reads of *before* that get another value."""
     doubt = doubt_of(before, *accesses_by_array(before)[array])
     now = {pair: relation.intersect_range(analysis_domain(before, before.statement_by_id[pair[1]]).set)
            for pair, relation in found.items()}
     wrong = list(wrong_values(known, now))
-    # a value that is lost gave its place to one that is new
+    # a lost value has a wrong one in its place
     for w in [w for w in wrong if not w.is_lost] or wrong:
         source, sink = (before.statement_by_id[s] for s in (w.source, w.sink))
         leave = _others(inames, [x for x in source.inames if x not in sink.inames])
@@ -173,7 +176,8 @@ def _another_flow(before: LoopKernel, after: LoopKernel, known: Flow, found: Flo
 
 def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode, beyond: Mapping[str, InstanceSet],
                      step: str, inames: Collection[str]) -> Iterator[Refusal]:
-    """The new updates, *beyond* those of *before*, that change a result of *before*: their operand is not neutral.
+    """Refusals of new updates, those *beyond* the ones of *before*, whose operand is not neutral and changes an old
+    result.
 
     An accumulator takes its value from all updates of its instance, so that no value is lost.
     """
@@ -189,7 +193,7 @@ def _combined_beyond(before: LoopKernel, after: LoopKernel, node: ReductionNode,
 
 
 def _others(inames: Collection[str], own: Collection[str]) -> list[str]:
-    """Those of *inames*, the step's, that are *own*, where the step has others."""
+    """The *inames* of the step that are in *own*, if the step has other inames too."""
     return [x for x in inames if len(inames) > 1 and x in own]
 
 
@@ -203,7 +207,7 @@ def _flow_refusal(after: LoopKernel, step: str, leave: Sequence[str], source: St
 def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bool:
     """Is the operand of *node* its neutral element at all of *points*, whatever the data?"""
     operation = REDUCTIONS.get(node.operation) if node.operation not in knl.operations else None
-    if operation is None:                   # of a user's own nobody knows that what it starts from changes nothing
+    if operation is None:                   # a user's operation may start from a value that is not neutral
         return False
     for update in node.updates:
         s = knl.statement_by_id[update]
@@ -215,7 +219,7 @@ def _is_neutral(knl: LoopKernel, node: ReductionNode, points: InstanceSet) -> bo
 
 
 def _number(expr: Expression, points: InstanceSet, names: frozenset[str]) -> int | None:
-    """The whole number that *expr* is at all of *points*, in any dtype and order of evaluation, if it is one."""
+    """The integer that *expr* equals at all of *points*, in any dtype and order of evaluation; ``None``: not known."""
     match expr:
         case bool():
             return None

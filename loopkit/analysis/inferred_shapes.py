@@ -1,4 +1,4 @@
-"""Kernels that keep what was found of their sizes: shapes of arguments, and signs of extents."""
+"""Kernels with facts about their sizes: shapes of arguments, and extents that are not negative."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
@@ -45,7 +45,7 @@ def with_shapes_like_inputs(knl: LoopKernel) -> LoopKernel:
 
 
 def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
-    """*knl* assuming that each size that is the extent of an array, or has an unsigned dtype, is not negative."""
+    """*knl* with the assumption that a size is not negative if it is an array's extent or has an unsigned dtype."""
     extents = {e.name for shape in array_shapes(knl).values() for e in shape if isinstance(e, p.Variable)}
     unsigned = {a.name for a in knl.arguments if isinstance(a, ValueArg) and a.dtype is not None
                 and np.dtype(a.dtype).kind == "u"}
@@ -59,7 +59,9 @@ def with_sizes_nonnegative(knl: LoopKernel) -> LoopKernel:
 
 
 def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
-    """*knl* with the shapes of its array arguments kept in them: later its accesses may have forms that hide them."""
+    """*knl* with the inferred shapes of its array arguments stored: later steps may give accesses a form that hides
+    them.
+    """
     shapes = array_shapes(knl)
     return specialized(knl, arguments=tuple(
         replace(a, inferred=shapes.get(a.name)) if isinstance(a, GlobalArg) and a.shape is None else a
@@ -67,8 +69,10 @@ def with_inferred_shapes(knl: LoopKernel) -> LoopKernel:
 
 
 def without_inferred_shapes(arguments: Iterable[Argument], *, but_linear: bool = False) -> tuple[Argument, ...]:
-    """*arguments* whose shapes are to be found anew, since more is known of the sizes; *but_linear*: forms without
-    cases and quotients stay, which nothing makes simpler."""
+    """*arguments* without inferred shapes, to infer them again with more facts about sizes.
+
+    :arg but_linear: keep extents without cases and quotients, as no fact makes them simpler.
+    """
     return tuple(replace(a, inferred=None) if isinstance(a, GlobalArg) and a.inferred is not None
                  and not (but_linear and all(map(_is_linear, a.inferred))) else a for a in arguments)
 

@@ -7,9 +7,9 @@ from loopkit.kernel.kernel import LoopKernel
 
 
 def require_operands(knl: LoopKernel) -> None:
-    """Every instruction of a statement of *knl* can execute it, as far as dtypes are known.
+    """Check that every instruction of *knl* can execute its statement, as far as dtypes are known.
 
-    :raises PreconditionError: one cannot; with the reason.
+    :raises PreconditionError: one cannot, with the reason.
     """
     for s in knl.statements:
         for instruction in s.instructions:

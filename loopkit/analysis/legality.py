@@ -1,7 +1,7 @@
-"""Does an order, with its parallel inames, keep the dependences? Proven, refuted with a witness, or undecided.
+"""Legality of an execution order with parallel inames: proven, refuted with a witness, or undecided.
 
-Dependences are compared in time: each is mapped to the loops that its two statements share, which is linear in
-their number; the order of all pairs of instances is never built.
+A dependence is legal if it is in time order along the loops that its two statements share. So the cost is linear in
+the number of dependences; the order of all pairs of instances is never built.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pymbolic.typing import Expression
 from loopkit.analysis.accesses import data_params, why_undecided
 from loopkit.analysis.constructors import with_dependences
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
 from loopkit.analysis.ranges import constant_range, with_known_sizes
 from loopkit.analysis.values_preserved import clobbered_flows
@@ -44,7 +44,7 @@ OnAxes = dict[int, tuple[str, ...]]
 
 
 def violations(knl: LoopKernel) -> Iterator[Violation]:
-    """The dependences that the kernel's order and its parallel inames break, with all the pairs they break."""
+    """The dependences that the execution order or the parallel inames of *knl* break, with all broken pairs."""
     paths = execution_paths(knl)
     cache: dict[object, list[tuple[Map, str]]] = {}
     for d in dependences(knl):
@@ -74,7 +74,7 @@ def _broken(knl: LoopKernel, d: Dependence, loops: Sequence[str], before: bool) 
 
 
 def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* that run in different blocks; ``None`` if there are none."""
+    """The pairs of *d* that run in different blocks; ``None``: there are none."""
     source, sink, axes = _grid_axes(knl, d)
     if not axes:
         return None
@@ -82,40 +82,40 @@ def across_blocks(knl: LoopKernel, d: Dependence) -> Map | None:
         return None if d.relation.is_empty() else d.relation
     a, b = knl.statement_by_id[d.source].inames, knl.statement_by_id[d.sink].inames
     apart, places = not_to_later_blocks(knl, d), _places(knl, d)
-    if places is not None:                  # else any two may be in different ones
+    if places is not None:                  # else any two may be in different blocks
         apart = apart.subtract(equal_coordinates(a, [x for x, _ in places], b, [y for _, y in places]))
     return None if apart.is_empty() else apart
 
 
 def _grid_axes(knl: LoopKernel, d: Dependence) -> tuple[OnAxes, OnAxes, list[int]]:
-    """The inames of both statements on the axes of the grid, and the axes that keep their instances apart."""
+    """The inames of both statements on each grid axis, and the axes along which their blocks may differ."""
     source, sink = (axis_inames(knl, knl.statement_by_id[s].inames, GroupTag) for s in (d.source, d.sink))
     # a value computed outside an axis is replicated in every block along it
     return source, sink, sorted(source if d.of_value else {*source, *sink})
 
 
 def _places(knl: LoopKernel, d: Dependence) -> list[tuple[Expression, ...]] | None:
-    """What tells the blocks of the two statements apart on the axes of both; ``None``: that is not known."""
+    """Pairs of coordinates of the blocks of both statements, on the axes of both; ``None``: they are not known."""
     source, sink, axes = _grid_axes(knl, d)
     return all_known([places_on_axis(knl, source[x], sink[x]) for x in axes if x in source and x in sink])
 
 
 def is_between_blocks(knl: LoopKernel, d: Dependence) -> bool:
-    """Does *d* bring values to readers that wait for them, perhaps in another block of the launch?"""
+    """Does *d* carry values by an inter-block flag?"""
     temporary = knl.temporaries.get(d.array)
     return temporary is not None and temporary.between_blocks and d.kind == "flow"
 
 
 def not_to_later_blocks(knl: LoopKernel, d: Dependence) -> Map:
-    """The pairs of *d* but those whose reader waits, in a block with a greater number than the writer's."""
+    """The pairs of *d*, without those that an inter-block flag orders: from a block to one with a greater number."""
     return d.relation.subtract(to_later_blocks(knl, d.source, d.sink, d.relation)) if is_between_blocks(knl, d) \
         else d.relation
 
 
 def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
-    """Those *pairs* whose sink runs in a block with a greater number than that of the source's block.
+    """The *pairs* whose sink runs in a block with a greater number than the source's.
 
-    Blocks are numbered along ``g.0`` first. Statements that are on different axes of the grid are not compared.
+    Blocks are numbered along ``g.0`` first. Empty if the statements are on different axes of the grid.
     """
     a, b = knl.statement_by_id[source].inames, knl.statement_by_id[sink].inames
     first, second = axis_inames(knl, a, GroupTag), axis_inames(knl, b, GroupTag)
@@ -128,13 +128,13 @@ def to_later_blocks(knl: LoopKernel, source: str, sink: str, pairs: Map) -> Map:
 
 
 def all_known(places: Sequence[Sequence[tuple[Expression, ...]] | None]) -> list[tuple[Expression, ...]] | None:
-    """The coordinates of several axes together; ``None`` where those of one are not known."""
+    """The coordinates of several axes, concatenated; ``None`` if those of one axis are not known."""
     known = [x for x in places if x is not None]
     return [pair for x in known for pair in x] if len(known) == len(places) else None
 
 
 def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) -> OnAxes:
-    """Which of *inames* lie on each axis of *kind*, outermost first, as their loops nest."""
+    """The *inames* on each axis of *kind*, outermost first, as their loops nest."""
     result: dict[int, tuple[str, ...]] = {}
     for x in sorted(inames, key=packing_order(knl).__getitem__) if len(inames) > 1 else inames:
         tag = knl.tags.get(x)
@@ -145,9 +145,8 @@ def axis_inames(knl: LoopKernel, inames: Sequence[str], kind: type[InameTag]) ->
 
 
 def packing_order(knl: LoopKernel) -> Mapping[str, int]:
-    """The place of each iname among those that share an axis: one order for all statements.
-
-    It is that of the loops, whatever loop of each name comes first.
+    """The position of each iname among those that share an axis: one order for all statements, after that of the
+    loops.
     """
     if knl.whole is not None:
         return knl.whole.packing_order
@@ -166,10 +165,10 @@ def packing_order(knl: LoopKernel) -> Mapping[str, int]:
 
 
 def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expression, ...]] | None:
-    """Coordinates that tell the places on one axis apart, for several statements: one of each in a tuple.
+    """Coordinates on one axis for several statements: instances share a place if all coordinates are equal.
 
-    ``None`` where the statements pack different inames whose extents depend on sizes: the number of a place is then
-    the product of sizes and inames, and which instances of two such statements share a place is not known.
+    Each tuple has one coordinate for each statement. ``None`` if the statements pack different inames with extents
+    that depend on sizes: the number of a place is then a product of sizes and inames, and not affine.
 
     :arg packings: the inames of each statement on the axis, outermost first.
     """
@@ -184,7 +183,7 @@ def places_on_axis(knl: LoopKernel, *packings: Sequence[str]) -> list[tuple[Expr
 
 
 def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
-    """Several inames on one axis in mixed radix; a single one counted from its minimum.
+    """Several inames on one axis as a mixed-radix number; a single iname counted from its least value.
 
     The extents of all but the first must be constant.
     """
@@ -200,7 +199,7 @@ def packed_coordinate(knl: LoopKernel, inames: Sequence[str]) -> Expression:
 
 
 def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
-    """Where the values of *iname* over all its statements begin, and its extent where that is constant (else 0)."""
+    """The least value of *iname* over all its statements, and its extent if that is constant, else 0."""
     if knl.whole is not None and iname in knl.whole.ranges:
         return knl.whole.ranges[iname]
     return kept(knl.memo.setdefault("iname_range", {}), iname, lambda: _range_of(knl, iname))
@@ -209,7 +208,7 @@ def iname_range(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
 def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
     domains = _domains_of(knl, iname)
     if not domains:
-        return 0, 1                         # no instance at all: any range will do
+        return 0, 1                         # no instances: any range will do
     lows, highs = zip(*(constant_range(knl, d, iname) for d in domains), strict=True)
     if all(v is not None for v in (*lows, *highs)):
         return min(lows), max(highs) - min(lows) + 1
@@ -219,7 +218,8 @@ def _range_of(knl: LoopKernel, iname: str) -> tuple[Expression, int]:
 
 
 def iname_extent(knl: LoopKernel, iname: str) -> Expression:
-    """How long the span of *iname* is, from where it begins on, as an expression in the parameters."""
+    """The extent of *iname* over all its statements, counted from its least value, as an expression in the parameters.
+    """
     def extent() -> Expression:
         low, constant = iname_range(knl, iname)
         return constant or extent_from(iname_span(knl, iname), low, knl.assumptions)
@@ -227,7 +227,7 @@ def iname_extent(knl: LoopKernel, iname: str) -> Expression:
 
 
 def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
-    """The values of *iname* over all of its statements, or a polyhedron around them: what an axis is as long as."""
+    """The values of *iname* over all its statements, or a polyhedron around them, by which axes are sized."""
     def span() -> InstanceSet:
         found = [d.onto((iname,)) for d in _domains_of(knl, iname)]
         every = reduce(InstanceSet.union, found) if found \
@@ -237,10 +237,7 @@ def iname_span(knl: LoopKernel, iname: str) -> InstanceSet:
 
 
 def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
-    """The instance sets, each once, of the statements that have *iname* and run at all.
-
-    Bounds that are read from memory say nothing of what a launch may have.
-    """
+    """The distinct instance sets, not empty, of the statements with *iname*, without bounds that depend on data."""
     found = {id(s.domain): s.domain for s in knl.statements if iname in s.inames}
     return [d.without_params(data) if (data := data_params(knl, d)) else d
             for d in found.values() if not with_known_sizes(knl, d).is_empty()]
@@ -249,13 +246,12 @@ def _domains_of(knl: LoopKernel, iname: str) -> list[InstanceSet]:
 # {{{ raising
 
 def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """*knl*, unless *step* made an order in it that breaks a dependence.
+    """*knl*, if its order after *step* keeps all dependences, or if the caller allows the broken ones.
 
-    Where the caller answers for the order, the kernel says so in its obligations, and the pairs in question bind
-    no later step.
+    Allowed pairs become assumed dependences with an obligation.
 
-    :arg assume: why what cannot be decided holds.
-    :arg unsafe: accept what is refuted too.
+    :arg assume: the reason why undecided pairs are legal.
+    :arg unsafe: accept refuted pairs too.
     :raises PreconditionError: *assume* gives no reason.
     :raises IllegalTransformError: with the instances, the sizes and the element.
     :raises UndecidedError: the pair comes from a subscript or bound that is not affine.
@@ -266,7 +262,7 @@ def require_legal(knl: LoopKernel, step: str, *, assume: str | None = None, unsa
 
 
 def proven(knl: LoopKernel) -> LoopKernel:
-    """Marks the step that is being made as one that took a proof."""
+    """*knl* with its last step marked as proven."""
     return knl.with_history(replace(knl.history, proven=True), knl.given_order)
 
 
@@ -279,9 +275,9 @@ def require_reason(step: str, assume: str | None) -> None:
 
 def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: Callable[[str, Violation], str],
              hints: Callable[[LoopKernel, Violation], Sequence[str]], assume: str | None, unsafe: bool) -> LoopKernel:
-    """*knl* with the violations *found* on the caller's account, or the error for the smallest of them.
+    """*knl* with the violations *found* as assumed dependences, or the error for the smallest of them.
 
-    :arg sentence: what the step would do to the pairs of a violation.
+    :arg sentence: the effect of the step on the pairs of a violation.
     """
     exact = [v for v in found if v.exact]
     if exact and not unsafe:
@@ -291,13 +287,13 @@ def accepted(knl: LoopKernel, step: str, found: Sequence[Violation], sentence: C
         d = found[0].dependence
         raise UndecidedError(
             f"{step}: whether it keeps the order of '{d.source}' and '{d.sink}' cannot be decided.",
-            f"both touch '{d.array}', and {_why_undecided(knl, found[0])}"
+            f"both access '{d.array}', and {_why_undecided(knl, found[0])}"
             + "".join(f"; {x}" for x in _not_the_hosts(knl, found[0])),
             hint=_atomic_hint(knl, d) + 'keep these statements in their order, rewrite the access in an affine form, '
-                 'or answer for it: assume="..."')
-    result = _given_up(knl, step, found, assume)
-    followed = list(_overtaken(result, found))
-    return result if not followed else _given_up(result, step, followed, assume)
+                 'or state why it is legal: assume="..."')
+    result = _assumed(knl, step, found, assume)
+    clobbered = list(_clobbered(result, found))
+    return result if not clobbered else _assumed(result, step, clobbered, assume)
 
 
 def _why_undecided(knl: LoopKernel, v: Violation) -> str:
@@ -309,7 +305,7 @@ def _why_undecided(knl: LoopKernel, v: Violation) -> str:
 
 
 def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
-    """What to do where two updates of one array, by one operation, may meet."""
+    """The hint to use atomic updates, if both statements update one array by one operation."""
     statements = [knl.statement_by_id[x] for x in dict.fromkeys((d.source, d.sink))]
     found = [update_of(s.assignee, s.expression) for s in statements if s.written == d.array and s.reduction is None]
     if len(found) < len(statements) or len({update and update[0] for update in found}) > 1 or None in found:
@@ -318,15 +314,15 @@ def _atomic_hint(knl: LoopKernel, d: Dependence) -> str:
     return f"if their order does not matter, make_atomic(knl, {repr(names[0]) if len(names) == 1 else names}); else "
 
 
-def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
-    """*knl* owing that the pairs *found* do not matter, which bind no more."""
-    owed: dict[Obligation, None] = {}
+def _assumed(knl: LoopKernel, step: str, found: Sequence[Violation], assume: str | None) -> LoopKernel:
+    """*knl* with the pairs of *found* as assumed dependences, and with an obligation for each of *found*."""
+    obligations: dict[Obligation, None] = {}
     for v in found:
         d = v.dependence
         what = "value may be lost" if v.reason == "lost" else "order does not matter"
         claim = (f"this {what}: {witness_of(knl, v)}" if d.exact
                  else f"'{d.source}' and '{d.sink}' never meet on '{d.array}' against their order")
-        owed[Obligation(step, claim, None if d.exact else assume)] = None
+        obligations[Obligation(step, claim, None if d.exact else assume)] = None
     broken = _broken_pairs(found)
 
     def bound(known: Sequence[Dependence], _: LoopKernel) -> Iterator[Dependence]:
@@ -335,21 +331,21 @@ def _given_up(knl: LoopKernel, step: str, found: Sequence[Violation], assume: st
             for pairs in next((own for other, own in broken if other == d), ()):
                 relation = relation.subtract(pairs)
                 if d.of_value:
-                    # an order that only pairs given up imply is given up with them
+                    # an order that only assumed pairs imply is assumed with them
                     chains = joined_by_chains(pairs) if d.exact and d.source == d.sink else pairs
-                    yield replace(d, relation=chains, waived=True)
+                    yield replace(d, relation=chains, assumed=True)
             if relation is d.relation:
                 yield d
             elif not relation.is_empty():
                 yield replace(d, relation=relation)
-    new = tuple(o for o in owed if o not in knl.obligations)
+    new = tuple(o for o in obligations if o not in knl.obligations)
     return with_dependences(knl, bound, obligations=(*knl.obligations, *new))
 
 
 def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map]]]:
-    """The pairs of each dependence that *found* breaks. Equal dependences are broken alike and stand there once.
+    """Each broken dependence once, with the pairs that *found* breaks.
 
-    A list that is searched: isl's relations change their hashes while they are compared.
+    A list and no mapping, as isl's relations change their hashes while they are compared.
     """
     result: list[tuple[Dependence, list[Map]]] = []
     for v in found:
@@ -361,8 +357,8 @@ def _broken_pairs(found: Sequence[Violation]) -> list[tuple[Dependence, list[Map
     return result
 
 
-def _overtaken(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
-    """What follows for a temporary's other values, if writes come in another order: they are overwritten too early."""
+def _clobbered(knl: LoopKernel, found: Sequence[Violation]) -> Iterator[Violation]:
+    """The other values of temporaries that are clobbered if the pairs of *found* run in the other order."""
     turned = [replace(v.dependence, relation=v.pairs) for v in found
               if v.reason != "lost" and v.dependence.of_value and v.dependence.exact]
     for array in dict.fromkeys(d.array for d in turned):
@@ -382,7 +378,7 @@ def _sentence(step: str, v: Violation) -> str:
 
 
 def _not_the_hosts(knl: LoopKernel, v: Violation) -> list[str]:
-    """Why the host cannot run the loop that carries a dependence across blocks."""
+    """The reason why the host cannot run the loop that carries a cross-block dependence, as a list of hints."""
     d = v.dependence
     if v.reason != "blocks":
         return []

@@ -1,4 +1,4 @@
-"""How a step changed the order of sequential loops: loops that changed places, loops that were distributed."""
+"""Changes that a step made to the order of sequential loops: interchanged loops, distributed loops."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -12,12 +12,12 @@ from loopkit.kernel.tree import Path
 
 @dataclass(frozen=True)
 class Moves:
-    """What became of the loops of two kernels around the statements of both.
+    """The changes of the loops around the statements of two kernels.
 
-    :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* stood outside of that over *y*, and
-        now stands inside.
+    :ivar sunk: pairs of inames ``(x, y)``: around some statement the loop over *x* was outside that over *y*, and is
+        inside now.
     :ivar order: the inames of *sunk* around one statement as they nest now, outermost first.
-    :ivar distributed: inames of which one loop became several, each with the statement that now begins the second.
+    :ivar distributed: inames whose loop became several, each with the first statement of the second loop.
     """
 
     sunk: tuple[tuple[str, str], ...] = ()
@@ -28,7 +28,7 @@ class Moves:
         return bool(self.sunk or self.distributed)
 
     def beside(self, given: Collection[tuple[str, str]]) -> Moves:
-        """These without the pairs that stand as was *given*: pairs of inames, the outer one first."""
+        """These without the pairs that now nest as in *given*: pairs of inames, the outer one first."""
         return replace(self, sunk=tuple((x, y) for x, y in self.sunk if (y, x) not in given))
 
     def __str__(self) -> str:
@@ -40,9 +40,9 @@ class Moves:
 
 
 def moves(before: LoopKernel, after: LoopKernel) -> Moves:
-    """What became of the sequential loops of *before* in *after*.
+    """The changes of the sequential loops of *before* in *after*.
 
-    Parallel loops are no loops, and ``ilp`` and ``vec`` loops stand around single statements, wherever their nodes are.
+    Parallel loops do not count; ``ilp`` and ``vec`` loops count as innermost, wherever their nodes are.
     """
     if before.tree is after.tree and before.tags == after.tags:
         return Moves()
@@ -67,7 +67,7 @@ def moves(before: LoopKernel, after: LoopKernel) -> Moves:
 
 def _distributed(old: Mapping[str, Path], new: Mapping[str, Path], common: list[str], inner: set[str]
                  ) -> dict[str, str]:
-    """The inames of loops whose statements stand in several loops of that name now, and where the second begins."""
+    """The inames whose loop became several loops, each with the first statement of the second one."""
     became: dict[Path, Path] = {}
     found: dict[str, str] = {}
     for s in common:

@@ -12,14 +12,14 @@ T = TypeVar("T")
 
 
 def reference_paths(knl: LoopKernel) -> Mapping[str, Path]:
-    """The way to each statement in the tree as it stands, tags ignored."""
+    """The path to each statement in the tree, without regard to tags."""
     return knl.paths
 
 
 def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
-    """The way to each statement through *sequential* loops.
+    """The path to each statement through its *sequential* loops.
 
-    Parallel ones are no loops, ``ilp`` and ``vec`` ones go innermost.
+    Leaves out parallel loops; ``ilp`` and ``vec`` loops are innermost.
     """
     found: Mapping[str, Path] | None = knl.memo.get("execution_paths")
     if found is None:
@@ -29,7 +29,7 @@ def execution_paths(knl: LoopKernel) -> Mapping[str, Path]:
 
 
 def sequential_path(path: Path, tags: Mapping[str, InameTag]) -> Path:
-    """*path* without its parallel loops and with ``ilp`` and then ``vec`` loops around the statement alone."""
+    """*path* without its parallel loops, and with ``ilp`` and then ``vec`` loops innermost."""
     if not tags:
         return path
     kept: list[Step] = []
@@ -44,12 +44,12 @@ def sequential_path(path: Path, tags: Mapping[str, InameTag]) -> Path:
 
 
 def vectors_last(loops: Sequence[T], iname: Callable[[T], str | None], tags: Mapping[str, InameTag]) -> list[T]:
-    """*loops*, outermost first, with those over ``vec`` inames inside the others."""
+    """*loops*, outermost first, with those over ``vec`` inames moved to the end."""
     return sorted(loops, key=lambda loop: isinstance(tags.get(iname(loop) or ""), VecTag))
 
 
 def meeting_of(paths: Mapping[str, Path], source: str, sink: str) -> Meeting:
-    """The loops that two statements share along *paths*, and whether *source* stands first."""
+    """The loops that two statements share along *paths*, and whether *source* comes first in them."""
     return meeting(paths[source], paths[sink])
 
 

@@ -1,4 +1,4 @@
-"""The values of inames, with what the assumptions say of sizes: all steps and stages ask here, so that they agree."""
+"""Value ranges of inames and sizes under the assumptions, for all steps and stages."""
 from __future__ import annotations
 
 from contextlib import suppress
@@ -16,16 +16,16 @@ _VALUE = "value'"
 
 
 def constant_range(knl: LoopKernel, domain: InstanceSet, iname: str) -> tuple[int | None, int | None]:
-    """The smallest and largest value of *iname* in *domain* for all sizes, where they are bounded.
+    """The least and the greatest value of *iname* in *domain* for all sizes; ``None`` if unbounded.
 
-    A size that the assumptions fix is a number here. One that they only bound stays a size: an iname below an *n* of
-    at most 8 has as many values as *n*, and what needs a number of them is refused.
+    A size counts as a number if the assumptions fix it, and not if they only bound it: an iname below an *n* of at
+    most 8 has *n* values, and a step that needs a constant extent refuses it.
     """
     return with_known_sizes(knl, domain).constant_range(iname)
 
 
 def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
-    """*domain* under the equalities of sizes that the assumptions state or imply, ``p = 4`` or ``n = m + 4``."""
+    """*domain* with the equalities of sizes that the assumptions state or imply, ``p = 4`` or ``n = m + 4``."""
     sizes = known_sizes(knl)
     if sizes.plain_is_universe():
         return domain
@@ -35,14 +35,14 @@ def with_known_sizes(knl: LoopKernel, domain: InstanceSet) -> InstanceSet:
 
 
 def known_sizes(knl: LoopKernel) -> Set:
-    """The equalities of sizes, and nothing else, that hold for all sizes which the assumptions allow."""
+    """The equalities of sizes, and no other constraints, that the assumptions imply."""
     if knl.whole is not None:
         return knl.whole.known_sizes
     return kept(knl.memo, "known_sizes", lambda: equalities(knl.assumptions))
 
 
 def known_value(knl: LoopKernel, expr: Expression) -> Expression:
-    """*expr*, a form of sizes, or the number that it is for all sizes which the assumptions allow."""
+    """*expr*, a form of sizes, or its number if it has the same one for all sizes that the assumptions allow."""
     if isinstance(expr, int) or known_sizes(knl).plain_is_universe():
         return expr
     points = InstanceSet((), known_sizes(knl).from_params())

@@ -1,7 +1,7 @@
-"""Dependences of accesses that are known better than they were when the dependences were computed.
+"""Refinement of dependences by facts that were unknown when the dependences were computed.
 
-A size that becomes a number, or an assumption, may make a subscript affine and decide a condition. Instances that do
-not touch one element then bind each other no more, and a write that certainly happens hides those before it.
+A size that becomes a number, or an assumption, may make a subscript affine or decide a condition. Instances that do
+not access one element are then no longer a dependence, and a must-write hides the writes before it.
 """
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from dataclasses import replace
 from itertools import product
 
 from loopkit.analysis.accesses import Access, accesses_of, commute
-from loopkit.analysis.certainty import certain_write
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import same_element
 
 
 def refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, ...]:
-    """*found*, which bind *knl*, without the pairs that its accesses show not to meet."""
+    """*found*, the dependences of *knl*, without pairs that do not access one element."""
     every = tuple(found)
     vague = [d for d in every if _is_vague(d)]
     if not vague:
         return every
-    # references of one kind are looked at together: which one a relation is of is not noted
+    # references of one kind are refined together, as a dependence does not name its references
     joined: dict[tuple[object, ...], Dependence] = {}
     for d in vague:
         key = (d.kind, d.array, d.source, d.sink)
@@ -34,20 +34,20 @@ def refined(knl: LoopKernel, found: Iterable[Dependence]) -> tuple[Dependence, .
 
 
 def _is_vague(d: Dependence) -> bool:
-    return not d.exact and not d.waived and d.kind != "explicit"
+    return not d.exact and not d.assumed and d.kind != "explicit"
 
 
 def _narrowed(knl: LoopKernel, d: Dependence) -> Iterator[Dependence]:
-    """A dependence for each pair of references that may meet."""
+    """A dependence for each pair of references that may access one element."""
     sources, sinks = (_references(knl, s, d.array, is_write=is_write)
                       for s, is_write in ((d.source, d.kind != "anti"), (d.sink, d.kind != "flow")))
     pairs = [(a, b) for a in sources for b in sinks if not commute(a, b)]
-    if not pairs:                           # it stands for references that are gone
+    if not pairs:                           # a step has replaced the references
         yield d
     for a, b in pairs:
         own = d.relation.intersect(same_element(a.relation, b.relation))
         if not own.is_empty():
-            yield replace(d, relation=own, exact=a.affine and b.affine and a.certain and b.certain)
+            yield replace(d, relation=own, exact=a.affine and b.affine and a.must and b.must)
 
 
 def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> list[Access]:
@@ -55,22 +55,22 @@ def _references(knl: LoopKernel, statement: str, array: str, *, is_write: bool) 
 
 
 def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection[str]) -> Iterator[Dependence]:
-    """*found* without the flow of values of *arrays* that a certain write hides.
+    """*found* without flow of values of *arrays* that a must-write hides.
 
-    The order of two writes of which either was the last one tells which of them hides the other. It binds where some
-    read may still have either.
+    An output dependence orders two writes either of which may be the last. It decides which of them hides the other,
+    and stays if some read may get the value of either.
     """
-    def is_certain(array: str, statement: str) -> bool:
-        return any(map(certain_write, _references(knl, statement, array, is_write=True)))
-    orders = [d for d in found if d.kind == "output" and d.array in arrays and is_certain(d.array, d.sink)]
+    def is_must(array: str, statement: str) -> bool:
+        return any(map(is_must_write, _references(knl, statement, array, is_write=True)))
+    orders = [d for d in found if d.kind == "output" and d.array in arrays and is_must(d.array, d.sink)]
     flows: list[Dependence] = []
     for d in found:
         if d.array not in arrays or d.kind not in ("flow", "output"):
             yield d
         elif d.kind == "flow":
             relation = d.relation
-            # of several elements that two touch, a write of one hides that one only
-            known = _touches_one(knl, d.source, d.array, is_write=True) or _touches_one(
+            # a write of one element hides a pair only if the pair shares no other element
+            known = _accesses_one(knl, d.source, d.array, is_write=True) or _accesses_one(
                 knl, d.sink, d.array, is_write=False)
             for order in orders if known else ():
                 for last in found:
@@ -82,7 +82,7 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
     yield from flows
     for d in found:
         if d.array in arrays and d.kind == "output" and not (
-                is_certain(d.array, d.source) and is_certain(d.array, d.sink)):     # of these one alone is the last
+                is_must(d.array, d.source) and is_must(d.array, d.sink)):     # only one of two must-writes is the last
             for first, second in product(_readings(flows, d.array, d.source), _readings(flows, d.array, d.sink)):
                 if first.sink == second.sink:
                     relation = d.relation.intersect(same_element(first.relation, second.relation))
@@ -90,8 +90,8 @@ def _without_hidden(knl: LoopKernel, found: list[Dependence], arrays: Collection
                         yield replace(d, relation=relation)
 
 
-def _touches_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
-    """Is it a single element of *array* that each instance of *statement* touches?"""
+def _accesses_one(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> bool:
+    """Does each instance of *statement* access a single element of *array*?"""
     own = _references(knl, statement, array, is_write=is_write)
     return len(own) == 1 and bool(own[0].relation.is_single_valued())
 

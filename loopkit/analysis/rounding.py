@@ -1,4 +1,4 @@
-"""How many roundings an output may gather: the length of a kernel's reductions and recurrences."""
+"""Accumulation length: the number of roundings in an output, by the length of reductions and recurrences."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -12,11 +12,11 @@ from loopkit.poly.points import extents
 
 
 def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
-    """How many operations may follow one another on the way to an element, beyond a constant.
+    """The greatest number of operations on the way to an output element, up to a constant.
 
-    It is the sum, over the reductions, of the product of the extents of their inames, and over the statements
-    that read what they help to write: the extents of the inames that the element does not depend on (an
-    accumulation) or of all their inames (a recurrence). Where an extent depends on data, the largest of *sizes* counts.
+    The sum of two kinds of products. For each reduction: the extents of its inames. For each statement that reads
+    values it contributes to: the extents of the inames that its element does not depend on (an accumulation), or of
+    all its inames (a recurrence). An extent that depends on data counts as the largest of *sizes*.
     """
     total = 0
     for node in knl.reductions.values():
@@ -34,7 +34,7 @@ def accumulation_length(knl: LoopKernel, sizes: Mapping[str, int]) -> int:
 
 
 def index_names(knl: LoopKernel) -> frozenset[str]:
-    """The arrays whose values decide where another array is accessed, or how often (index arrays)."""
+    """The arrays whose values decide the elements or the number of other accesses (index arrays)."""
     known = knl.array_args.keys() | knl.temporaries.keys()
     found = {name for accesses in accesses_by_array(knl).values() for a in accesses for s in a.subscripts
              for name in variables(s) & known}
@@ -71,12 +71,12 @@ def _kept_inames(knl: LoopKernel, statement: Statement) -> frozenset[str] | None
 
 
 def _feeding(knl: LoopKernel) -> Mapping[str, set[str]]:
-    """For each written name, the names whose values reach it."""
+    """For each written name, the names whose values flow into it."""
     reach: dict[str, set[str]] = {}
     for statement in knl.statements:
         reads = {a.array for a in accesses_of(knl, statement) if not a.is_write}
         if statement.reduction is not None:
-            reads.discard(statement.written)          # a reduction's own accumulation is counted as a reduction
+            reads.discard(statement.written)          # the accumulation of a reduction counts as the reduction
         reach.setdefault(statement.written, set()).update(reads)
     changed = True
     while changed:

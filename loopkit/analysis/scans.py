@@ -31,11 +31,11 @@ from loopkit.poly.sets import InstanceSet, Map, lexmin_point
 
 @dataclass(frozen=True)
 class Scan:
-    """A reduction that runs along *sweep*.
+    """A reduction that is a scan along *sweep*.
 
-    :ivar iname: its only iname, that of the operands.
-    :ivar shift: the operand that is new at ``sweep = i`` is that at ``iname = i + shift``.
-    :ivar rows: the inames of its statement but for *sweep*; each of their instances is a scan of its own.
+    :ivar iname: the only iname of the reduction.
+    :ivar shift: the operand that is new at ``sweep = i`` is the one at ``iname = i + shift``.
+    :ivar rows: the other inames of its statement; each of their instances is a separate scan.
     """
 
     node: ReductionNode
@@ -46,15 +46,15 @@ class Scan:
 
 
 def scan_along(knl: LoopKernel, node: ReductionNode, sweep: str) -> Scan:
-    """*node* as a scan along *sweep*, which is proven.
+    """*node* as a scan along *sweep*, with a proof that it is one.
 
     :raises UnknownNameError: the statement does not have *sweep*.
-    :raises PreconditionError: it is none, with the smallest sizes and instance that show it.
-    :raises UndecidedError: data decide over its bounds or operands.
+    :raises PreconditionError: it is not a scan, with the smallest sizes and instance that show it.
+    :raises UndecidedError: its bounds or operands depend on data.
     """
     if len(node.inames) != 1 or node.others:
         raise PreconditionError(f"The reduction of '{node.final}' runs over {', '.join(node.inames)} in several parts, "
-                                "of which no scan is made.", subject=node.name,
+                                "which is not a scan.", subject=node.name,
                                 hint="make the scan before its inames are split or peeled")
     iname, = node.inames
     init, update = knl.statement_by_id[node.init], knl.statement_by_id[node.update]
@@ -86,11 +86,11 @@ def operands(knl: LoopKernel, scan: Scan, offset: int) -> Map:
 
 
 def require_alone(knl: LoopKernel, scan: Scan) -> None:
-    """:raises ScheduleError: other statements than the update stand in the loop over the iname of *scan*."""
+    """:raises ScheduleError: the loop over the iname of *scan* has other statements than the update."""
     def one(tree: Tree) -> Tree:
         if isinstance(tree, Loop) and tree.iname == scan.iname and scan.node.update in leaves(tree) \
                 and tree.body != Leaf(scan.node.update):
-            raise ScheduleError(f"Other statements than '{scan.node.update}' stand in its loop over '{scan.iname}'.",
+            raise ScheduleError(f"The loop of '{scan.node.update}' over '{scan.iname}' has other statements too.",
                                 subject=scan.iname, hint="compute them before the reduction, into an array")
         return tree
     rewrite(knl.tree, one)
@@ -99,7 +99,9 @@ def require_alone(knl: LoopKernel, scan: Scan) -> None:
 # {{{ the proof
 
 def _refusal(knl: LoopKernel, node: ReductionNode, sweep: str, why: str, points: InstanceSet) -> PreconditionError:
-    """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is where it is."""
+    """The error for the smallest of *points*, instances of a part of *node*; ``{at}`` in *why* is replaced by the
+    instance.
+    """
     point = lexmin_point(points.set, points.inames, parameters_of(knl))
     assert point is not None
     sizes, at = point
@@ -120,14 +122,14 @@ def _require_free_of(knl: LoopKernel, node: ReductionNode, update: Statement, sw
 
 
 def _one_further(points: InstanceSet, sweep: str) -> InstanceSet:
-    """*points* one further along *sweep*."""
+    """*points* moved by 1 along *sweep*."""
     values = tuple(add(p.Variable(x), -1) if x == sweep else p.Variable(x) for x in points.inames)
     everything = InstanceSet.universe(points.inames).set
     return points.apply(reindexing(points.inames, values, everything), points.inames)
 
 
 def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, sweep: str, rows: tuple[str, ...]) -> None:
-    """Of each row, one instance alone has none before it."""
+    """:raises PreconditionError: a row has several instances without one before it."""
     first = sums.subtract(_one_further(sums, sweep))
     dim = first.inames.index(sweep)
     several, _ = apart_along(identity_on(first, first, rows), dim)
@@ -137,7 +139,7 @@ def _require_no_gap(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, swe
 
 
 def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: InstanceSet, sweep: str) -> InstanceSet:
-    """The operands that are new at each instance."""
+    """The operands of each instance that the instance before it does not have."""
     before = _one_further(terms, sweep)
     lost = before.intersect(sums.onto(terms.inames)).subtract(terms)
     iname, = node.inames
@@ -154,7 +156,7 @@ def _newest(knl: LoopKernel, node: ReductionNode, sums: InstanceSet, terms: Inst
 
 
 def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str, iname: str) -> int:
-    """How far the new operand is from *sweep*, everywhere the same."""
+    """The distance of the new operand from *sweep*, which must be constant."""
     point = lexmin_point(newest.set, newest.inames)
     if point is None:
         return 0
@@ -167,7 +169,11 @@ def _shift(knl: LoopKernel, node: ReductionNode, newest: InstanceSet, sweep: str
 
 
 def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None:
-    """An operand has one value, at whatever instance of the sweep it is read."""
+    """Each operand has one value, whichever instance of the sweep reads it.
+
+    :raises PreconditionError: one has several.
+    :raises UndecidedError: that depends on data.
+    """
     into = [d for d in dependences(knl) if d.sink == update.id and d.source != update.id and d.array
             and d.array != update.written]
     for d in (*_changed_values(knl, into, update, sweep), *_overwritten(knl, into, update, sweep)):
@@ -175,7 +181,7 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
             raise UndecidedError(f"Whether the operands of '{update.id}' stay as they are along '{sweep}' cannot be "
                                  "decided.", f"they are read from '{d.array}', and "
                                  f"{why_undecided(knl, d.array, d.source, d.sink)}",
-                                 hint="compute them before the loop, into an array of their own")
+                                 hint="compute them before the loop, into a separate array")
         sizes, source, sink = smallest_pair(d.relation, knl.statement_by_id[d.source].inames, update.inames,
                                             parameters_of(knl))
         shown = f"with {', '.join(f'{k} = {v}' for k, v in sizes.items())}, " if sizes else ""
@@ -188,7 +194,7 @@ def _require_same_values(knl: LoopKernel, update: Statement, sweep: str) -> None
 
 def _changed_values(knl: LoopKernel, into: Sequence[Dependence], update: Statement, sweep: str
                     ) -> Iterator[Dependence]:
-    """Of temporaries: values of which an operand sees several."""
+    """Flows of temporaries that bring several values to one operand."""
     rest = [i for i, x in enumerate(update.inames) if x != sweep]
     flows = [(d, only_dims(d.relation, range(len(knl.statement_by_id[d.source].inames)), rest))
              for d in into if d.of_value]
@@ -199,7 +205,7 @@ def _changed_values(knl: LoopKernel, into: Sequence[Dependence], update: Stateme
 
 
 def _overwritten(knl: LoopKernel, into: Sequence[Dependence], update: Statement, sweep: str) -> Iterator[Dependence]:
-    """Of arguments: writes between two readings of one operand."""
+    """Dependences of arguments with a write between two reads of one operand."""
     domain = analysis_domain(knl, update)
     same = identity_on(domain, domain, [x for x in update.inames if x != sweep])
     before = [d for d in dependences(knl) if d.source == update.id]

@@ -14,26 +14,24 @@ from loopkit.poly.elements import axis_extent, constant_extent, covered, reached
 from loopkit.poly.limits import affordable, kept
 from loopkit.poly.sets import Set
 
-#: Operations of isl for the question whether an output is written everywhere.
+#: isl's budget, in operations, for deciding whether an output is written everywhere.
 COVERING = 500_000
 
 Shape = tuple[Expression | None, ...]
 
-#: A temporary's axis of at most so many elements has them at all sizes, if its bounds say so: as many float32 as shared
-#: memory holds. Longer ones are as long as the sizes ask for.
+#: The greatest constant extent, in elements, that a temporary's axis gets in the place of one that depends on sizes:
+#: the number of float32 that shared memory holds.
 MOST_CONSTANT = 12288
 
 
 def array_shapes(knl: LoopKernel) -> Mapping[str, Shape]:
     """The shape of every array argument and temporary: declared, or the smallest that holds all accesses.
 
-    A temporary's extent that depends on sizes is a constant where one bounds it, so that it may lie in registers or in
-    shared memory: ``0<=j<32 and 32*b + j < n`` makes ``s[j]`` 32 elements. An argument's is exact. A declared extent
-    of a temporary is a number where the assumptions fix its sizes.
-
-    An array that no statement touches and that declares none has no entry.
-
-    An extent is ``None`` where it is unknown: a subscript of that axis is read from memory or unbounded.
+    The inferred extent of an argument is exact. That of a temporary is a constant if its bounds give one that is not
+    too large, so that it fits into registers or shared memory: ``0<=j<32 and 32*b + j < n`` gives ``s[j]`` 32
+    elements. A declared extent of a temporary is a number if the assumptions fix its sizes. An unknown extent is
+    ``None``: a subscript of that axis is read from memory or unbounded. An array without a declared shape and without
+    accesses has no entry.
 
     :raises ShapeError: an array is subscripted with different numbers of subscripts.
     """
@@ -83,7 +81,7 @@ def _inferred(knl: LoopKernel, accesses: Sequence[Access], cache: dict[object, E
 
 
 def _constant(accesses: Sequence[Access], axis: int, extent: Expression | None) -> Expression | None:
-    """*extent*, or a constant that it never exceeds, where there is one that is not too large."""
+    """*extent*, or a constant upper bound of it of at most ``MOST_CONSTANT``."""
     if extent is None or isinstance(extent, int):
         return extent
     most = constant_extent([(a.domain, a.subscripts[axis]) for a in accesses])
@@ -101,21 +99,21 @@ def _extent(knl: LoopKernel, accesses: Sequence[Access], axis: int,
 
 
 def output_shape_like(knl: LoopKernel) -> Mapping[str, str]:
-    """For each output the input as large as which it is allocated, where there is one."""
+    """The input whose shape each output is allocated with, for outputs that have one."""
     return {a.name: a.shape_like for a in knl.array_args.values() if a.shape_like is not None}
 
 
 def filled_outputs(knl: LoopKernel) -> frozenset[str]:
-    """The array arguments whose every element, within their shape, the kernel writes for all sizes and data.
+    """The array arguments of which the kernel writes every element, for all sizes and data.
 
-    An output of which isl cannot afford to find that is none of them: it starts as zeros.
+    Leaves out an array if isl's budget ends before it is decided; such an output is initialized with zeros.
     """
     return kept(knl.memo, "filled_outputs", lambda: frozenset(
         name for name in knl.array_args if name in knl.written_names and _filled(knl, name)))
 
 
 def _filled(knl: LoopKernel, name: str) -> bool:
-    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.certain]
+    writes = [a.relation for a in accesses_by_array(knl)[name] if a.is_write and a.affine and a.must]
     extents = [e for e in array_shapes(knl)[name] if e is not None]
     if not writes or len(extents) != len(array_shapes(knl)[name]):
         return False
@@ -126,7 +124,10 @@ def _filled(knl: LoopKernel, name: str) -> bool:
 
 
 def reached_elements(knl: LoopKernel, accesses: Sequence[Access]) -> Set:
-    """The elements that *accesses* to one array touch; accesses of a transformed kernel have forms that hide them."""
+    """The elements that *accesses* to one array access within its shape.
+
+    A transformed kernel's accesses may have a form from which the shape no longer follows.
+    """
     name = accesses[0].array
     declared = knl.array_args[name].shape if name in knl.array_args else knl.temporaries[name].shape
     shape = array_shapes(knl)[name] if declared is None else (None,)

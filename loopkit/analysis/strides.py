@@ -13,10 +13,10 @@ from loopkit.poly.affine import add, affine_difference
 
 
 def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> tuple[str, ...]:
-    """*inames*, last the one along which *loaded* steps through arrays in global memory by the least.
+    """*inames* with the one of the smallest stride in global memory last, over the subscripts that *loaded* reads.
 
-    Where nothing is loaded along them, or what is loaded disagrees, their order stays. A step of several elements
-    counts too: vectors have such.
+    The order stays if *loaded* has no such subscript, or if subscripts disagree. Strides of several elements count
+    too: vectors have them.
     """
     arrays = {p.Variable(name) for name in knl.array_args}
     rows = {e.index_tuple[-1] for e in subexpressions(expand_rules(loaded, knl.substitutions))
@@ -26,7 +26,7 @@ def fastest_last(knl: LoopKernel, loaded: Expression, inames: Sequence[str]) -> 
 
 
 def _fastest(subscript: Expression, inames: Sequence[str]) -> str | None:
-    """Which of *inames* moves *subscript* by the least, if one does."""
+    """The one of *inames* with the smallest stride in *subscript*, if one has a stride."""
     steps = {x: affine_difference(substitute(subscript, {x: add(p.Variable(x), 1)}), subscript)
              for x in inames if x in variables(subscript)}
     lengths = {x: abs(step) for x, step in steps.items() if step}

@@ -1,15 +1,14 @@
-"""The proof that values are preserved: each reader gets the value that it is meant to get.
+"""The proof that a step preserves values: each read gets the value of the same write as before.
 
-The instance that writes a value names it. The *wanted* flow relates write instances to the read instances that are
-meant to get their values; the *found* flow relates them as values go after the step. A pair of the first that is not in
-the second is a lost value, a pair of the second that is not in the first another value in its place. Each caller states
-the two:
+A write instance identifies a value. The *wanted* flow relates each write instance to the instances that must read its
+value; the *found* flow is the one after the step. A wanted pair that is not found is a lost value; a found pair that
+is not wanted is a wrong value in its place. Each caller provides both:
 
-- storage allocation and contraction: the flow through cells, in the order that runs (:func:`clobbered_values`);
-- copy-in: the writes before the reader, and those before the copy, carried to its reader (:mod:`.copy_in`);
+- storage allocation and contraction: the flow through cells, in execution order (:func:`clobbered_values`);
+- copy-in: the writes before the read, and the writes before the copy that serves it (:mod:`.copy_in`);
 - copy-out: the flow of elements and of a buffer's cells, in one iteration of the loops around it (:mod:`.copy_out`);
-- the buffer of a temporary: its flow, and that over copy-in and copy-out (:func:`over_copies`);
-- more instances: the flow, and that into the instances that were there (:mod:`.extension_proof`).
+- the buffer of a temporary: its flow, and the flow through copy-in and copy-out (:func:`over_copies`);
+- an extended domain: the flow, and the flow into the instances of the old domain (:mod:`.extension_proof`).
 """
 from __future__ import annotations
 
@@ -19,10 +18,10 @@ from dataclasses import dataclass, replace
 import pymbolic.primitives as p
 
 from loopkit.analysis.accesses import Access, accesses_by_array
-from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.assumed_dependences import assumed_flows, clobbered_reads, without_assumed
 from loopkit.analysis.dependences import Pair, dependences, in_order, joined
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.analysis.order import execution_paths
-from loopkit.analysis.waived import careless_reads, met, not_waived
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
@@ -37,9 +36,10 @@ Flow = Mapping[Pair, Map]
 
 @dataclass(frozen=True)
 class WrongValue:
-    """Instances of *sink* that get the value of the *source* instances *pairs* gives them, though they must not.
+    """Instances of *sink* that read the values of *source* instances and must not.
 
-    :ivar is_lost: the other way round: they must get it and do not.
+    :ivar pairs: the source instances to the sink instances.
+    :ivar is_lost: instead, the sink instances must read these values and do not.
     """
 
     source: str
@@ -49,9 +49,9 @@ class WrongValue:
 
 
 def wrong_values(wanted: Flow, found: Flow, continued: Collection[str] = ()) -> Iterator[WrongValue]:
-    """Where *found* is another flow than *wanted*: first the values in the place of others, then those that are lost.
+    """The differences of *found* from *wanted*: first the values in the place of others, then the lost ones.
 
-    :arg continued: statements whose values no reader need get, as later ones are made of them.
+    :arg continued: statements whose values may be lost, as updates continue them.
     """
     yield from (WrongValue(*pair, pairs, is_lost=False) for pair, pairs in beyond(found, wanted))
     yield from (WrongValue(*pair, pairs, is_lost=True) for pair, pairs in beyond(wanted, found)
@@ -73,7 +73,7 @@ def same_flow(first: Flow, second: Flow) -> bool:
 
 
 def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
-    """*flow* from each statement to each that is no copy, over as many *copies* as lie between."""
+    """*flow* between statements that are not *copies*, with the flow through chains of copies composed."""
     arrived = {pair: relation for pair, relation in flow.items() if pair[0] not in copies}
     found = list(arrived.items())
     for _ in copies:
@@ -88,57 +88,57 @@ def over_copies(flow: Flow, copies: Collection[str]) -> dict[Pair, Map]:
 
 def clobbered_values(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence],
                      timed: Callable[[Access], TimedAccess], *, trusting: bool = True) -> Iterator[WrongValue]:
-    """What is wrong with cells that hold the values of one temporary, whose flow is meant to be *flows*.
+    """The wrong values in the cells of one temporary, whose wanted flow is *flows*.
 
-    :arg timed: an access to its cells, at its place in the order.
-    :arg trusting: leave out what a step was accepted on trust for; its flows may be among *flows*.
+    :arg timed: an access to the cells, with its place in the order.
+    :arg trusting: leave out the wrong values that an assumed dependence allows; *flows* may then have assumed ones.
     """
-    # an update keeps the value that its reduction's init, or another write, began
+    # an update continues the value of its reduction's init or of another write
     updates = {a.statement for a in accesses if _is_update(knl.statement_by_id[a.statement])}
-    lookers = [a for a in accesses if not (a.is_write and a.statement in updates)]
-    reads = _reads(lookers)
+    ends = [a for a in accesses if not (a.is_write and a.statement in updates)]
+    reads = _reads(ends)
     wanted = joined(((d.source, d.sink), d.relation.intersect_range(reads[d.sink].set))
                     for d in flows if d.sink in reads)
-    found = joined(((lookers[i].statement, lookers[j].statement), relation)
-                   for i, j, relation in value_flow([timed(a) for a in lookers], sure_writes(knl, lookers)))
-    array = lookers[0].array if lookers else ""
+    found = joined(((ends[i].statement, ends[j].statement), relation)
+                   for i, j, relation in value_flow([timed(a) for a in ends], joint_must_writes(knl, ends)))
+    array = ends[0].array if ends else ""
     for wrong in wrong_values(wanted, found, updates):
         if trusting and knl.obligations:
-            wrong = replace(wrong, pairs=_unanswered(knl, array, wrong))
+            wrong = replace(wrong, pairs=_not_assumed(knl, array, wrong))
         if not wrong.pairs.is_empty():
             yield wrong
 
 
-def _unanswered(knl: LoopKernel, array: str, wrong: WrongValue) -> Map:
-    """Those of the *wrong* pairs that nobody has answered for."""
-    pairs = not_waived(knl, array, wrong.source, wrong.sink, wrong.pairs)
-    careless = None if wrong.is_lost else careless_reads(knl, array, wrong.sink)
-    return pairs if careless is None else pairs.subtract_range(careless)
+def _not_assumed(knl: LoopKernel, array: str, wrong: WrongValue) -> Map:
+    """The *wrong* pairs that no assumed dependence allows."""
+    pairs = without_assumed(knl, array, wrong.source, wrong.sink, wrong.pairs)
+    clobbered = None if wrong.is_lost else clobbered_reads(knl, array, wrong.sink)
+    return pairs if clobbered is None else pairs.subtract_range(clobbered)
 
 
-def clobbered_flows(knl: LoopKernel, array: str, given_up: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:
-    """Flows of the temporary *array*, with those pairs between which a write now comes whose order was *given_up*.
+def clobbered_flows(knl: LoopKernel, array: str, assumed: Sequence[Dependence]) -> Iterator[tuple[Dependence, Map]]:
+    """Flows of the temporary *array*, with the pairs between which a write of an *assumed* pair may now run.
 
-    That is so in the order that runs, where each element has one cell in all iterations of sequential loops. Writes
-    that now run at once may come in either order, whatever ends between them and the reader.
+    Follows execution order, with one cell for each element in all iterations of sequential loops. Writes that now run
+    at once may run in either order, even if a launch ends between them and the reader.
     """
     accesses = accesses_by_array(knl)[array]
     bound = [d for d in dependences(knl) if d.array == array and d.kind == "flow"]
-    apart = copied_over(knl, accesses, [*bound, *met(knl, array)])
+    apart = copied_over(knl, accesses, [*bound, *assumed_flows(knl, array)])
     found = list(clobbered_values(knl, accesses, bound, lambda a: in_cells(knl, a, apart), trusting=False))
     for d in bound:
         lost = [m.pairs for m in found if m.is_lost and (m.source, m.sink) == (d.source, d.sink)]
         for wrong in found if lost else ():
             if wrong.is_lost or wrong.sink != d.sink:
                 continue
-            for other in given_up:
+            for other in assumed:
                 for statement, moved in ((other.source, other.relation.domain()), (other.sink, other.relation.range())):
                     if statement == wrong.source:
                         reads = wrong.pairs.intersect_domain(moved).range()
                         pairs = d.relation.intersect(lost[0]).intersect_range(reads)
                         if not pairs.is_empty():
                             yield d, pairs
-        at_once = [relation for other in given_up for relation in _either_last(knl, accesses, other, d, apart)]
+        at_once = [relation for other in assumed for relation in _either_last(knl, accesses, other, d, apart)]
         for writes in at_once:
             pairs = d.relation.intersect(writes)
             if not pairs.is_empty():
@@ -147,7 +147,7 @@ def clobbered_flows(knl: LoopKernel, array: str, given_up: Sequence[Dependence])
 
 def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence, d: Dependence, apart: Sequence[str]
                  ) -> Iterator[Map]:
-    """Pairs of the flow *d* whose cell is written at once, before it is read, by the other end of a pair of *other*."""
+    """The pairs of the flow *d* whose cell the other end of a pair of *other* writes at once, before the read."""
     writes = {a.statement: in_cells(knl, a, apart).relation for a in accesses if a.is_write}
     if not writes.keys() >= {other.source, other.sink}:
         return
@@ -161,7 +161,7 @@ def _either_last(knl: LoopKernel, accesses: Sequence[Access], other: Dependence,
 
 
 def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence]) -> tuple[str, ...]:
-    """The parallel inames whose instances have copies of their own: no value goes from one to another."""
+    """The parallel inames along which storage is replicated: no value flows between their instances."""
     shared = [x for x in knl.inames if is_parallel(knl.tags.get(x)) and all(x in a.domain.inames for a in accesses)]
 
     def crosses(x: str, d: Dependence) -> bool:
@@ -171,17 +171,17 @@ def copied_over(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dep
 
 
 def in_cells(knl: LoopKernel, a: Access, apart: Sequence[str]) -> TimedAccess:
-    """The access to the cells of all copies, one for each value of the inames *apart*, in the order that runs."""
+    """The access to the cells in execution order, with a copy of each cell for each value of the inames *apart*."""
     inames = a.domain.inames
     copies = cells(inames, [p.Variable(x) for x in apart])
     steps = [("at", step.position) if step.iname is None else ("loop", inames.index(step.iname))
              for step in execution_paths(knl)[a.statement]]
-    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, certain_write(a),
+    return TimedAccess(a.relation.flat_range_product(copies), a.is_write, is_must_write(a),
                        (*steps, ("at", 1 if a.is_write else 0)))
 
 
 def _reads(accesses: Sequence[Access]) -> dict[str, InstanceSet]:
-    """For each statement the instances that read: a branch of an ``if`` may leave some out."""
+    """The instances of each statement that read: not all do if the read is in a branch of an ``if``."""
     result: dict[str, InstanceSet] = {}
     for a in accesses:
         if not a.is_write:

@@ -13,17 +13,17 @@ from loopkit.poly.sets import Map
 
 
 def in_one_vector(knl: LoopKernel, d: Dependence) -> Map | None:
-    """The pairs of *d* that no vector keeps apart: the second instance reads in it what the first one writes.
+    """The pairs of *d* within one vector: the second instance reads an element that the first one writes.
 
-    The vectors of several threads are made at once, too, and there any pair is one.
+    Vectors of several threads run at once too; between those any pair counts.
     """
     if d.source != d.sink or d.reorderable:
         return None
     inames = knl.statement_by_id[d.source].inames
-    lanes = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
-    if not lanes:
+    elements = [x for x in inames if isinstance(knl.tags.get(x), VecTag)]
+    if not elements:
         return None
-    others = [x for x in inames if x not in lanes]
+    others = [x for x in inames if x not in elements]
     sequential = [x for x in others if not is_parallel(knl.tags.get(x))]
     pairs = _where_equal(d.relation, inames, sequential)
     if d.kind != "flow":

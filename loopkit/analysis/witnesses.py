@@ -1,7 +1,7 @@
-"""The smallest of all that a step would break: a check gathers what it finds, and one error tells of the smallest.
+"""The smallest witness: a check collects all pairs that a step would break, and its error shows the smallest.
 
-Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the first
-instance (its statement's place in the text, then its inames), then by the second.
+Compared are the parameters in the order of the arguments (one that does not matter counts as 0), then the first
+instance (its statement's place in the text, then its inames), then the second.
 """
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import NoReturn
 
 from loopkit.analysis.accesses import accesses_of, expanded_expression
-from loopkit.analysis.touched import touched_at
+from loopkit.analysis.evaluated_accesses import accesses_at
 from loopkit.errors import IllegalTransformError, UndecidedError, Witness
 from loopkit.expr.mappers import variables
 from loopkit.kernel.dependence import Dependence
@@ -20,7 +20,7 @@ from loopkit.kernel.statement import Statement
 from loopkit.poly.relations import SmallestPair, element_at, pairs_in_order, points_as_pairs, smallest_pair
 from loopkit.poly.sets import Map, Set, range_from
 
-#: What pairs of instances are compared by.
+#: The key by which pairs of instances are compared.
 Size = tuple[object, ...]
 
 #: The element that a witness shows, of its parameters and the inames of its two instances.
@@ -28,29 +28,30 @@ Element = Callable[[dict[str, int], dict[str, int], dict[str, int]], tuple[int, 
 
 
 def element_of_sink(relation: Map) -> Element:
-    """The element to which *relation* takes the second instance."""
+    """The element that *relation* gives the second instance."""
     return lambda params, _, at: element_at(relation, params, tuple(at.values()))
 
 
 def element_of_source(relation: Map) -> Element:
-    """The element to which *relation* takes the first instance."""
+    """The element that *relation* gives the first instance."""
     return lambda params, at, _: element_at(relation, params, tuple(at.values()))
 
 
 def shared_element(knl: LoopKernel, array: str, kind: str, source: str, sink: str) -> Element:
-    """The element of *array* that instances of two statements of *knl* touch both."""
+    """The element of *array* that two instances of statements of *knl* both access."""
     return lambda params, first, second: witness_at(knl, array, kind, params, (source, first), (sink, second)).element
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Pairs of instances that a step would break; some, at least.
+    """Pairs of instances that a step would break; at least one.
 
     :ivar knl: a kernel that has the statements *source* and *sink*.
-    :ivar pairs: by the inames of the two; where *alone*, from the one point without coordinates to those of *sink*.
-    :ivar sentence: what the step would do; *array*, *kind* and *element* are those of the witness.
+    :ivar pairs: from inames of *source* to inames of *sink*; if *alone*, from the point without coordinates to those
+        of *sink*.
+    :ivar sentence: the effect of the step; *array*, *kind* and *element* are those of the witness.
     :ivar after: the kernel that the step would have made.
-    :ivar doubt: why it is not known of each pair that it is broken; ``None``: it is known.
+    :ivar doubt: the reason why a pair may not be broken; ``None``: every pair is.
     """
 
     knl: LoopKernel
@@ -70,19 +71,19 @@ class Refusal:
     def of_points(cls, knl: LoopKernel, source: str, sink: str, points: Set, sentence: str, array: str,
                   kind: str = "missing", element: Element | None = None, *, after: LoopKernel | None = None,
                   doubt: str | None = None) -> Refusal:
-        """That of single instances of *sink*, which *source* does not serve."""
+        """The refusal of single instances of *sink* that have no value from *source*."""
         return cls(knl, source, sink, points_as_pairs(points), sentence, array, kind, element, after=after,
                    doubt=doubt, alone=True)
 
     @cached_property
     def smallest(self) -> SmallestPair:
-        """The smallest of the pairs, of which there are some."""
+        """The smallest of the pairs."""
         inames = () if self.alone else self.knl.statement_by_id[self.source].inames
         return smallest_pair(self.pairs, inames, self.knl.statement_by_id[self.sink].inames, parameters_of(self.knl))
 
     @property
     def size(self) -> Size:
-        """What refusals are compared by."""
+        """The key by which refusals are compared."""
         return size_of(self.knl, "" if self.alone else self.source, self.sink, self.smallest)
 
     @property
@@ -99,10 +100,11 @@ class Refusal:
 
 
 def refuse_smallest(found: Iterable[Refusal], undecided: str) -> None:
-    """Refuse for the smallest pair of *found*, if any pair is there.
+    """Raise the error of the smallest pair of *found*, if it has any.
 
-    :arg undecided: what cannot be decided, where no pair of theirs is sure to be broken.
-    :raises UndecidedError: there are doubtful pairs only.
+    :arg undecided: the subject of the error if every pair is in doubt.
+    :raises IllegalTransformError: a pair is broken.
+    :raises UndecidedError: all pairs are in doubt.
     """
     refusals = [r for r in found if not r.pairs.is_empty()]
     sure = [r for r in refusals if r.doubt is None]
@@ -120,7 +122,7 @@ def raise_smallest(sure: Iterable[Refusal]) -> NoReturn:
 
 
 def size_of(knl: LoopKernel, source: str, sink: str, pair: SmallestPair) -> Size:
-    """What pairs of instances of two statements are compared by."""
+    """The key by which pairs of instances of two statements are compared."""
     places: dict[str, int] = knl.memo.setdefault("places", {s.id: i for i, s in enumerate(knl.statements)})
     params, first, second = pair
     return ([params.get(x, 0) for x in parameters_of(knl)], places.get(source, -1), *first.values(),
@@ -128,7 +130,7 @@ def size_of(knl: LoopKernel, source: str, sink: str, pair: SmallestPair) -> Size
 
 
 def parameters_of(knl: LoopKernel) -> tuple[str, ...]:
-    """The names that may be parameters, in the order in which sizes are compared."""
+    """The names of possible parameters, in the order in which their values are compared."""
     return tuple(a.name for a in knl.arguments)
 
 
@@ -140,8 +142,8 @@ class Violation:
 
     :ivar pairs: the broken pairs, source inames to sink inames.
     :ivar reason: ``"order"`` (the sink may run first), ``"blocks"`` (they run in different blocks of one launch, and
-        no launch can end between them), or ``"lost"`` (the value that goes from one to the other would have no cell).
-    :ivar placed: it is known in which blocks the two run.
+        no launch can end between them), or ``"lost"`` (no storage keeps the value from the source to the sink).
+    :ivar placed: the blocks in which the two run are known.
     """
 
     dependence: Dependence
@@ -155,20 +157,16 @@ class Violation:
         return self.dependence.exact and self.placed
 
 
-#: Pairs of instances of which only evaluating them tells whether they meet, until none is looked for any more.
+#: The greatest number of pairs of instances that are evaluated to find whether they access one element.
 _MOST_TRIED = 64
 
 
 def smallest_violation(knl: LoopKernel, found: Sequence[Violation], doubtful: Sequence[Violation] = ()
                        ) -> tuple[Violation, Witness]:
-    """The violation with the smallest instances, and these.
+    """The violation with the smallest pair of instances, and its witness.
 
-    Smallest by the parameters in the order of the arguments (one that does not matter counts as 0), then by the
-    source (its place in the text, then its inames), then by the sink.
-
-    :arg doubtful: violations some pairs of which may be none, as a subscript or condition is not affine. Where theirs
-        could be smaller, these pairs are evaluated one by one; where they are too many the witness says that it may
-        not be the smallest.
+    :arg doubtful: violations whose pairs may not be broken, as a subscript or condition is not affine. Their smaller
+        pairs are evaluated one by one; if these are too many, the witness states that it may not be the smallest.
     """
     known: dict[tuple[int, str, str], SmallestPair] = {}
 
@@ -200,27 +198,28 @@ def _ends(knl: LoopKernel, v: Violation) -> tuple[Statement, Statement]:
 
 
 def _first_true(knl: LoopKernel, v: Violation, limit: Size) -> tuple[SmallestPair | None, Size | None]:
-    """The smallest pair of *v* below *limit* that is broken whatever the data, and from where on it is not known.
+    """The smallest pair of *v* below *limit* that is broken whatever the data, and the size from which pairs are
+    undecided.
 
-    Where all pairs below *limit* are known, that is ``None``.
+    The second is ``None`` if all pairs below *limit* are decided.
     """
     d = v.dependence
     a, b = _ends(knl, v)
     pairs = v.pairs
     for x in sorted(knl.value_params & frozenset().union(*(_names(knl, s) for s in (a, b)))):
-        pairs = pairs.intersect_params(range_from(x, 0))    # what they touch depends on it, though no relation says so
+        pairs = pairs.intersect_params(range_from(x, 0))    # their elements depend on it, though no relation has it
     first, second = d.kind in ("flow", "output"), d.kind in ("anti", "output")
     for i, pair in enumerate(pairs_in_order(pairs, a.inames, b.inames, parameters_of(knl))):
         size = size_of(knl, a.id, b.id, pair)
         if size >= limit:
             break
-        touched = [touched_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
-        if touched[0] is None or touched[1] is None:
-            break                           # it is for the data to say
-        elements = [{e for e, is_write in touched[0] if is_write is first},
-                    {e for e, is_write in touched[1] if is_write is second}]
+        accessed = [accesses_at(knl, s, d.array, {**pair[0], **at}) for s, at in zip((a, b), pair[1:], strict=True)]
+        if accessed[0] is None or accessed[1] is None:
+            break                           # data decides
+        elements = [{e for e, is_write in accessed[0] if is_write is first},
+                    {e for e, is_write in accessed[1] if is_write is second}]
         if elements[0] & elements[1] - {None}:
-            # of a temporary's values another write may come between
+            # another write of the temporary may come between the two
             return (None, size) if d.of_value else (pair, None)
         if {None} in elements:
             break
@@ -230,18 +229,18 @@ def _first_true(knl: LoopKernel, v: Violation, limit: Size) -> tuple[SmallestPai
 
 
 def _names(knl: LoopKernel, s: Statement) -> frozenset[str]:
-    """The names that say what an instance of *s* touches."""
+    """The names on which the elements and conditions of an instance of *s* depend."""
     return frozenset().union(*map(variables, (s.assignee, expanded_expression(knl, s), *s.predicates)))
 
 
 def witness_of(knl: LoopKernel, violation: Violation) -> Witness:
-    """The smallest instances of a violation, and the element that both touch."""
+    """The witness of the smallest pair of a violation."""
     return smallest_violation(knl, (violation,))[1]
 
 
 def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], source: tuple[str, dict[str, int]],
                sink: tuple[str, dict[str, int]]) -> Witness:
-    """The witness of two instances, with the element of *array* that both touch."""
+    """The witness of two instances, with the element of *array* that both access."""
     first = _elements(knl, source, array, kind in ("flow", "output"), params)
     second = _elements(knl, sink, array, kind in ("anti", "output"), params)
     return Witness(params, source, sink, array, next((e for e in first if e in second), None), kind)
@@ -250,9 +249,9 @@ def witness_at(knl: LoopKernel, array: str, kind: str, params: dict[str, int], s
 def _elements(knl: LoopKernel, instance: tuple[str, dict[str, int]], array: str, is_write: bool,
               params: dict[str, int]) -> list[tuple[int, ...]]:
     statement, point = knl.statement_by_id[instance[0]], instance[1]
-    # one that is not named does not matter
+    # a parameter without a value does not matter
     at = {**dict.fromkeys(knl.value_params, 0), **params, **point}
-    found = touched_at(knl, statement, array, at)
+    found = accesses_at(knl, statement, array, at)
     if found is not None:
         return sorted(element for element, written in found if written is is_write and element is not None)
     return [element_at(a.subscript_relation, params, tuple(point.values())) for a in accesses_of(knl, statement)

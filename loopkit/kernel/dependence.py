@@ -18,8 +18,8 @@ class Dependence:
     :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
     :ivar of_value: *array* is a temporary; the dependence is a value flow, or orders two writes of which either may
         reach the reader.
-    :ivar waived: an assumed dependence: a step broke these pairs by an assumption, and they constrain no later step.
-        For an exact dependence the assumption is that the order does not matter, else that the accesses never coincide.
+    :ivar assumed: an obligation allows steps to break these pairs, so they no longer bind. If *exact*, the pairs
+        access one element and the caller claims that their order does not matter; else the claim is that they never do.
     """
 
     kind: str
@@ -30,11 +30,11 @@ class Dependence:
     exact: bool = True
     reorderable: bool = False
     of_value: bool = False
-    waived: bool = False
+    assumed: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
         # islpy cannot pickle relations that have one name on both sides
-        others = (self.exact, self.reorderable, self.of_value, self.waived)
+        others = (self.exact, self.reorderable, self.of_value, self.assumed)
         return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
 
 

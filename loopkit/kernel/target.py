@@ -11,9 +11,9 @@ from loopkit.lazy import LazyTable
 
 @dataclass(frozen=True)
 class Machine:
-    """The properties of a target that a loop program depends on: lowering gets only these, and caches results by them.
+    """The properties of a target that lowering uses; lowered kernels are kept by their machine.
 
-    Targets with equal machines share their loop programs: the host's C runs the program of a GPU.
+    Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
 
     :ivar warp: threads of a warp.
     """
@@ -26,7 +26,7 @@ GPU = Machine()
 
 
 class Target:
-    """A language and its execution environment; subclasses are frozen dataclasses, with compiler settings as fields.
+    """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options.
 
     :cvar name: the name in ``target="..."``.
     """
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def machine(self) -> Machine:
-        """The machine of its loop programs."""
+        """The properties that lowering uses."""
         return GPU
 
     @property

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from loopkit.analysis.accesses import accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import assumed_flows
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.hosts import not_separable, obstacle
+from loopkit.analysis.host_loops import not_separable, obstacle
 from loopkit.analysis.order import execution_paths, meeting_of
-from loopkit.analysis.waived import met
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.errors import IllegalTransformError
 from loopkit.kernel.data import AddressSpace
@@ -39,7 +39,7 @@ def pairs_through_memory(schedule: Schedule) -> frozenset[Pair]:
             flows.setdefault(d.array, []).append(d)
     found: set[Pair] = set()
     for name, bound in flows.items():
-        given_up = list(met(knl, name))
+        given_up = list(assumed_flows(knl, name))
         own = [*bound, *given_up]
         if not (any(leaves_its_launch(knl, d, places) for d in bound) or is_global_anyway(knl, name)
                 or any(space_of_flow(knl, d, places) is AddressSpace.GLOBAL for d in given_up)):

@@ -21,7 +21,7 @@ from loopkit.kernel.tree import Loop, LoopPlace, Seq, Tree, leaves, loop_place
 from loopkit.lowering.guard_folding import borders, has_branches
 from loopkit.lowering.lowered import BLOCK, GRID, BoundStatement, Launch
 from loopkit.poly.affine import NotAffineError, subtract
-from loopkit.poly.corners import worst_corner
+from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set, at_most_one, condition_set, params_of
 
 #: Operations of isl that a version for whole tiles may take.
@@ -74,7 +74,7 @@ def _conditions(knl: LoopKernel, launch: Launch, bound: BoundStatement, *, known
     unrolled = {x for x in bound.domain.inames if _is_unrolled(knl, x)}
     box, free_of = _box(launch, bound, unrolled), tuple(set(bound.domain.inames) - unrolled)
     if not known:
-        filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
+        filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=free_of)
         yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         blocks = frozenset(launch.coordinates).difference(launch.ranges)
@@ -123,7 +123,7 @@ def _conditions_here(knl: LoopKernel, launch: Launch, bound: BoundStatement, kno
     """As :func:`_conditions`, in terms of blocks and of the *known* loops around the tile."""
     box = _box(launch, bound, {x for x in bound.domain.inames if _is_unrolled(knl, x)})
     inside = tuple(x for x in bound.domain.inames if x not in box and x not in known)
-    filled = worst_corner(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
+    filled = full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(), free_of=inside)
     yield from () if filled is None else (filled,)
     if has_branches(expanded_expression(knl, bound.statement)):
         around = frozenset(launch.coordinates).difference(launch.ranges).union(bound.domain.inames) - box.keys()
@@ -180,7 +180,7 @@ def full_iterations(knl: LoopKernel, launch: Launch) -> dict[LoopPlace, Set]:
 def _iteration(launch: Launch, bound: BoundStatement, loop: str, inner: set[str]) -> Set | None:
     box = _box(launch, bound, inner)
     free = tuple(x for x in bound.domain.inames if x != loop and x not in box and x in inner)
-    return worst_corner(bound.domain.set, bound.domain.inames, box, involving=(loop,), free_of=free)
+    return full_box_condition(bound.domain.set, bound.domain.inames, box, involving=(loop,), free_of=free)
 
 
 def _is_unrolled(knl: LoopKernel, iname: str) -> bool:

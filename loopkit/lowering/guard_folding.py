@@ -16,10 +16,10 @@ from loopkit.expr.mappers import map_children, subexpressions
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.affine import add
-from loopkit.poly.corners import worst_corner
 from loopkit.poly.domains import is_affine_condition
 from loopkit.poly.enumerated import where_holds
 from loopkit.poly.extents import couples, is_endless
+from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.sets import InstanceSet, Set
 
 
@@ -71,7 +71,7 @@ def borders(knl: LoopKernel, s: Statement, domain: InstanceSet, box: Mapping[str
         if holds is None:
             continue
         for side in (holds, domain.subtract(holds)):
-            found = worst_corner(side.set, side.inames, box, involving=(), free_of=free_of)
+            found = full_box_condition(side.set, side.inames, box, involving=(), free_of=free_of)
             if found is not None and (may_cut or not couples(found, blocks)) \
                     and all(is_endless(found, x) for x in blocks):
                 yield found

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, commute
+from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
 from loopkit.analysis.collective import collective_inames
 from loopkit.analysis.dependences import dependences, in_words, shared_loops
 from loopkit.analysis.legality import axis_inames, packed_coordinate, places_on_axis
-from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of, witness_at
 from loopkit.ast.nodes import Completion, Scope
 from loopkit.errors import IllegalTransformError
@@ -113,8 +113,8 @@ def _storage_hazards(knl: LoopKernel, launch: Launch, storage: Storage, accesses
             pairs = cache[key]
             if pairs is None:
                 continue
-            if waived(knl, storage.name):
-                pairs = not_waived(knl, storage.name, a.statement, b.statement, pairs)
+            if assumed_dependences(knl, storage.name):
+                pairs = without_assumed(knl, storage.name, a.statement, b.statement, pairs)
                 if pairs.is_empty():
                     continue
             loops = shared_loops(knl, a.statement, b.statement, where.loops)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import shared_loops, with_waived
+from loopkit.analysis.dependences import shared_loops, with_assumed
 from loopkit.analysis.legality import iname_range, iname_span
 from loopkit.ast.nodes import Array, Block, Function, If
 from loopkit.ast.simplify import simplified
@@ -143,7 +143,7 @@ def _lasting(knl: LoopKernel, launch: Launch) -> frozenset[str]:
             if seen.setdefault(a.array, regions[a.statement]) != regions[a.statement]:
                 result.add(a.array)
     ways = paths(launch.tree)
-    for d in with_waived(knl):
+    for d in with_assumed(knl):
         if d.of_value and d.kind == "flow" and d.source in ways and d.sink in ways:
             loops = meeting(ways[d.source], ways[d.sink]).loops
             if differing(d.relation, shared_loops(knl, d.source, d.sink, loops)) is not None:

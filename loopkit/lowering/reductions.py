@@ -181,5 +181,5 @@ def _along(knl: LoopKernel, array: str, chain: Sequence[str], lanes: Sequence[st
                     identity_pairs(knl, source, sink, but=lanes)).intersect_range(rest)
                 rest = rest.subtract(relation.range())
                 if not relation.is_empty():
-                    yield Dependence("flow", array, source, sink, relation, exact=write.certain and read.certain,
+                    yield Dependence("flow", array, source, sink, relation, exact=write.must and read.must,
                                      of_value=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.dependences import dependences, shared_loops
-from loopkit.analysis.hosts import obstacle
+from loopkit.analysis.host_loops import obstacle
 from loopkit.analysis.legality import across_blocks, iname_range, is_between_blocks, violations
 from loopkit.analysis.order import execution_paths, meeting_of, vectors_last
 from loopkit.errors import InternalError

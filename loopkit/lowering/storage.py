@@ -16,12 +16,12 @@ from typing import Any
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array
+from loopkit.analysis.assumed_dependences import assumed_flows
 from loopkit.analysis.axes import without_axes
 from loopkit.analysis.dependences import dependences, shared_loops
 from loopkit.analysis.legality import axis_inames, iname_extent, iname_range
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.shapes import array_shapes
-from loopkit.analysis.waived import met
 from loopkit.errors import ShapeError, StorageError
 from loopkit.expr.mappers import variables
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -57,7 +57,7 @@ def each_storage(schedule: Schedule) -> Iterator[tuple[str, Callable[[], tuple[S
 
     def settle(temporary: TemporaryVariable, accesses: Sequence[Access]) -> tuple[Storage, frozenset[int]]:
         name = temporary.name
-        own = [*flows.get(name, ()), *met(knl, name)]
+        own = [*flows.get(name, ()), *assumed_flows(knl, name)]
         _require_written(temporary, accesses)
         axes = _needless_axes(temporary, accesses)
         storage = _registers(knl, temporary, accesses, own, places, shapes[name], axes) if axes else None

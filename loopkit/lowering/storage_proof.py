@@ -8,13 +8,13 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, commute
+from loopkit.analysis.assumed_dependences import assumed_dependences, without_assumed
 from loopkit.analysis.between_blocks import require_one_launch, require_one_write
-from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.dependences import joined, joined_relations, shared_loops
 from loopkit.analysis.legality import across_blocks, axis_inames, places_on_axis
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import loops_of
 from loopkit.analysis.values_preserved import clobbered_values, same_flow
-from loopkit.analysis.waived import not_waived, waived
 from loopkit.analysis.witnesses import parameters_of
 from loopkit.errors import StorageError, instance_text
 from loopkit.kernel.data import AddressSpace, TemporaryVariable
@@ -52,7 +52,7 @@ def require_right_cells(knl: LoopKernel, t: TemporaryVariable, accesses: Sequenc
     if space is AddressSpace.GLOBAL:
         _require_one_block_a_cell(knl, t, accesses, places, lead)
     axes = _axes(knl, accesses, space)
-    for wrong in clobbered_values(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, certain_write(a))):
+    for wrong in clobbered_values(knl, accesses, flows, lambda a: _timed(knl, a, places, axes, lead, is_must_write(a))):
         _refuse(knl, t, space, (wrong.source, wrong.sink), wrong.pairs)
 
 
@@ -75,7 +75,7 @@ def one_cell_across_blocks(knl: LoopKernel, a: Access, b: Access, places: Mappin
         return None
     pairs = in_one_iteration(same_element(_global_cells(a, lead), _global_cells(b, lead)),
                              shared_loops(knl, a.statement, b.statement, place.hosts))
-    pairs = not_waived(knl, a.array, a.statement, b.statement, pairs)
+    pairs = without_assumed(knl, a.array, a.statement, b.statement, pairs)
     return across_blocks(knl, Dependence("output" if b.is_write else "flow", a.array, a.statement, b.statement, pairs))
 
 
@@ -97,7 +97,7 @@ def _refuse(knl: LoopKernel, t: TemporaryVariable, space: AddressSpace, pair: tu
     params, at_write, at_read = smallest_pair(pairs, writer.inames, reader.inames, parameters_of(knl))
     sizes = ", ".join(f"{k} = {v}" for k, v in params.items())
     hint = "keep the writer and the reader of each value in one loop"
-    if waived(knl, t.name):
+    if assumed_dependences(knl, t.name):
         hint = f"the kernel's obligations do not speak of this pair: keep its order too; {hint}"
     raise StorageError(
         f"The {space} cells of '{t.name}' cannot hold all values that are alive at once: the value that "
@@ -142,7 +142,7 @@ def evidently_wrong(knl: LoopKernel, t: TemporaryVariable, accesses: Sequence[Ac
         return False
     axes = _axes(knl, accesses, space)
     for a in accesses:
-        if not a.is_write or not certain_write(a) or not all(x in a.domain.inames for x in lead):
+        if not a.is_write or not is_must_write(a) or not all(x in a.domain.inames for x in lead):
             continue
         timed = _timed(knl, a, places, axes, lead, must=True)
         loops = [value for kind, value in timed.time if kind == "loop"]
@@ -161,7 +161,7 @@ def _written_once_before(accesses: Sequence[Access], flows: Sequence[Dependence]
     No search for the last write before each read is needed then.
     """
     writers = [a for a in accesses if a.is_write]
-    if len(writers) != 1 or not certain_write(writers[0]) or places[writers[0].statement].hosts:
+    if len(writers) != 1 or not is_must_write(writers[0]) or places[writers[0].statement].hosts:
         return False
     writer = writers[0]
     if any(d.source != writer.statement for d in flows):

@@ -13,11 +13,11 @@ from loopkit.poly.limits import gave_up
 
 @dataclass(frozen=True)
 class TimedAccess:
-    """One access to a temporary, with its place in time.
+    """One access with its place in the execution order.
 
     :ivar relation: instances to elements, restricted to the statement's domain.
-    :ivar time: one entry a level: a constant position, or the index of an iname of the statement.
-    :ivar must: the write certainly happens (it kills what was there).
+    :ivar must: a must-write: it replaces the earlier value, whatever the data.
+    :ivar time: one entry for each level: a constant position, or the index of an iname of the statement.
     """
 
     relation: isl.Map
@@ -27,13 +27,14 @@ class TimedAccess:
 
 
 @dataclass(frozen=True)
-class OneOf:
-    """Writes to one cell, of which one has happened wherever a read comes behind them all.
+class JointMustWrite:
+    """May-writes to one element of which one has happened before any read that follows them all.
 
-    The writes are of one instance space; they are indices among the accesses, as is the read.
+    All have one instance space.
 
-    :ivar read: ``None``: any read.
-    :ivar loops: the dimensions of the writes and the read in which their instances must agree for it.
+    :ivar writes: their indices among the accesses.
+    :ivar read: the index of the only read for which this holds; ``None``: any read.
+    :ivar loops: pairs of dimensions, of the writes and of the read, in which the instances must agree.
     """
 
     writes: tuple[int, ...]
@@ -41,26 +42,26 @@ class OneOf:
     loops: tuple[tuple[int, int], ...] = ()
 
 
-def value_flow(accesses: Sequence[TimedAccess], one_of: Sequence[OneOf] = ()) -> list[tuple[int, int, isl.Map]]:
-    """The flow between *accesses* to one array, as (index of the write, index of the read, relation).
+def value_flow(accesses: Sequence[TimedAccess], joint: Sequence[JointMustWrite] = ()) -> list[tuple[int, int, isl.Map]]:
+    """The value-based flow of *accesses* to one array: (index of the write, index of the read, relation).
 
-    Each read gets the last write before it. Writes that may not happen do not hide earlier ones, but for those that
-    *one_of* is sure of.
+    Each read gets the last write before it. A may-write does not hide earlier writes, unless it is part of a
+    joint must-write.
     """
     depth = max(len(a.time) for a in accesses)
-    certain = [i for i, a in enumerate(accesses) if a.is_write and a.must]
+    must = [i for i, a in enumerate(accesses) if a.is_write and a.must]
     try:
         found = _computed(accesses, depth)
     except isl.Error as err:
         if gave_up(err):
             raise
         # isl's algorithm fails on some sets with integer divisions
-        found = list(_pairwise(accesses, certain, certain, depth))
-    # given sources that may not happen, isl's algorithm crashes on some sets with integer divisions
-    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], certain, depth)
+        found = list(_pairwise(accesses, must, must, depth))
+    # given may-writes, isl's algorithm crashes on some sets with integer divisions
+    found += _pairwise(accesses, [i for i, a in enumerate(accesses) if a.is_write and not a.must], must, depth)
     result = []
     for source, sink, relation in found:
-        left = _left(accesses, source, sink, relation, [x for x in one_of if x.read in (None, sink)], depth)
+        left = _left(accesses, source, sink, relation, [x for x in joint if x.read in (None, sink)], depth)
         if not left.is_empty():
             result.append((source, sink, left))
     return sorted(result, key=lambda r: r[:2])
@@ -70,7 +71,7 @@ Flow = tuple[int, int, isl.Map]
 
 
 def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
-    """The flow from certain writes, by isl's own algorithm."""
+    """The flow from must-writes, by isl's algorithm."""
     sinks = must = schedule = None
     for i, access in enumerate(accesses):
         if access.is_write and not access.must:
@@ -92,69 +93,69 @@ def _computed(accesses: Sequence[TimedAccess], depth: int) -> list[Flow]:
     return [(int(m.get_tuple_name(DIM.in_)[1:]), int(m.get_tuple_name(DIM.out)[1:]), anonymous(m)) for m in maps]
 
 
-def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], certain: Sequence[int], depth: int
+def _pairwise(accesses: Sequence[TimedAccess], sources: Sequence[int], must: Sequence[int], depth: int
               ) -> Iterator[Flow]:
-    """The flow from *sources* by its definition: a write before a read, without a certain write between them."""
+    """The flow from *sources* by definition: a write before a read without a must-write between them."""
     for source in sources:
         for sink, read in enumerate(accesses):
             if read.is_write:
                 continue
             relation = _left(accesses, source, sink, _before(accesses[source], read, depth),
-                             [OneOf((write,)) for write in certain], depth)
+                             [JointMustWrite((write,)) for write in must], depth)
             if not relation.is_empty():
                 yield source, sink, relation
 
 
-def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[OneOf], depth: int
-          ) -> isl.Map:
-    """Those *pairs* that have an element to which none of the certain *writes* comes between them.
+def _left(accesses: Sequence[TimedAccess], source: int, sink: int, pairs: isl.Map, writes: Sequence[JointMustWrite],
+          depth: int) -> isl.Map:
+    """The *pairs* that share an element that none of *writes* replaces between them.
 
-    Where one of the two touches a single element, that is the element. Where both may touch several, each is looked at.
+    If an instance of both ends may access several elements, each element is considered separately.
     """
     if pairs.is_empty() or not writes:
         return pairs
     first, last = accesses[source].relation, accesses[sink].relation
     if first.is_single_valued() or last.is_single_valued():
-        for sure in writes:
+        for group in writes:
             if not pairs.is_empty():
-                pairs = pairs.subtract(_hidden(accesses, source, sink, sure, depth))
+                pairs = pairs.subtract(_hidden(accesses, source, sink, group, depth))
         return pairs
-    at, of = first.range_map(), first.domain_map()      # an instance with one of its elements, to either
+    at, of = first.range_map(), first.domain_map()      # from (instance, element) to the element, to the instance
     found = at.apply_range(last.reverse()).intersect(of.apply_range(pairs))
-    for sure in writes:
+    for group in writes:
         behind = reduce(isl.Map.intersect, (
             at.apply_range(accesses[w].relation.reverse()).intersect(
-                of.apply_range(_earlier(accesses[source], accesses[w], depth))) for w in sure.writes))
-        ahead = reduce(isl.Map.intersect, (_earlier(accesses[w], accesses[sink], depth) for w in sure.writes))
-        found = found.subtract(behind.apply_range(_agreeing(ahead, sure)))
+                of.apply_range(_earlier(accesses[source], accesses[w], depth))) for w in group.writes))
+        ahead = reduce(isl.Map.intersect, (_earlier(accesses[w], accesses[sink], depth) for w in group.writes))
+        found = found.subtract(behind.apply_range(_agreeing(ahead, group)))
     return found.domain_factor_domain()
 
 
-def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, sure: OneOf, depth: int) -> isl.Map:
-    """The pairs of *source* and *sink* between which all of the writes stand, in one instance of theirs."""
-    behind = reduce(isl.Map.intersect, (_before(accesses[source], accesses[w], depth) for w in sure.writes))
-    ahead = reduce(isl.Map.intersect, (_before(accesses[w], accesses[sink], depth) for w in sure.writes))
-    return behind.apply_range(_agreeing(ahead, sure))
+def _hidden(accesses: Sequence[TimedAccess], source: int, sink: int, group: JointMustWrite, depth: int) -> isl.Map:
+    """The pairs of *source* and *sink* between which all of the writes run, in one of their instances."""
+    behind = reduce(isl.Map.intersect, (_before(accesses[source], accesses[w], depth) for w in group.writes))
+    ahead = reduce(isl.Map.intersect, (_before(accesses[w], accesses[sink], depth) for w in group.writes))
+    return behind.apply_range(_agreeing(ahead, group))
 
 
-def _agreeing(ahead: isl.Map, sure: OneOf) -> isl.Map:
-    for a, b in sure.loops:
+def _agreeing(ahead: isl.Map, group: JointMustWrite) -> isl.Map:
+    for a, b in group.loops:
         ahead = ahead.equate(DIM.in_, a, DIM.out, b)
     return ahead
 
 
-def earlier_touches(first: TimedAccess, second: TimedAccess) -> isl.Map:
-    """The instances of two accesses that touch one element, the first one earlier."""
+def earlier_accesses(first: TimedAccess, second: TimedAccess) -> isl.Map:
+    """The pairs of instances of two accesses that access one element, the first one earlier."""
     return _before(first, second, max(len(first.time), len(second.time)))
 
 
 def _before(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
-    """The instances of two accesses that touch one element, the first one earlier."""
+    """The pairs of instances of two accesses that access one element, the first one earlier."""
     return first.relation.apply_range(second.relation.reverse()).intersect(_earlier(first, second, depth))
 
 
 def _earlier(first: TimedAccess, second: TimedAccess, depth: int) -> isl.Map:
-    """The instances of two statements of which the first comes earlier."""
+    """The pairs of instances of two statements of which the first runs earlier."""
     times = [_time_map(a.relation, a.time, depth) for a in (first, second)]
     earlier = isl.Map.lex_lt(times[0].get_space().range())
     return times[0].apply_range(earlier).apply_range(times[1].reverse())

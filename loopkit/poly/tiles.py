@@ -1,4 +1,4 @@
-"""Domains rounded up to whole tiles, and the condition that tells the original points from the added ones."""
+"""Padding of iteration domains to a multiple of a length, and the condition for the original points."""
 from __future__ import annotations
 
 import pymbolic.primitives as p
@@ -13,8 +13,8 @@ from loopkit.poly.relations import cells, same_element
 from loopkit.poly.sets import InstanceSet, Set, params_of
 
 
-def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
-    """*domain* with all of each tile of *length* along *iname* in which it has a point; tiles count from 0."""
+def padded_to_tiles(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
+    """*domain* with all points of each tile in which it has a point: *length* values of *iname*, counted from 0."""
     others = [x for x in domain.inames if x != iname]
     tile = cells(domain.inames, (*(p.Variable(x) for x in others), floor_div(p.Variable(iname), length)))
     whole = domain.named(coalesced(domain.apply(same_element(tile, tile), domain.inames).set))
@@ -28,7 +28,7 @@ def filled_up(domain: InstanceSet, iname: str, length: int) -> InstanceSet:
 
 
 def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str]) -> InstanceSet | None:
-    """Tiles from the first point to the last along *iname*, whose ends depend on parameters alone."""
+    """The tiles from the first point to the last along *iname*, if their bounds depend on parameters only."""
     values = domain.onto((iname,))
     low = values.constant_range(iname)[0]
     if low is None or values.is_empty():
@@ -45,17 +45,17 @@ def _between_ends(domain: InstanceSet, iname: str, length: int, others: list[str
 
 
 def condition_of(points: InstanceSet, around: InstanceSet, assumptions: Set) -> Expression | None:
-    """What tells *points* from others *around* them, in terms of their inames; ``None``: there are no others.
+    """The condition on the inames that holds for *points* and for no others of *around*; ``None``: there are no others.
 
-    Sizes for which there are no points at all are left out.
+    It holds for sizes at which *points* is not empty.
     """
     known = around.set
-    if known.n_basic_set() > _FEW:          # it may be taken for larger than it is
+    if known.n_basic_set() > _FEW:          # a superset will do
         known = plain_hull(known)
     context = params_of(around.named(known)).intersect(assumptions)
     told = affordable(lambda: points.set.gist_params(points.set.params()), otherwise=points.set)
     return condition_expression(params_of(points.named(told)), context)
 
 
-#: Pieces of which isl tells at once what they imply.
+#: The number of pieces up to which isl finds implications fast.
 _FEW = 4

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from loopkit.analysis.constructors import annotated
-from loopkit.analysis.hosts import require_barriers_in_place
+from loopkit.analysis.host_loops import require_barriers_in_place
 from loopkit.errors import PreconditionError
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import RequestedBarrier

@@ -8,11 +8,11 @@ from functools import partial
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import accesses_of, commute, data_params, origin
-from loopkit.analysis.certainty import certain_write
 from loopkit.analysis.constructors import annotated
 from loopkit.analysis.copy_out import require_buffered, require_collected, require_values_buffered
 from loopkit.analysis.dependences import relations_of
 from loopkit.analysis.legality import require_legal
+from loopkit.analysis.must_writes import is_must_write
 from loopkit.analysis.order import meeting_of
 from loopkit.analysis.shapes import array_shapes
 from loopkit.errors import PreconditionError, UndecidedError
@@ -276,7 +276,7 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")
     for s in users:
-        if any(a.array == name and a.is_write and not certain_write(a) for a in accesses_of(kernel, s)):
+        if any(a.array == name and a.is_write and not is_must_write(a) for a in accesses_of(kernel, s)):
             raise PreconditionError(f"{step}: whether '{s.id}' writes '{name}' depends on data, so that it is not "
                                     "known which values are to be loaded.", subject=name,
                                     hint="leave this statement out with within=, or write the old value where the "

@@ -15,8 +15,8 @@ import pymbolic.primitives as p
 from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of
-from loopkit.analysis.dependences import in_order, values_in, with_waived
-from loopkit.analysis.stand_ins import End, Moved, moved_dependences, touched
+from loopkit.analysis.dependences import in_order, values_in, with_assumed
+from loopkit.analysis.moved_dependences import End, Moved, accessed_elements, moved_dependences
 from loopkit.expr.mappers import substitute, variables
 from loopkit.expr.nodes import Neutral
 from loopkit.instructions.atomic_update import AtomicUpdate
@@ -98,7 +98,7 @@ class Buffer:
         every = self.staged.cells(m for own in self.moves.values() for _, m in own)
         elements = subscripts_on(every, self.staged.box.arguments())
         load, store = list[Set](), list[Set]()
-        for d in with_waived(kernel):
+        for d in with_assumed(kernel):
             if d.array != self.name or d.kind != "flow" or users.isdisjoint((d.source, d.sink)):
                 continue
             pairs = d.relation
@@ -146,7 +146,8 @@ class Buffer:
             yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
         if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
             if first is not None and self.name in variables(first.expression):
-                once = same_element(*(touched(result, s.id, self.name, is_write=s is last) for s in (first, last)))
+                once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
+                                      for s in (first, last)))
                 yield Dependence("anti", self.name, first.id, last.id,
                                  once.intersect(self.staged.in_one_iteration(first.inames, last.inames)))
             if self.staged.whole_box and first is not None:
@@ -175,7 +176,7 @@ class Buffer:
             # within an iteration the buffer's cells carry the dependence
             relation = relation.subtract(self.staged.in_one_iteration(self.staged.inames, self.staged.inames))
         relation = relation.intersect(same_element(*(
-            touched(result, end.statement, self.name, is_write=end.is_write) for end in ends)))
+            accessed_elements(result, end.statement, self.name, is_write=end.is_write) for end in ends)))
         if not relation.is_empty():
             yield replace(moved.after, relation=relation)
 
@@ -183,7 +184,7 @@ class Buffer:
         """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
         used = self.staged.cells(m for own in self.moves.values() for _, m in own)
         others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(used.set, load.inames)))
-        read = restrict(touched(result, load.id, self.name, is_write=False), others)
+        read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)
         for a in accesses_by_array(result)[self.name]:
             if a.is_write:
                 pairs = same_element(read, a.relation)
@@ -193,6 +194,6 @@ class Buffer:
                                                     ("flow", a.statement, load.id, pairs.reverse())):
                     relation = in_order(result, source, sink, related)
                     if not relation.is_empty():
-                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.certain)
+                        yield Dependence(kind, self.name, source, sink, relation, exact=a.affine and a.must)
 
     # }}}

@@ -12,7 +12,7 @@ from pymbolic.typing import Expression
 
 from loopkit.analysis.accesses import Access, accesses_by_array, accesses_of, data_params, expanded_expression
 from loopkit.analysis.constructors import rewritten, with_dependences
-from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_waived
+from loopkit.analysis.dependences import joined_relations, order_of_values, reduction_dependences, with_assumed
 from loopkit.analysis.extension_proof import require_extended
 from loopkit.analysis.legality import proven
 from loopkit.analysis.shapes import reached_elements
@@ -26,7 +26,7 @@ from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.poly.sets import InstanceSet, with_dim_names
-from loopkit.poly.tiles import condition_of, filled_up
+from loopkit.poly.tiles import condition_of, padded_to_tiles
 from loopkit.transform.step import matching_statements, require_iname, require_positive, transform
 
 
@@ -109,7 +109,7 @@ def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
         why = "whether it runs depends on data"
     elif s.commutes or (node is not None and (node.sweep is not None or node.others)):
         why = "it is an atomic update" if s.commutes else "it is part of a scan, or of a reduction that was peeled"
-    elif any(not a.affine or not a.certain for a in accesses_of(kernel, s)):
+    elif any(not a.affine or not a.must for a in accesses_of(kernel, s)):
         why = "what it reads or writes is not affine"
     elif any(isinstance(e, p.FloorDiv | p.Remainder) and not isinstance(e.denominator, int)
              for e in subexpressions(expanded_expression(kernel, s))):
@@ -129,7 +129,7 @@ def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> di
         if id(s.domain) not in found:
             domain = s.domain
             for x, length in sizes.items():
-                domain = filled_up(domain, x, length) if x in s.inames else domain
+                domain = padded_to_tiles(domain, x, length) if x in s.inames else domain
             found[id(s.domain)] = s.domain if domain.is_equal(s.domain) else domain
     return {s.id: found[id(s.domain)] for s in chosen}
 
@@ -224,7 +224,7 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
     """
     ordered = with_dependences(kernel, partial(_dependences, names))
     for name in sorted(names):
-        found, known = (joined_relations(d for d in with_waived(knl) if d.array == name) for knl in (ordered, kernel))
+        found, known = (joined_relations(d for d in with_assumed(knl) if d.array == name) for knl in (ordered, kernel))
         if not same_flow(found, known):
             raise ScheduleError(f"{step}: earlier steps changed the order in which values come into '{name}'.",
                                 subject=name, hint="fill tiles before those steps")

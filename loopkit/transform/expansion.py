@@ -27,7 +27,7 @@ from loopkit.kernel.kernel import LoopKernel, unknown
 from loopkit.kernel.statement import Statement
 from loopkit.language.names import name_list
 from loopkit.poly.affine import NotAffineError, names_in, subtract
-from loopkit.poly.flow import earlier_touches
+from loopkit.poly.flow import earlier_accesses
 from loopkit.poly.relations import at_sink, differing
 from loopkit.poly.sets import lexmin_point
 from loopkit.transform.step import require_iname, transform
@@ -265,8 +265,8 @@ def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str
     for a in accesses:
         if a.is_write:
             own = in_cells(knl, a, apart)
-            behind = at_sink(earlier_touches(ends[0], own).reverse(), params, tuple(first[1].values()))
-            ahead = at_sink(earlier_touches(own, ends[1]), params, tuple(last[1].values()))
+            behind = at_sink(earlier_accesses(ends[0], own).reverse(), params, tuple(first[1].values()))
+            ahead = at_sink(earlier_accesses(own, ends[1]), params, tuple(last[1].values()))
             point = lexmin_point(behind.domain().intersect(ahead.domain()), a.domain.inames, tuple(params))
             if point is not None:
                 return a.statement, point[1]

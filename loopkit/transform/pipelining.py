@@ -55,7 +55,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     :arg stages: the number of tiles held at once.
     :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
-    :arg registers: hold a tile in registers from its load to its store; not with *asynchronous*.
+    :arg registers: hold a tile in registers from its load to its store; *asynchronous* ignores it.
     :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; or no copy can be

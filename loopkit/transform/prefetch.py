@@ -12,7 +12,7 @@ from loopkit.analysis.accesses import accesses_of, analysis_domain, declared, ex
 from loopkit.analysis.constructors import annotated, rewritten
 from loopkit.analysis.copy_in import require_copied_in
 from loopkit.analysis.legality import require_legal
-from loopkit.analysis.stand_ins import End, moved_dependences
+from loopkit.analysis.moved_dependences import End, moved_dependences
 from loopkit.errors import PreconditionError
 from loopkit.expr.dtypes import Type, Weak, type_of
 from loopkit.expr.indices import Typed, index_value, is_of_values

@@ -219,7 +219,7 @@ class StagingBuffer:
         for a in accesses_as(kernel, replace(copy, domain=every)):
             if not a.is_write and (
                     a.array not in shapes or a.array in kernel.temporaries or a.array in kernel.written_names
-                    or not a.affine or not a.certain
+                    or not a.affine or not a.must
                     or outside(a.relation, shapes[a.array], kernel.assumptions) is not None):
                 return copy.domain
         fits = every.set.is_bounded() and affordable(lambda: every.onto(self.outer).set.is_subset(places),

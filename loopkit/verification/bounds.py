@@ -1,4 +1,4 @@
-"""Bounds: every access lies inside its array, for all sizes that the assumptions allow."""
+"""Bounds: every access is inside its array, for all sizes that the assumptions allow."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 from loopkit.verification.read_subscripts import stays_inside
 from loopkit.verification.report import Check, Finding, refuted, undecided
-from loopkit.verification.smallest import smallest_instance
+from loopkit.verification.smallest_witness import smallest_instance
 
 
 def bounds(lowered: Lowered) -> Check:
-    """Does every access of the lowered kernel touch a cell that exists? Temporaries are looked at in their storage."""
+    """Is every access of the lowered kernel inside its array? Temporaries have the shape of their storage."""
     knl = lowered.kernel
     findings: dict[Finding, None] = {}
     cache: dict[object, InstanceSet | None] = {}
@@ -38,7 +38,7 @@ def bounds(lowered: Lowered) -> Check:
 
 
 def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage | None) -> object:
-    """An extent that cannot be compared with subscripts and is not the least that holds them all; ``None``: none is."""
+    """An extent that is not affine, unless the shape is the least that holds all accesses; ``None``: none is."""
     if storage is not None:
         inferred = knl.temporaries[name].shape is None
     else:
@@ -62,19 +62,19 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     bad = cache[key]
     if bad is None:
         return
-    if not a.certain:
+    if not a.must:
         yield undecided(f"whether '{a.statement}' stays inside '{a.array}': {why_inexact(knl, a)}.")
         return
     params, values = smallest_instance(knl, bad)
     element = element_at(a.subscript_relation, params, tuple(values.values()))
     yield refuted(BoundsError(
-        f"'{a.statement}' touches '{a.array}' outside its shape.", array=a.array, parameters=params,
+        f"'{a.statement}' accesses '{a.array}' outside its shape.", array=a.array, parameters=params,
         instance=(a.statement, values), element=element,
         hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))
 
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> InstanceSet | None:
-    """The instances that touch something outside; ``None`` if there are none."""
+    """The instances that access an element outside; ``None`` if there are none."""
     bad = outside(a.relation if storage is None else storage.touched(a), shape, knl.assumptions)
     return None if bad is None else a.domain.named(bad)

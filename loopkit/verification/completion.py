@@ -1,4 +1,4 @@
-"""Accesses that may come before an asynchronous access that they conflict with is performed."""
+"""Asynchronous accesses: conflicting accesses that may run before an asynchronous access completes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from loopkit.lowering.completion import Unfinished, unfinished
 from loopkit.lowering.groups import Waits
 from loopkit.poly.relations import differing_first_at, subscript_relation
 from loopkit.poly.sets import Map
+from loopkit.verification.barrier_separation import PlacedBarrier
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.order import PlacedBarrier
 from loopkit.verification.report import Finding, refuted
-from loopkit.verification.smallest import smallest_witness
+from loopkit.verification.smallest_witness import smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
-    """Conflicts with asynchronous accesses, with no wait between that covers the asynchronous access."""
+    """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
     knl, launch = conflicts.kernel, conflicts.launch
     waits = Waits(knl, launch, launch.tree)
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
@@ -29,7 +29,7 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _left(conflicts, waits, some, scope)) is not None), None)
         if pairs is not None:
-            does = f"touch an element of '{u.array}'" if u.array else "start"
+            does = f"access an element of '{u.array}'" if u.array else "start"
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
@@ -38,7 +38,7 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
 
 
 def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
-    """Is *place* needed so that threads see asynchronous accesses of other threads performed?"""
+    """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
     waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
@@ -48,7 +48,7 @@ def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
 
 
 def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unfinished]]:
-    """Those pairs of *u* that two threads run, and those that two warps run, with who must wait for each other."""
+    """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
         pairs = apart(a, b, u.pairs)
@@ -58,7 +58,7 @@ def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unf
 
 def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: PlacedBarrier | None = None
           ) -> Map | None:
-    """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers it; ``None``: none."""
+    """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
@@ -72,13 +72,13 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: 
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, but: PlacedBarrier | None) -> Map | None:
-    """Where groups cannot be counted: those pairs of *u* between which no wait for all of them is sure to come."""
+    """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
     way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places
              if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]
     found: Map | None = None
     for level in way.between:
         pairs = differing_first_at(u.pairs, way.loops, level)
-        if not any(b.surely_separates(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
+        if not any(b.must_separate(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
             found = pairs if found is None else found.union(pairs)
     return found

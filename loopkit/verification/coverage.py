@@ -1,34 +1,34 @@
-"""Coverage: the elements of the outputs that are written, and that no temporary is read before it is written."""
+"""Coverage: the written elements of the outputs; no temporary is read before it is written."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import reduce
 
 from loopkit.analysis.accesses import Access, accesses_by_array, why_inexact, why_undecided
-from loopkit.analysis.certainty import certain_write, sure_writes
+from loopkit.analysis.assumed_dependences import clobbered_reads
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.waived import careless_reads
+from loopkit.analysis.must_writes import is_must_write, joint_must_writes
 from loopkit.errors import AccessWitness, VerificationError
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.lowering.lowered import Lowered
 from loopkit.poly.affine import NotAffineError
 from loopkit.poly.elements import missed
-from loopkit.poly.flow import OneOf
+from loopkit.poly.flow import JointMustWrite
 from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest import smallest_instance
+from loopkit.verification.smallest_witness import smallest_instance
 
-#: Operations of isl for one note.
+#: isl's budget, in operations, for one note.
 NOTE = 500_000
 
 
 def coverage(lowered: Lowered) -> Check:
-    """Is every element of every output written, and is every value of a temporary there when it is read?
+    """Is each value of a temporary written before it is read?
 
-    Elements that are not written, or written more than once, are no fault: notes tell of them.
+    Elements of outputs that are not written, or written more than once, are legal: notes list them.
     """
     knl = lowered.kernel
     by_array = accesses_by_array(knl)
@@ -51,9 +51,9 @@ def coverage(lowered: Lowered) -> Check:
 # {{{ outputs
 
 def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[str]:
-    """What a reader may want to know of the writes to one output."""
+    """A note about the writes to one output."""
     shape = lowered.shapes[name]
-    certain = [a.relation for a in writes if a.affine and a.certain]
+    certain = [a.relation for a in writes if a.affine and a.must]
     extents = [e for e in shape if e is not None]
     if not certain or len(extents) < len(shape):
         doubt = next((why for a in writes if (why := why_inexact(lowered.kernel, a))), "its extent is not known")
@@ -83,7 +83,7 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
 
 
 def _more_than_once(writes: Sequence[Access]) -> bool:
-    """Do two instances write one element, or could they?"""
+    """Can two instances write one element?"""
     for i, a in enumerate(writes):
         if not a.affine or overlap(a.relation, a.relation, one=True):
             return True
@@ -98,8 +98,8 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
 
 def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
            ) -> Iterator[Finding]:
-    """Reads of one temporary that come before any write of what they read."""
-    sure = sure_writes(knl, accesses)
+    """Reads of one temporary that may run before any write of their element."""
+    sure = joint_must_writes(knl, accesses)
     for j, read in enumerate(accesses):
         if read.is_write:
             continue
@@ -109,28 +109,28 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
         if sure or key not in cache:
             cache[key] = _unwritten(accesses, j, own, sure, several)
         bare = cache[key]
-        careless = None if bare is None else careless_reads(knl, read.array, read.statement)
-        if bare is not None and careless is not None:
+        clobbered = None if bare is None else clobbered_reads(knl, read.array, read.statement)
+        if bare is not None and clobbered is not None:
             yield Finding(Verdict.ASSUMED, f"that '{read.statement}' may find any value in '{read.array}' is an "
                                            "obligation of the kernel.")
-            bare = bare.subtract(careless)
+            bare = bare.subtract(clobbered)
         if bare is not None and not bare.is_empty():
             yield _finding(knl, read, read.domain.named(bare),
-                           certain=all(a.affine and a.certain for a in _writes(accesses)))
+                           certain=all(a.affine and a.must for a in _writes(accesses)))
 
 
-def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[OneOf], several: bool
-               ) -> Set | None:
-    """The instances of a read that no write has certainly come before; ``None`` if there are none."""
+def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[JointMustWrite],
+               several: bool) -> Set | None:
+    """The instances of a read without a must-write before them; ``None`` if there are none."""
     read = accesses[j]
     bare = read.domain.set
     found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
     for i, pairs in found.items():
-        if certain_write(accesses[i]):
+        if is_must_write(accesses[i]):
             bare = reduce(Set.subtract, (p.range() for p in pairs), bare)
     for one in sure:
         if one.read in (None, j) and not bare.is_empty():
-            # one of these writes has happened wherever all of them come before
+            # one of these writes must have run if all of them come before
             behind = [[in_one_iteration(p, one.loops).range() for p in found[i]] for i in one.writes]
             if all(behind):
                 bare = bare.subtract(reduce(Set.intersect, (reduce(Set.union, ranges) for ranges in behind)))
@@ -138,15 +138,15 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
 
 
 def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
-    """The pairs in which *write* gives *read* its value, or might.
+    """The pairs in which *write* gives, or may give, *read* its value.
 
-    :arg several: the reading statement reads the array elsewhere too, so that a flow may be that read's.
+    :arg several: the reading statement has several reads of the array, so a flow may belong to another one.
     """
     pairs = [d.relation for d in flows if d.source == write.statement]
     if not several or not pairs:
         return pairs
-    touching = same_element(write.relation, read.relation)
-    return [p.intersect(touching) for p in pairs]
+    on_one_cell = same_element(write.relation, read.relation)
+    return [p.intersect(on_one_cell) for p in pairs]
 
 
 def _writes(accesses: Sequence[Access]) -> list[Access]:
@@ -154,7 +154,7 @@ def _writes(accesses: Sequence[Access]) -> list[Access]:
 
 
 def _finding(knl: LoopKernel, read: Access, bare: InstanceSet, *, certain: bool) -> Finding:
-    if not (certain and read.affine and read.certain):
+    if not (certain and read.affine and read.must):
         writers = [s.id for s in knl.statements if s.written == read.array]
         return undecided(f"whether '{read.array}' is written before '{read.statement}' reads it: "
                          f"{why_undecided(knl, read.array, read.statement, *writers)}.")

@@ -4,19 +4,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from loopkit.analysis.accesses import Access, why_undecided
+from loopkit.analysis.assumed_dependences import without_assumed
 from loopkit.analysis.dependences import dependences
-from loopkit.analysis.waived import not_waived
 from loopkit.errors import VerificationError, Witness
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.sets import Map
 from loopkit.verification.completion import early_accesses
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest import smallest_witness
+from loopkit.verification.smallest_witness import smallest_witness
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
-    """Do two threads touch one element in no order, one of them writing?"""
+    """Do two threads access one element without an order, one of them writing?"""
     findings: dict[Finding, None] = {}
     looked_at: dict[str, None] = {}
     for conflicts in launches:
@@ -40,7 +40,7 @@ def missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
 
 
 def _at_once(conflicts: Conflicts) -> Iterator[Finding]:
-    """Instances of one statement that run at once, so that no barrier can come between."""
+    """Conflicting instances of one statement that run at once, so that no barrier can run between."""
     seen: set[frozenset[int]] = set()
     for c in conflicts.candidates:
         if not c.at_once or (both := frozenset({id(c.source), id(c.sink)})) in seen:
@@ -58,12 +58,12 @@ def _across_blocks(conflicts: Conflicts) -> Iterator[Finding]:
                     "keep the iname on the grid sequential, or end the launch between the two")
 
 
-#: Pairs of instances, from those of one access to those of another.
+#: Pairs of instances, from the instances of one access to those of another.
 _Pairs = tuple[Access, Access, Map]
 
 
 def _either_way(c: Candidate, pairs: Map) -> list[_Pairs]:
-    """The pairs of which neither instance comes first."""
+    """The pairs in both directions, because neither instance comes first."""
     return [(c.source, c.sink, pairs), (c.sink, c.source, pairs.reverse())]
 
 
@@ -78,19 +78,18 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
-    what = f"Two threads touch one element of '{a.array}'" if a.array else \
+    what = f"Two threads access one element of '{a.array}'" if a.array else \
         f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
     return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
 
 
 def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
-    """Those *pairs* that nobody has answered for: a step that was accepted on trust leaves out of the dependences what
-    it was doubted for. ``None`` if there are none.
+    """The *pairs* that no obligation covers: the kernel's dependences omit assumed ones. ``None`` if there are none.
     """
     if not knl.obligations:
         return pairs
     if a.array in knl.temporaries:
-        bound = not_waived(knl, a.array, a.statement, b.statement, pairs)
+        bound = without_assumed(knl, a.array, a.statement, b.statement, pairs)
         return None if bound.is_empty() else bound
     owed = pairs
     for d in dependences(knl):

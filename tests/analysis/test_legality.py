@@ -425,7 +425,7 @@ def test_a_legal_order_stays_legal_after_more_steps() -> None:
 def test_an_argument_without_a_dtype_may_be_real(text: str) -> None:
     """No integer lies between 0 and 1, but 0.5 does."""
     knl = lk.make_kernel("{[i]: 1<=i<64}", text)
-    with pytest.raises(lk.UndecidedError, match="depends on 'alpha', which may be no integer"):
+    with pytest.raises(lk.UndecidedError, match="depends on 'alpha', which may not be an integer"):
         lk.tag_inames(knl, "i:l.0")
     assert lk.tag_inames(lk.add_dtypes(knl, {"alpha": np.int32}), "i:l.0").history[-1].verdict == "proven"
 

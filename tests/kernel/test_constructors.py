@@ -20,7 +20,7 @@ from loopkit.analysis.constructors import (
     specialized,
     with_dependences,
 )
-from loopkit.analysis.dependences import dependences, with_waived
+from loopkit.analysis.dependences import dependences, with_assumed
 from loopkit.analysis.legality import require_legal
 from loopkit.errors import InternalError
 from loopkit.expr.text import to_text
@@ -121,7 +121,7 @@ def test_many_steps_are_no_deep_recursion() -> None:
     knl = lk.split_iname(two_loops(), "i", 4)
     for k in range(2000):
         knl = annotated(knl, name=f"step{k}")
-    assert len(with_waived(knl)) == 1
+    assert len(with_assumed(knl)) == 1
 
 # }}}
 

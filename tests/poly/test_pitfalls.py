@@ -23,9 +23,9 @@ from loopkit.poly.affine import (
     to_aff,
 )
 from loopkit.poly.codegen import BlockNode, CallNode, CodeLoop, CodeSeq, ForNode, IfNode
-from loopkit.poly.corners import worst_corner
 from loopkit.poly.elements import reached_within
 from loopkit.poly.flow import TimedAccess, value_flow
+from loopkit.poly.full_boxes import full_box_condition
 from loopkit.poly.points import extents
 from loopkit.poly.relations import (
     at_one_point,
@@ -319,9 +319,9 @@ def test_what_the_context_implies_is_not_asked_again() -> None:
     assert isinstance(codegen.guarded(parse_assumptions("n >= 9", ["n"]), inside, call), IfNode)
 
 
-def test_full_tiles_by_their_worst_corner() -> None:
+def test_full_tiles_by_the_condition_of_a_full_box() -> None:
     tile = InstanceSet.parse("[n] -> { [o, i] : 0 <= i < 16 and 0 <= 16*o + i < n }")
-    full = worst_corner(tile.set, tile.inames, {"i": (0, 15)}, involving=(), free_of=())
+    full = full_box_condition(tile.set, tile.inames, {"i": (0, 15)}, involving=(), free_of=())
     assert full is not None
     assert full.is_equal(isl.Set("[n, o] -> { : 16*o + 15 < n }"))
 
@@ -435,7 +435,7 @@ def read(relation: str, *time: tuple[str, int]) -> TimedAccess:
     return TimedAccess(isl.Map(relation), False, True, time)
 
 
-def test_a_certain_write_hides_earlier_ones_an_uncertain_one_does_not() -> None:
+def test_a_must_write_hides_earlier_ones_a_may_write_does_not() -> None:
     accesses = [write("{ [] -> [0] }", ("at", 0)), write("{ [] -> [0] }", ("at", 1)), read("{ [] -> [0] }", ("at", 2))]
     assert [(a, b) for a, b, _ in value_flow(accesses)] == [(1, 2)]
     accesses[1] = write("{ [] -> [0] }", ("at", 1), must=False)

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from loopkit.analysis.touched import touched_at
+from loopkit.analysis.evaluated_accesses import accesses_at
 from loopkit.errors import InternalError, Witness
 from tests.legality.trace import instances_of
 from tests.property.checks import COUNTS, crash
@@ -145,7 +145,7 @@ class Refused:
             instances = [i.point for i in instances_of(knl, s, params)]
             if dict(values) not in instances:
                 raise self.fail(f"{name} has no instance {dict(values)}")
-            touched = touched_at(knl, s, witness.array, {**params, **values})
+            touched = accesses_at(knl, s, witness.array, {**params, **values})
             if kinds is not None and touched is not None and witness.array in (*knl.array_args, *knl.temporaries) \
                     and (tuple(witness.element or ()), kinds[k]) not in touched:
                 raise self.fail(f"{name} does not touch {witness.element} there, but {touched}")

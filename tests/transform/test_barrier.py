@@ -165,7 +165,7 @@ def test_kernels_with_and_without_differ() -> None:
 
 def test_a_statement_that_is_gone() -> None:
     knl = annotated(two_parts(), barriers=(RequestedBarrier("first", "third", "local"),))
-    with pytest.raises(lk.ScheduleError, match=r"'third', next to which .* is no statement any more"):
+    with pytest.raises(lk.ScheduleError, match=r"'third', next to which .* is not a statement any more"):
         lk.lower(knl)
 
 
@@ -174,9 +174,9 @@ def test_refusals() -> None:
         lk.add_barrier(two_parts(), "first", "third")
     with pytest.raises(lk.PreconditionError, match="no barrier of the kind"):
         lk.add_barrier(two_parts(), "first", "second", synchronization_kind="warp")
-    with pytest.raises(lk.ScheduleError, match="does not stand behind"):
+    with pytest.raises(lk.ScheduleError, match="does not follow"):
         lk.add_barrier(two_parts(), "second", "first")
-    with pytest.raises(lk.ScheduleError, match="does not stand behind"):
+    with pytest.raises(lk.ScheduleError, match="does not follow"):
         lk.add_barrier(two_parts(), "first", "first")
 
 

@@ -155,11 +155,11 @@ def fails(low: Lowered, x: np.ndarray, seed: int) -> bool:
 
 
 @pytest.mark.parametrize(("knl", "error", "words"), [
-    (sums("part[b - 1]"), lk.StorageError, r"read\[b=0\] would wait for an element of 'part' that nobody writes"),
+    (sums("part[b - 1]"), lk.StorageError, r"read\[b=0\] would wait for an element of 'part' that no statement writes"),
     (sums(writer="part[b // 2] = sum(i, x[b, i])"), lk.StorageError,
      r"write\[b=0\] and write\[b=1\] write one element"),
-    (sums("part[n - 1 - b]"), lk.StorageError, "reads what .* writes behind it"),
-    (sums(given=", if=x[b, 0] > 0"), lk.UndecidedError, "wait for ever")])
+    (sums("part[n - 1 - b]"), lk.StorageError, "reads what .* writes after it"),
+    (sums(given=", if=x[b, 0] > 0"), lk.UndecidedError, "wait forever")])
 def test_nobody_waits_for_ever(knl: lk.LoopKernel, error: type[lk.LoopkitError], words: str) -> None:
     with pytest.raises(error, match=words):
         lk.add_block_flags(knl, "part")

@@ -410,5 +410,5 @@ def test_a_condition_on_a_size_is_decided_once_a_call_says_that_it_is_an_integer
 def test_no_memory_is_blamed_for_a_product() -> None:
     knl = lk.make_kernel("{[i]: 0<=i<4}", "for i\n b[i*i] = x[i*i] {id=p, if=i*n > 3}\n b[4] = x[i*i] {id=q}\nend",
                          [lk.GlobalArg("x,b", np.float32, shape=10), "..."])
-    with pytest.raises(lk.UndecidedError, match="is read from memory or is no affine form"):
+    with pytest.raises(lk.UndecidedError, match="is read from memory or is not affine"):
         lk.buffer_array(knl, "b", "i", within="id:p")

@@ -22,8 +22,8 @@ def test_a_write_into_a_halo_that_is_not_there() -> None:
         lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, shape=("n",)), "..."])
     check = bounds(knl)
     assert check.verdict is lk.Verdict.REFUTED
-    assert check.findings[0].text == "'insn_0' touches 'out' outside its shape."
-    assert check.findings[0].witness == "with n = 1: insn_0[i=0] touches out[1]"
+    assert check.findings[0].text == "'insn_0' accesses 'out' outside its shape."
+    assert check.findings[0].witness == "with n = 1: insn_0[i=0] accesses out[1]"
     with pytest.raises(lk.BoundsError, match="insn_0"):
         lk.generate_code(knl)
     wider = make("{[i]: 0<=i<n}", "out[i] = 2*a[i]\nout[i+1] = a[i]", [
@@ -33,13 +33,13 @@ def test_a_write_into_a_halo_that_is_not_there() -> None:
 
 def test_a_negative_subscript_of_an_array_without_a_shape() -> None:
     knl = make("{[i]: 0<=i<n}", "y[i] = x[i-1]", x=F32)
-    assert bounds(knl).findings[0].witness == "with n = 1: insn[i=0] touches x[-1]"
+    assert bounds(knl).findings[0].witness == "with n = 1: insn[i=0] accesses x[-1]"
     assert bounds(make("{[i]: 1<=i<n}", "y[i] = x[i-1]", x=F32)).verdict is lk.Verdict.PROVEN
 
 
 def test_assumptions_count() -> None:
     text, data = "y[i] = x[i]", [lk.GlobalArg("x", F32, shape=("m",)), "..."]
-    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] touches x[0]"
+    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] accesses x[0]"
     knl = lk.make_kernel("{[i]: 0<=i<n}", text, data, assumptions="m >= n")
     assert bounds(knl).verdict is lk.Verdict.PROVEN
 
@@ -52,7 +52,7 @@ def test_a_tile_that_is_too_small() -> None:
     short = replace(tile, shape=(*tile.shape[:-1], tile.shape[-1] - 1))       # type: ignore[operator]
     found = report(knl, replace(lowered, storages={**lowered.storages, "a_fetch": short}))
     assert {f.text for f in found["bounds"].findings} == {
-        "'a_fetch_rule' touches 'a_fetch' outside its shape.", "'insn.k.update' touches 'a_fetch' outside its shape."}
+        "'a_fetch_rule' accesses 'a_fetch' outside its shape.", "'insn.k.update' accesses 'a_fetch' outside its shape."}
 
 
 def test_an_expansion_that_is_too_small() -> None:
@@ -70,17 +70,17 @@ def test_an_expansion_that_is_too_small() -> None:
 
 @pytest.mark.parametrize(("text", "reason"), [
     ("y[i] = x[place[i]]", "a subscript is read from memory"),
-    ("y[i] = x[i*n] + place[i]", "a subscript is no affine form"),
-    ("y[i] = x[int32(2*alpha)] + place[i]", "a subscript depends on 'alpha', which is no integer"),
+    ("y[i] = x[i*n] + place[i]", "a subscript is not affine"),
+    ("y[i] = x[int32(2*alpha)] + place[i]", "a subscript depends on 'alpha', which is not an integer"),
     ("y[i] = x[i-1] {if=place[i] > 0}", "a condition is read from memory"),
     ("y[i] = if(i > 0 and place[i] > 0, 0, x[i-1])", "a condition is read from memory"),
     ("y[i] = if(i > 0.5, x[i-1], 0) + place[i]", "a condition compares real numbers"),
     ("y[i] = if(i/2 > 0, x[i-1], 0) + place[i]", "a condition compares real numbers"),
     ("y[i] = x[i-1] + place[i] {if=i > 0.5}", "a condition compares real numbers"),
-    ("y[i] = if(i*i > 0, x[i-1], 0) + place[i]", "a condition is no affine form"),
-    ("y[i] = if(not alpha > 0, x[i-1], 0) + place[i]", "a condition depends on 'alpha', which is no integer"),
+    ("y[i] = if(i*i > 0, x[i-1], 0) + place[i]", "a condition is not affine"),
+    ("y[i] = if(not alpha > 0, x[i-1], 0) + place[i]", "a condition depends on 'alpha', which is not an integer"),
     ("y[i] = x[i-1] + place[i] {if=i > 1 or beta > i}",
-     "a condition depends on 'beta', which is no integer")])
+     "a condition depends on 'beta', which is not an integer")])
 def test_what_is_not_known_is_undecided(text: str, reason: str) -> None:
     types = {"x": F32, "place": np.int32, "alpha": F32, "beta": F32}
     check = bounds(make("{[i]: 0<=i<n}", text, **{name: dtype for name, dtype in types.items() if name in text}))

@@ -8,7 +8,7 @@ import pytest
 
 import loopkit as lk
 from loopkit.analysis.constructors import with_dependences
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.dependences import with_assumed
 from loopkit.kernel.tags import GroupTag, LocalTag
 from loopkit.lowering.pipeline import lower_fully
 from tests.lowering.kernels import F32, across_blocks, exchange, make, outside_axes, rows
@@ -31,7 +31,7 @@ def test_a_missing_barrier_has_the_smallest_witness() -> None:
     found = report(knl, without_barriers(knl))
     assert witness_of(found) == "with n = 1: write[b=0, i=0] writes t[0], which read[b=0, j=63] reads"
     assert witness_of(found, "barriers") == witness_of(found)
-    assert str(found["races"].findings[0].text) == "Two threads touch one element of 't' with no barrier between."
+    assert str(found["races"].findings[0].text) == "Two threads access one element of 't' with no barrier between."
 
 
 def test_two_threads_write_one_element() -> None:
@@ -114,8 +114,8 @@ def test_a_condition_that_is_read_from_memory_is_undecided() -> None:
 
 
 @pytest.mark.parametrize(("condition", "reason"), [
-    ("i > 0.5", "compares real numbers"), ("i*i > 7", "is no affine form"),
-    ("alpha > 0", "depends on 'alpha', which is no integer")])
+    ("i > 0.5", "compares real numbers"), ("i*i > 7", "is not affine"),
+    ("alpha > 0", "depends on 'alpha', which is not an integer")])
 def test_a_condition_that_is_not_read_from_memory(condition: str, reason: str) -> None:
     types = {"x": F32, "alpha": F32} if "alpha" in condition else {"x": F32}
     knl = unchecked(make("{[i]: 0<=i<64}", f"y[i // 2] = x[i] {{if={condition}}}", **types), i="l.0")
@@ -176,7 +176,7 @@ def test_an_obligation_covers_no_other_race() -> None:
     knl = lk.tag_inames(plain, "i:l.0", unsafe=True)
     lowered = lower_fully(unchecked(knl, j="l.0"))
     (launch,) = lowered.launches
-    bound = with_dependences(launch.kernel, lambda *_: with_waived(knl))     # of these, only those of a were doubted
+    bound = with_dependences(launch.kernel, lambda *_: with_assumed(knl))     # of these, only those of a were doubted
     findings = report(knl, replace(lowered, launches=(replace(launch, kernel=bound),)))["races"].findings
     assert {f.verdict for f in findings} == {lk.Verdict.ASSUMED, lk.Verdict.REFUTED}
     assert "'z'" in next(f.text for f in findings if f.verdict is lk.Verdict.REFUTED)

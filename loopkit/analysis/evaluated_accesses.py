@@ -12,31 +12,33 @@ from loopkit.expr.mappers import children
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 
-#: An element (``None``: which one depends on data), and whether it is written.
-Touched = tuple[tuple[int, ...] | None, bool]
+#: An element (``None``: it depends on data), and whether it is written.
+EvaluatedAccess = tuple[tuple[int, ...] | None, bool]
 
 
-def touched_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int]
-               ) -> frozenset[Touched] | None:
-    """The elements of *array* that the instance at *point*, values of parameters and inames, reads and writes.
+def accesses_at(knl: LoopKernel, statement: Statement, array: str, point: Mapping[str, int]
+               ) -> frozenset[EvaluatedAccess] | None:
+    """The elements of *array* that one instance of *statement* reads and writes.
 
-    Nothing where a condition of the statement fails; ``None`` where it depends on data whether it runs.
+    Empty if a condition of the statement fails; ``None`` if data decides whether the instance runs.
+
+    :arg point: the values of parameters and inames.
     """
     if data_params(knl, statement.domain):
         return None
     holds = [known_value(expand_rules(e, knl.substitutions), point) for e in statement.predicates]
     if 0 in holds:
         return frozenset()
-    return None if None in holds else frozenset(_touched(knl, statement, array, point))
+    return None if None in holds else frozenset(_evaluated(knl, statement, array, point))
 
 
-def _touched(knl: LoopKernel, s: Statement, array: str, point: Mapping[str, int]) -> Iterator[Touched]:
+def _evaluated(knl: LoopKernel, s: Statement, array: str, point: Mapping[str, int]) -> Iterator[EvaluatedAccess]:
     def element(e: Expression) -> tuple[int, ...] | None:
         values = [known_value(x, point) for x in e.index_tuple] if isinstance(e, p.Subscript) else []
         known = tuple(v for v in values if v is not None)
         return known if len(known) == len(values) else None
 
-    def reads(e: Expression) -> Iterator[Touched]:
+    def reads(e: Expression) -> Iterator[EvaluatedAccess]:
         match e:
             case p.Subscript(aggregate=p.Variable(name=name)):
                 for x in e.index_tuple:

@@ -1,7 +1,7 @@
-"""Value ranges of the integers of a loop program: bounds, linear in the sizes, of every intermediate result.
+"""Bounds, linear in the sizes, of the absolute values of all integers that a loop program computes.
 
-isl brings forms to a common shape whose parts may be far larger than the whole: ``(n - m + 255)/256`` comes as
-``-m + (255*m + n + 255)/256``. So what is bounded is each expression as it stands, not the values it may have.
+isl's normal form of an expression may have parts far larger than its value: ``(n - m + 255)/256`` becomes
+``-m + (255*m + n + 255)/256``. So each part of an expression as written has a bound.
 """
 from __future__ import annotations
 
@@ -19,67 +19,67 @@ from loopkit.expr.mappers import children, variables
 
 
 @dataclass(frozen=True)
-class Reach:
-    """An upper bound of an absolute value: a constant, and a factor for the absolute value of each size."""
+class MagnitudeBound:
+    """An upper bound of an absolute value: a constant plus, for each size, a factor times its absolute value."""
 
     constant: Fraction = Fraction(0)
     factors: tuple[tuple[str, Fraction], ...] = ()
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The bound for these sizes; of names that have no value here nothing is said."""
+        """The bound at the sizes *values*; sizes without a value count as 0."""
         return int(self.constant + sum(f*abs(values[x]) for x, f in self.factors if x in values)) + 1
 
-    def surely_below(self, limit: int) -> int:
-        """Sizes that are all smaller than this keep the bound below *limit*; 0 where nothing does."""
+    def size_limit(self, limit: int) -> int:
+        """A number such that the bound is below *limit* if all sizes are smaller; 0: there is none."""
         room = limit - 2 - self.constant
         factor = sum(f for _, f in self.factors)
         if not factor:
             return limit if room >= 0 else 0
         return max(int(room/factor), 0)
 
-    def times(self, factor: Fraction) -> Reach:
-        return Reach(self.constant*factor, tuple((x, f*factor) for x, f in self.factors))
+    def times(self, factor: Fraction) -> MagnitudeBound:
+        return MagnitudeBound(self.constant*factor, tuple((x, f*factor) for x, f in self.factors))
 
-    def plus(self, constant: int) -> Reach:
-        return Reach(self.constant + constant, self.factors)
+    def plus(self, constant: int) -> MagnitudeBound:
+        return MagnitudeBound(self.constant + constant, self.factors)
 
 
-def together(parts: Iterable[Reach]) -> Reach:
+def bound_of_sum(parts: Iterable[MagnitudeBound]) -> MagnitudeBound:
     """The bound of a sum."""
     constant, factors = Fraction(0), dict[str, Fraction]()
     for part in parts:
         constant += part.constant
         for x, f in part.factors:
             factors[x] = factors.get(x, Fraction(0)) + f
-    return Reach(constant, tuple(sorted(factors.items())))
+    return MagnitudeBound(constant, tuple(sorted(factors.items())))
 
 
-def either(parts: Iterable[Reach]) -> Reach:
-    """A bound of each."""
+def common_bound(parts: Iterable[MagnitudeBound]) -> MagnitudeBound:
+    """A bound that holds for each of *parts*."""
     constant, factors = Fraction(0), dict[str, Fraction]()
     for part in parts:
         constant = max(constant, part.constant)
         for x, f in part.factors:
             factors[x] = max(factors.get(x, Fraction(0)), f)
-    return Reach(constant, tuple(sorted(factors.items())))
+    return MagnitudeBound(constant, tuple(sorted(factors.items())))
 
 
 @dataclass(frozen=True)
-class Volume:
-    """An upper bound of the addresses in an array that no caller passes.
+class AddressBound:
+    """An upper bound of the addresses in an array that is not an argument.
 
-    :ivar beyond: how many steps outside of it a part of a subscript may be, and one more.
+    :ivar beyond: 1 plus the greatest number of elements by which a part of a subscript may leave the array.
     """
 
     extents: tuple[Expression, ...]
     beyond: int
 
     def at(self, values: Mapping[str, int]) -> int:
-        """The bound for these sizes."""
+        """The bound at the sizes *values*."""
         return prod(_largest(e, values) + self.beyond for e in self.extents)
 
-    def surely_below(self, limit: int) -> int:
-        """Sizes that are all smaller than this keep the bound below *limit*; 0 where nothing does."""
+    def size_limit(self, limit: int) -> int:
+        """A number such that the bound is below *limit* if all sizes are smaller; 0: there is none."""
         names = frozenset().union(*map(variables, self.extents))
         below = limit
         while below and self.at(dict.fromkeys(names, below)) >= limit:
@@ -88,7 +88,7 @@ class Volume:
 
 
 def _largest(extent: Expression, values: Mapping[str, int]) -> int:
-    """A bound of an extent, and of all that is computed on the way to it."""
+    """A bound of an extent and of its intermediate results."""
     match extent:
         case int():
             return abs(extent)
@@ -105,31 +105,35 @@ def _largest(extent: Expression, values: Mapping[str, int]) -> int:
         case p.Min(children=parts) | p.Max(children=parts):
             return max(_largest(e, values) for e in parts)
         case _:
-            raise TypeError(f"{extent} is no extent")
+            raise TypeError(f"{extent} is not an extent")
 
 
-def reaches(program: Program, sizes: Iterable[str]) -> frozenset[Reach]:
+def magnitude_bounds(program: Program, sizes: Iterable[str]) -> frozenset[MagnitudeBound]:
     """Bounds of all integers that *program* computes for its loops, guards, grids and subscripts.
 
-    :arg sizes: the names of its integer arguments; what else has a name and no definition is read from memory, and
-        stays below the length of an array.
+    :arg sizes: the names of its integer arguments. Other names without a definition are read from memory; their values
+        are subscripts, which the length of an array bounds.
     """
-    known = {x: Reach(factors=((x, Fraction(1)),)) for x in sizes}
-    found: set[Reach] = set()
-    # a launch within a loop of the host sees that loop's iname as a size
-    _Walk(known, found).block(program.order)
+    known = {x: MagnitudeBound(factors=((x, Fraction(1)),)) for x in sizes}
+    found: set[MagnitudeBound] = set()
+    # the iname of a loop that the host runs is a size of the launches in it
+    _BoundCollector(known, found).block(program.order)
     for function in program.functions:
-        _Walk(dict(known), found).function(function)
+        _BoundCollector(dict(known), found).function(function)
     constants = sorted((r for r in found if not r.factors), key=lambda r: r.constant)
     return frozenset([*(r for r in found if r.factors), *constants[-1:]])
 
 
 @dataclass(frozen=True)
-class _Walk:
-    """What is known of names, and what was found so far."""
+class _BoundCollector:
+    """Walks a loop program and collects bounds.
 
-    known: dict[str, Reach]
-    found: set[Reach]
+    :ivar known: the bounds of names.
+    :ivar found: the bounds of all expressions so far.
+    """
+
+    known: dict[str, MagnitudeBound]
+    found: set[MagnitudeBound]
 
     def function(self, function: Function) -> None:
         for axis, extent in function.extents.items():
@@ -146,9 +150,9 @@ class _Walk:
                     self.value(node.value)
                 case For():
                     start, stop, *operands = expressions_of(node)
-                    ends = either((self.value(start), self.value(stop)))
+                    ends = common_bound((self.value(start), self.value(stop)))
                     self.known[node.iname] = ends
-                    self.found.add(ends.plus(node.step))             # where the loop ends, its variable is beyond
+                    self.found.add(ends.plus(node.step))             # the loop variable passes its last value
                     for operand in operands:
                         self.value(operand)
                 case If():
@@ -158,48 +162,50 @@ class _Walk:
                 case Region() | Block() | Sync() | Call():
                     pass
 
-    def value(self, expr: Expression) -> Reach:
-        """The bound of an expression, noted with those of its parts that are larger than what comes of them."""
+    def value(self, expr: Expression) -> MagnitudeBound:
+        """The bound of an expression. Collects it, and those of its parts that may be greater."""
         result = self._value(expr)
         self.found.add(result)
         return result
 
-    def _value(self, expr: Expression) -> Reach:
+    def _value(self, expr: Expression) -> MagnitudeBound:
         match expr:
             case bool() | int():
-                return Reach(Fraction(abs(int(expr))))
+                return MagnitudeBound(Fraction(abs(int(expr))))
             case p.Variable(name=name):
-                return self.known.get(name, Reach())
+                return self.known.get(name, MagnitudeBound())
             case p.Sum(children=terms):
-                return together(map(self._value, terms))
+                return bound_of_sum(map(self._value, terms))
             case p.Product(children=factors):
                 return self._product(factors)
             case p.FloorDiv(numerator=numerator, denominator=int() as divisor):
                 return self.value(numerator).times(Fraction(1, abs(divisor))).plus(1)
             case p.Remainder(numerator=numerator, denominator=int() as divisor):
                 self.value(numerator)
-                return Reach(Fraction(abs(divisor)))
+                return MagnitudeBound(Fraction(abs(divisor)))
             case p.Min(children=parts) | p.Max(children=parts):
-                return either(map(self.value, parts))
+                return common_bound(map(self.value, parts))
             case p.If():
                 self.value(expr.condition)
-                return either((self.value(expr.then), self.value(expr.else_)))
+                return common_bound((self.value(expr.then), self.value(expr.else_)))
             case p.ExpressionNode():
                 for child in _parts(expr):
                     self.value(child)
-                return Reach()                            # an array's element, or no integer of an index
+                return MagnitudeBound()              # an element of an array, or a number that is not an integer
             case _:
-                return Reach()
+                return MagnitudeBound()
 
-    def _product(self, factors: tuple[Expression, ...]) -> Reach:
+    def _product(self, factors: tuple[Expression, ...]) -> MagnitudeBound:
         found = list(map(self._value, factors))
         others = [r for f, r in zip(factors, found, strict=True) if variables(f)]
         constant = prod((r.constant for f, r in zip(factors, found, strict=True) if not variables(f)),
                         start=Fraction(1))
         if len(others) > 1:
             self.found.update(others)
-        # a product of sizes is an address, which the arrays' lengths bound, or is computed in 64 bits
-        return others[0].times(constant) if len(others) == 1 else Reach() if others else Reach(constant)
+        # a product of sizes is an address, bounded by the arrays' lengths, or is computed in 64 bits
+        if others:
+            return others[0].times(constant) if len(others) == 1 else MagnitudeBound()
+        return MagnitudeBound(constant)
 
 
 def _parts(expr: Expression) -> Iterator[Expression]:

@@ -16,7 +16,7 @@ from pymbolic.typing import Expression
 
 import loopkit as lk
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.dependences import with_assumed
 from loopkit.analysis.legality import violations
 from loopkit.expr.evaluate import evaluate
 from loopkit.interpreter.instances import Instance, instances
@@ -86,13 +86,13 @@ def spoilt(knl: lk.LoopKernel) -> set[tuple[str, tuple[int, ...]]]:
         by_statement.setdefault(x.statement, []).append(x)
     bad: set[Instance] = set()
     follows: list[tuple[Instance, Instance]] = []
-    for d in with_waived(knl):
+    for d in with_assumed(knl):
         if d.kind == "flow":
             meets = pair_test(d.relation, {})
             pairs = [(x, y) for x in by_statement.get(d.source, ()) for y in by_statement.get(d.sink, ())
                      if meets(x.point, y.point)]
             follows += pairs
-            bad.update(y for _, y in pairs if d.waived)
+            bad.update(y for _, y in pairs if d.assumed)
     while new := {y for x, y in follows if x in bad} - bad:
         bad |= new
     return {(a.array, element_at(a.relation, {}, x.point)) for x in bad
@@ -171,8 +171,8 @@ def promised(knl: lk.LoopKernel, idx: Sequence[int]) -> bool:
             return idx[evaluate(subscript.index_tuple[0], inames)]
         return evaluate(subscript, inames)
     found = instances(knl, {}, lambda s, x: 0)
-    for d in with_waived(knl):
-        if d.waived:
+    for d in with_assumed(knl):
+        if d.assumed:
             meets = pair_test(d.relation, {})
             if any(x.statement == d.source and y.statement == d.sink and meets(x.point, y.point)
                    and elements(x, d.array) & elements(y, d.array) for x in found for y in found):

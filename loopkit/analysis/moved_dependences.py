@@ -1,4 +1,4 @@
-"""Dependences after a step in which copies stand for the accesses of other statements."""
+"""Dependences after a step that replaces accesses of statements by accesses of copies."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from loopkit.analysis.accesses import accesses_of
-from loopkit.analysis.dependences import with_waived
+from loopkit.analysis.dependences import with_assumed
 from loopkit.kernel.dependence import Dependence
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.relations import carry
@@ -17,7 +17,7 @@ from loopkit.poly.sets import Map
 class End:
     """One end of a dependence after the step: a statement that reads or writes the array.
 
-    :ivar move: from the instances that were at this end to its own; ``None``: they are those.
+    :ivar move: the instances that were at this end before the step, to those of *statement*; ``None``: the same ones.
     """
 
     statement: str
@@ -27,7 +27,7 @@ class End:
 
 @dataclass(frozen=True)
 class Moved:
-    """*d*, a dependence before the step, between what stands for its ends: *after*, from *source* to *sink*."""
+    """A dependence *d* before the step, and the dependence *after* the step from *source* to *sink*."""
 
     d: Dependence
     after: Dependence
@@ -35,7 +35,7 @@ class Moved:
     sink: End
 
     def origin(self, pairs: Map) -> Map:
-        """The instances before the step for which those of *pairs* stand."""
+        """The instances of *d* that *pairs*, instances of *after*, replace."""
         for end, apply in ((self.source, Map.apply_domain), (self.sink, Map.apply_range)):
             pairs = pairs if end.move is None else apply(pairs, end.move.reverse())
         return self.d.relation.intersect(pairs)
@@ -43,11 +43,11 @@ class Moved:
 
 def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callable[[Dependence, str, bool], list[End]]
                       ) -> Iterator[Moved]:
-    """The dependences of *kernel*; those of *arrays* between what stands for their ends after the step.
+    """The dependences of *kernel*, with those of *arrays* moved to the ends that they have after the step.
 
-    :arg ends: what stands for an end of a dependence: a statement, which writes there or not.
+    :arg ends: the new ends for an end of a dependence: a statement, and whether the end is a write.
     """
-    for d in with_waived(kernel):
+    for d in with_assumed(kernel):
         wrote = d.kind in ("flow", "output"), d.kind in ("anti", "output")
         sources, sinks = (ends(d, s, w) if d.array in arrays else [End(s, w)]
                           for s, w in zip((d.source, d.sink), wrote, strict=True))
@@ -61,7 +61,7 @@ def moved_dependences(kernel: LoopKernel, arrays: Collection[str], ends: Callabl
                                            relation=carry(d.relation, a.move, b.move)), a, b)
 
 
-def touched(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:
-    """The elements of *array* that the instances of *statement* read, or write."""
+def accessed_elements(knl: LoopKernel, statement: str, array: str, *, is_write: bool) -> Map:
+    """The access relation of *statement* to *array*: its writes if *is_write*, else its reads."""
     return reduce(Map.union, (a.relation for a in accesses_of(knl, knl.statement_by_id[statement])
                               if a.array == array and a.is_write == is_write))

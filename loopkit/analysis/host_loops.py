@@ -1,4 +1,4 @@
-"""Sequential loops that the host can run, with launches in each iteration: so an order across blocks is kept."""
+"""Sequential loops that the host can run: launches in each iteration keep cross-block dependences."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,15 @@ from loopkit.poly.sets import Map, depends_on
 
 
 def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) -> Map | None:
-    """Those *pairs* of *d* between which no launch can end; ``None`` if there are none.
+    """The *pairs* of *d* between which no launch can end; ``None`` if there are none.
 
-    :arg where: the sequential loops around both statements. Those that the host runs separate the pairs of different
-        iterations, and within an iteration a launch can end between two parts of a body.
+    A launch can end between two iterations of a loop that the host runs, and between two parts of its body.
+
+    :arg where: the sequential loops around both statements.
     """
     for loop in _loops(knl, d.source, where.loops):
         if pairs.is_empty():
-            return None                     # the loops further in are not asked for
+            return None                     # no need to test the inner loops
         if why_not_on_host(knl, loop) is not None:
             return pairs
         iname = loop[-1].iname
@@ -33,25 +34,25 @@ def not_separable(knl: LoopKernel, d: Dependence, where: Meeting, pairs: Map) ->
 
 
 def obstacle(knl: LoopKernel, statement: str, loops: Sequence[str]) -> str | None:
-    """Why the host cannot run *loops*, the outermost ones around *statement*; ``None``: it can."""
+    """The reason why the host cannot run *loops*, the outermost ones around *statement*; ``None``: it can."""
     reasons = (why_not_on_host(knl, loop) for loop in _loops(knl, statement, loops))
     return next((why for why in reasons if why is not None), None)
 
 
 def require_barriers_in_place(knl: LoopKernel) -> None:
-    """Are the barriers that were asked for still between their statements, and can launches end where they should?
+    """Each barrier of *knl* is between its two statements, and at each global one a launch can end.
 
-    :raises ScheduleError: they are not, or cannot.
+    :raises ScheduleError: one is not; or the host cannot run the loops around a global one.
     """
     for barrier in knl.barriers:
         for s in (barrier.first, barrier.second):
             if s not in knl.statement_by_id:
-                raise ScheduleError(f"'{s}', next to which a barrier was asked for, is no statement any more.",
+                raise ScheduleError(f"'{s}', next to which a barrier was added, is not a statement any more.",
                                     subject=s, hint="add the barrier after the steps that give statements new names")
         where = meeting_of(execution_paths(knl), barrier.first, barrier.second)
         if not where.before:
-            raise ScheduleError(f"'{barrier.second}' does not stand behind '{barrier.first}', so no barrier can stand "
-                                "between the two.", subject=barrier.second, hint="name the two in their order")
+            raise ScheduleError(f"'{barrier.second}' does not follow '{barrier.first}', so no barrier can be between "
+                                "the two.", subject=barrier.second, hint="name the two in their order")
         why = obstacle(knl, barrier.first, where.loops) if barrier.kind == "global" else None
         if why is not None:
             raise ScheduleError(
@@ -61,7 +62,7 @@ def require_barriers_in_place(knl: LoopKernel) -> None:
 
 
 def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
-    """Why the host cannot run the loop at the end of the way *loop*, if those around it are the host's."""
+    """The reason why the host cannot run the last loop of the path *loop*, if it runs the others; ``None``: it can."""
     iname = loop[-1].iname
     assert iname is not None
     tag = knl.tags.get(iname)
@@ -81,7 +82,7 @@ def why_not_on_host(knl: LoopKernel, loop: Path) -> str | None:
 
 
 def _loops(knl: LoopKernel, statement: str, loops: Sequence[str]) -> Iterator[Path]:
-    """The ways to *loops*, the outermost ones around *statement*."""
+    """The paths to *loops*, the outermost ones around *statement*."""
     path = execution_paths(knl)[statement]
     ends = [i + 1 for i, step in enumerate(path) if step.iname is not None]
     yield from (path[:end] for end in ends[:len(loops)])

@@ -1,7 +1,7 @@
-"""Must-writes: writes under conditions after which no earlier value of the element is read.
+"""Must-writes of temporaries: writes after which no read gets an earlier value of the element.
 
-A write under a condition may leave the old value. It hides it all the same from readers that are under that condition
-too; and of two writes under a condition and its opposite one happens.
+A write under a condition that depends on data is a may-write. It is a must-write for reads under the same condition,
+and two writes under a condition and its negation are a must-write together.
 """
 from __future__ import annotations
 
@@ -16,57 +16,58 @@ from loopkit.expr.mappers import variables
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.kernel.statement import Statement
 from loopkit.kernel.tree import meeting
-from loopkit.poly.flow import OneOf
+from loopkit.poly.flow import JointMustWrite
 
 
-def certain_write(access: Access) -> bool:
-    """Does *access* replace what was in the cell, whatever the data? An atomic update adds to it."""
-    return access.is_write and access.affine and access.certain and access.update is None
+def is_must_write(access: Access) -> bool:
+    """Does *access* replace the value of its element, whatever the data? An atomic update does not."""
+    return access.is_write and access.affine and access.must and access.update is None
 
 
-def sure_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[OneOf, ...]:
-    """Of which writes under conditions among *accesses*, all to one temporary, one has happened where a read comes."""
-    uncertain = {i: flags for i, a in enumerate(accesses) if a.is_write and a.affine and not a.certain
-                 and a.update is None and (flags := _flags(knl, a))}
-    if not uncertain:
+def joint_must_writes(knl: LoopKernel, accesses: Sequence[Access]) -> tuple[JointMustWrite, ...]:
+    """The may-writes among *accesses*, all to one temporary, that are a must-write together, or for some read."""
+    may = {i: flags for i, a in enumerate(accesses) if a.is_write and a.affine and not a.must
+           and a.update is None and (flags := _flags(knl, a))}
+    if not may:
         return ()
-    return (*_implied(knl, accesses, uncertain), *_exhaustive(knl, accesses, uncertain))
+    return (*_implied(knl, accesses, may), *_exhaustive(knl, accesses, may))
 
 
+#: Conditions that are elements of temporaries, or negations of such elements.
 Flags = frozenset[Expression]
 
 
-def _implied(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int, Flags]) -> Iterator[OneOf]:
-    """A write that happens in the same iterations as a read: both are under its flags."""
-    for i, flags in uncertain.items():
+def _implied(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flags]) -> Iterator[JointMustWrite]:
+    """May-writes that happen in every iteration in which a read happens, as the read is under the same flags."""
+    for i, flags in may.items():
         writer = knl.statement_by_id[accesses[i].statement]
         shared = [x for x in writer.inames if any(x in _set_in(knl, flag, writer) for flag in flags)]
         for j, read in enumerate(accesses):
             reader = knl.statement_by_id[read.statement]
             if not read.is_write and _under(knl, reader, flags) \
                     and all(_writer(knl, flag, writer) is _writer(knl, flag, reader) for flag in flags):
-                yield OneOf((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
+                yield JointMustWrite((i,), j, tuple((writer.inames.index(x), reader.inames.index(x)) for x in shared))
 
 
-def _exhaustive(knl: LoopKernel, accesses: Sequence[Access], uncertain: Mapping[int, Flags]) -> Iterator[OneOf]:
-    """Writes under conditions that leave no case out."""
-    waiting: list[_Set] = [((i,), flags) for i, flags in uncertain.items()]
+def _exhaustive(knl: LoopKernel, accesses: Sequence[Access], may: Mapping[int, Flags]) -> Iterator[JointMustWrite]:
+    """May-writes of which one happens in every case, as their flags cover all cases."""
+    waiting: list[_Set] = [((i,), flags) for i, flags in may.items()]
     while joined := list(_joined(knl, accesses, waiting)):
-        # the fewest conditions first: they join further
+        # the fewest flags first: such a join can be joined again
         first, second, both = min(joined, key=lambda j: len(j[2][1]))
         waiting = [s for s in waiting if s is not first and s is not second]
         if both[1]:
             waiting.append(both)
         else:
-            yield OneOf(both[0])
+            yield JointMustWrite(both[0])
 
 
-#: Writes by index, of which one happens wherever the flags hold.
+#: Writes by index, and flags: one of the writes happens if all the flags hold.
 _Set = tuple[tuple[int, ...], Flags]
 
 
 def _joined(knl: LoopKernel, accesses: Sequence[Access], sets: Sequence[_Set]) -> Iterator[tuple[_Set, _Set, _Set]]:
-    """Two of *sets*, one under a flag and the other under its opposite, and what they are together."""
+    """Two of *sets*, one under a flag and one under its negation, and their union without that flag."""
     for a, b in combinations(sets, 2):
         if _same_cell(knl, accesses[a[0][0]], accesses[b[0][0]]):
             for flag in sorted(a[1], key=str):
@@ -84,7 +85,7 @@ def _same_cell(knl: LoopKernel, a: Access, b: Access) -> bool:
 # {{{ flags
 
 def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
-    """The conditions of *write*, if all are flags or opposites of flags; else nothing."""
+    """The conditions of *write* if all are flags, else none."""
     statement = knl.statement_by_id[write.statement]
     conditions = frozenset(c for predicate in statement.predicates for c in _conjuncts(predicate))
     if data_params(knl, statement.domain) or not all(_is_flag(knl, c, statement) for c in conditions):
@@ -93,12 +94,12 @@ def _flags(knl: LoopKernel, write: Access) -> frozenset[Expression]:
 
 
 def _under(knl: LoopKernel, user: Statement, flags: frozenset[Expression]) -> bool:
-    """Does *user* run only where all of *flags* hold, each of which was set in the same iteration?"""
+    """Does *user* run only if all of *flags* hold, each set in the same iteration?"""
     return flags <= _conditions(knl, user) and all(_is_flag(knl, flag, user) for flag in flags)
 
 
 def _conditions(knl: LoopKernel, user: Statement) -> frozenset[Expression]:
-    """What holds where *user* runs: its predicates, and what flags among them were set to be no more than."""
+    """The conditions that hold where *user* runs: its predicates, and the conjuncts to which its flags were set."""
     found: dict[Expression, None] = {}
     waiting = [c for predicate in user.predicates for c in _conjuncts(predicate)]
     while waiting:
@@ -119,7 +120,7 @@ def _conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
-    """Is *condition* a temporary's cell, or its opposite, set by one statement before *user* in the same iteration?"""
+    """Is *condition* a flag: did one statement set the element of a temporary before *user*, in the same iteration?"""
     writer = _writer(knl, condition, user)
     if writer is None or data_params(knl, writer.domain) or not set(writer.predicates) <= set(user.predicates):
         return False
@@ -129,7 +130,7 @@ def _is_flag(knl: LoopKernel, condition: Expression, user: Statement) -> bool:
 
 
 def _writer(knl: LoopKernel, condition: Expression, user: Statement) -> Statement | None:
-    """The one statement that sets the temporary's cell which *condition* is, or negates, in the loops around *user*."""
+    """The only writer, in the loops around *user*, of the temporary's element that *condition* is or negates."""
     cell = condition.child if isinstance(condition, p.LogicalNot) else condition
     variable = cell.aggregate if isinstance(cell, p.Subscript) else cell
     if not isinstance(variable, p.Variable) or variable.name not in knl.temporaries:
@@ -137,17 +138,17 @@ def _writer(knl: LoopKernel, condition: Expression, user: Statement) -> Statemen
     writer = _only_writer(knl, variable.name, user)
     if writer is None or writer.assignee != cell:
         return None
-    # what the subscripts are of may not change between the two
+    # the values in the subscripts must not change between writer and user
     return writer if variables(cell) <= {variable.name, *writer.inames, *knl.value_params} else None
 
 
 def _only_writer(knl: LoopKernel, name: str, user: Statement) -> Statement | None:
-    """The one statement that writes the temporary *name* in the loops around *user*."""
+    """The only statement that writes the temporary *name* in the loops around *user*; ``None``: there are several."""
     writers = [s for s in knl.statements if s.written == name]
     if len(writers) == 1:
         return writers[0]
     around = [w for w in writers if set(w.inames) <= _shared_loops(knl, w, user)]
-    # peeling makes several, each in a loop of its own: in an iteration of the one's loops the others do not run
+    # peeling makes several writers in separate loops: in an iteration of one's loops the others do not run
     if len(around) == 1 and all(w is around[0] or not set(around[0].inames) <= _shared_loops(knl, around[0], w)
                                 for w in writers):
         return around[0]
@@ -159,7 +160,7 @@ def _shared_loops(knl: LoopKernel, a: Statement, b: Statement) -> set[str]:
 
 
 def _set_in(knl: LoopKernel, flag: Expression, user: Statement) -> tuple[str, ...]:
-    """The inames of the loops in each iteration of which the *flag* of *user* is set."""
+    """The inames of the statement that sets the *flag* of *user*."""
     writer = _writer(knl, flag, user)
     return () if writer is None else writer.inames
 

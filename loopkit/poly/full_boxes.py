@@ -1,4 +1,4 @@
-"""Where all of a box satisfies what couples it to the rest: the condition for a whole tile."""
+"""The condition under which all points of a box are in a set: the full-tile condition."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from loopkit.poly.limits import coalesced
 from loopkit.poly.sets import param_name
 
 
-def worst_corner(points: isl.Set, inames: Sequence[str], box: Mapping[str, tuple[int, int]],
+def full_box_condition(points: isl.Set, inames: Sequence[str], box: Mapping[str, tuple[int, int]],
                  involving: Sequence[str], free_of: Sequence[str]) -> isl.Set | None:
-    """Where all of *box* satisfies the constraints that couple it to the rest.
+    """The condition, on the names not in *box*, that all of *box* satisfies the constraints of *points*.
 
-    Looks at each constraint that mentions a name of *box*, one of *involving* (where it is not empty) and
-    none of *free_of*, and takes the least value over the box. The result is a condition on the other names,
-    as parameters; ``None`` if no constraint couples them, or the set is no single polyhedron.
+    The constraints are those that mention a name of *box*, one of *involving* (if not empty) and none of *free_of*;
+    each is evaluated at the point of *box* where it is least. The names of the result are parameters. ``None`` if
+    there is no such constraint, or *points* is not a single polyhedron.
     """
     pieces = coalesced(points).get_basic_sets()
     if len(pieces) != 1:

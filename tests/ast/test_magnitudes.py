@@ -1,4 +1,4 @@
-"""No integer that a loop program computes, on the way to a value too, is larger than its reach."""
+"""No integer that a loop program computes, intermediate results included, is greater than its bound."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
+from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, Program
-from loopkit.ast.reach import reaches
 from loopkit.expr.evaluate import evaluate
 from loopkit.expr.mappers import children
 from loopkit.instructions.mma import Mma
@@ -39,18 +39,18 @@ def program(*body: Assign | For | If | Define) -> Program:
 
 
 def largest(of: Program, values: dict[str, int]) -> int:
-    return max((r.at(values) for r in reaches(of, ("n", "m"))), default=0)
+    return max((r.at(values) for r in magnitude_bounds(of, ("n", "m"))), default=0)
 
 
 @given(EXPRESSIONS, st.integers(-5000, 5000), st.integers(-5000, 5000))
 def test_parts_of_expressions(expr: Expression, n: int, m: int) -> None:
     values = {"n": n, "m": m}
-    whole = program(Define("x", p.Sum((expr, N, M))))        # sizes, so that something is said
+    whole = program(Define("x", p.Sum((expr, N, M))))        # sizes, so that there is a bound
     met = [abs(evaluate(part, values)) for part in parts(expr) if not isinstance(part, p.Comparison | int)]
     assert max(met, default=0) <= largest(whole, values)
     limit = 1 << 40
-    below = min(r.surely_below(limit) for r in reaches(whole, ("n", "m")))
-    assert below > 0 or any(r.constant >= limit for r in reaches(whole, ("n", "m")))
+    below = min(r.size_limit(limit) for r in magnitude_bounds(whole, ("n", "m")))
+    assert below > 0 or any(r.constant >= limit for r in magnitude_bounds(whole, ("n", "m")))
     if max(abs(n), abs(m)) < below:
         assert largest(whole, values) < limit
 
