@@ -48,7 +48,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     :arg within: the statements to pad; default: all that write temporaries and have one of the inames.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: no statement can be padded, or one of them must not be: its domain depends on data, it
-        has a non-affine read or reads an array that the kernel writes, or it may divide by zero beyond the edge.
+        has a non-affine read, it reads an array that the kernel writes, or it may divide by zero beyond the edge.
     :raises ScheduleError: earlier steps changed the order in which values are written to the temporaries.
     :raises IllegalTransformError: a reader would get another value from beyond the edge, for example if a reduction
         combines a value that is not neutral; with its witness.
