@@ -1,4 +1,4 @@
-"""Arguments of public functions, checked against their annotations before anything looks at them."""
+"""The check of a public function's arguments against its annotations, before the function runs."""
 from __future__ import annotations
 
 import functools
@@ -22,14 +22,14 @@ _WORDS: Mapping[object, tuple[str, str]] = {
     float: ("a number", "numbers"), NoneType: ("None", "None"), Any: ("a value", "values"),
     npt.DTypeLike: ("a dtype", "dtypes"), **dict.fromkeys(get_args(AnySet), ("a set of isl's", "sets of isl's"))}
 
-#: The classes of numbers; True and False are none.
+#: The classes of numbers; True and False do not count.
 _NUMBERS: Mapping[object, tuple[type, ...]] = {int: (int, np.integer), float: (int, float, np.integer, np.floating)}
 
 _LONGEST = 60
 
 
 def checked(function: Callable[P, R]) -> Callable[P, R]:
-    """*function*, which refuses arguments that are not of the kinds that its annotations name."""
+    """*function* with a check of its arguments against its annotations."""
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         given, named = tuple(map(_read, args)), {name: _read(value) for name, value in kwargs.items()}
@@ -46,7 +46,7 @@ def _read(argument: Any) -> Any:
 def require_kinds(function: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """:raises PreconditionError: an argument of *function* is of another kind than its annotation names.
 
-    Which arguments there must be is left to Python.
+    Python itself checks for missing and surplus arguments.
     """
     parameters = _parameters(function)
     by_name = {p.name: p for p in parameters if p.kind is not p.POSITIONAL_ONLY}
@@ -63,13 +63,13 @@ def require_kinds(function: Callable[..., object], args: Sequence[object], kwarg
 
 @functools.cache
 def _parameters(function: Callable[..., object]) -> tuple[inspect.Parameter, ...]:
-    """The parameters of *function* that have a name of their own, with their annotations as types."""
+    """The named parameters of *function* (neither ``*args`` nor ``**kwargs``), with their annotations as types."""
     return tuple(p for p in inspect.signature(function, eval_str=True).parameters.values()
                  if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
 
 
 def fits(value: object, kind: Any) -> bool:
-    """Whether *value* is of the *kind* that an annotation names; any value is of a kind that is not told here.
+    """Is *value* of the *kind* that an annotation names? Any value fits a kind that this function does not list.
 
     >>> fits({"i": 16}, Mapping[str, int]), fits(["i"], Mapping[str, int]), fits(True, int | str)
     (True, False, False)
@@ -91,7 +91,7 @@ def fits(value: object, kind: Any) -> bool:
     if issubclass(origin, tuple) and inner[-1] is not ...:
         return isinstance(value, tuple | list) and len(value) == len(inner) and all(map(fits, value, inner))
     if issubclass(origin, Iterable):
-        # a text, bytes and a mapping are no lists of their parts
+        # a text, bytes and a mapping do not count as lists
         return isinstance(value, origin) and not isinstance(value, str | bytes | Mapping) and all(
             fits(item, inner[0]) for item in value)
     return True

@@ -12,14 +12,14 @@ from loopkit.expr.mappers import variables
 from loopkit.expr.text import to_text
 from loopkit.kernel.data import AddressSpace
 
-#: How many threads share the cells, from the fewest up.
+#: The address spaces by the number of threads that share a cell, the fewest first.
 SPACES = (AddressSpace.PRIVATE, AddressSpace.LOCAL, AddressSpace.GLOBAL)
-#: Who has cells of its own in each address space.
+#: The unit that has separate cells in each address space.
 OWNERS = {AddressSpace.PRIVATE: "thread", AddressSpace.LOCAL: "block", AddressSpace.GLOBAL: "call"}
-#: Where they lie.
+#: The memory of each address space.
 MEMORIES = {AddressSpace.PRIVATE: "registers", AddressSpace.LOCAL: "shared memory",
             AddressSpace.GLOBAL: "global memory"}
-#: Sizes at which numbers of cells that depend on sizes are compared.
+#: Sample sizes for the comparison of parametric numbers of cells.
 _SAMPLES = (1, 2, 5, 33, 100, 1000)
 
 
@@ -28,7 +28,7 @@ class Cells:
     """The cells of one temporary.
 
     :ivar shape: all extents, those of its expansion first.
-    :ivar element_bytes: of one cell; ``None``: the dtype is not known yet.
+    :ivar element_bytes: bytes of one cell; ``None``: the dtype is undetermined.
     """
 
     space: AddressSpace
@@ -50,7 +50,7 @@ class Cells:
         return f"{size} {what}{'' if size == '1' else 's'} a {OWNERS[self.space]}"
 
     def more_than(self, other: Cells) -> bool:
-        """Is the address space larger, or the same with more bytes for some of the sizes that are tried?"""
+        """Is the address space larger, or the same with more bytes for some of the sample sizes?"""
         mine, theirs = SPACES.index(self.space), SPACES.index(other.space)
         if mine != theirs:
             return mine > theirs
@@ -78,10 +78,11 @@ def _trials(names: Collection[str]) -> Iterator[dict[str, int]]:
 class Cost:
     """Storage and launches of a kernel, as its schedule and its storage allocation give them.
 
-    :ivar cells: of each temporary, as far as they are known.
-    :ivar launches: how many there are, those in loops of the host counted once; ``None``: not known, for this *reason*.
+    :ivar cells: the cells of each temporary with a determined shape.
+    :ivar launches: the number of launches, those in loops of the host counted once; ``None``: undetermined, for
+        *reason*.
     :ivar hosts: for each loop of the host its iname and the number of launches in one iteration.
-    :ivar unknown: the temporaries whose cells are not known, each with the reason.
+    :ivar unknown: the temporaries without determined cells, each with the reason.
     """
 
     cells: Mapping[str, Cells]
@@ -91,7 +92,7 @@ class Cost:
     reason: str = ""
 
     def launch_lines(self) -> Iterator[str]:
-        """The number of launches where there are several, and the loops that the host runs."""
+        """The number of launches, if there are several, and the loops of the host."""
         if self.launches is not None and self.launches > 1:
             yield f"{self.launches} launches"
         for iname, count in self.hosts:
@@ -111,11 +112,11 @@ def launch_count(number: int) -> str:
 
 @dataclass(frozen=True)
 class CostChange:
-    """How two kernels differ in cost.
+    """The differences in cost between two kernels.
 
-    :ivar cells: for each temporary of both whose cells changed, what it had and has.
-    :ivar scratch: temporaries of the second alone that lie in global memory.
-    :ivar unknown: the temporaries of both whose cells are not known in one of the kernels, each with the reason.
+    :ivar cells: for each temporary of both whose cells changed, the old and the new cells.
+    :ivar scratch: temporaries of the second alone that are in global memory.
+    :ivar unknown: the temporaries of both without determined cells in one of the kernels, each with the reason.
     """
 
     cells: Mapping[str, tuple[Cells, Cells]]
@@ -129,7 +130,7 @@ class CostChange:
         old = {**before.cells, **before.unknown}
         changed = {x: (before.cells[x], c) for x, c in after.cells.items() if before.cells.get(x, c) != c}
         new = {x: c for x, c in after.cells.items() if x not in old and c.space is AddressSpace.GLOBAL}
-        # a reason of the second kernel is one that the step may have brought about
+        # the second kernel's reason overrides the first one's: the step may have caused it
         unknown = {x: reason for x, reason in {**before.unknown, **after.unknown}.items()
                    if x in old and (x in after.cells or x in after.unknown)}
         hosts = tuple(tuple(x for x, _ in cost.hosts) for cost in (before, after))
@@ -144,12 +145,12 @@ class CostChange:
         return tuple(x for x in dict.fromkeys(self.hosts[1]) if x not in self.hosts[0])
 
     def adds_launches(self) -> bool:
-        """Are there surely more launches, or loops of the host?"""
+        """Does the second kernel provably have more launches, or more loops of the host?"""
         first, second = self.launches
         return first is not None and second is not None and (second > first or bool(self.added_hosts()))
 
     def lines(self) -> Iterator[str]:
-        """What changed, in words, a line each."""
+        """The changes as text, one per line."""
         for name, (old, new) in self.cells.items():
             if str(old) != str(new):
                 yield f"{name}: {old} -> {new}"

@@ -11,7 +11,7 @@ from loopkit.ast.nodes import Completion, Instruction, Swizzle
 
 
 class AddressSpace(Enum):
-    """Where a temporary lives; the values are loopy's names."""
+    """The memory of a temporary; the values are loopy's names."""
 
     PRIVATE = "private"
     LOCAL = "local"
@@ -21,12 +21,12 @@ class AddressSpace(Enum):
         return self.value
 
 
-#: What an address space may be called.
+#: The names of address spaces, with synonyms.
 ADDRESS_SPACES = "the address spaces are private, local (or shared) and global"
 
 
 def address_space(space: object) -> AddressSpace | None:
-    """An address space from its name, or as it is; ``None``: there is none of this name."""
+    """An address space from its name, or the given one; ``None``: there is none of this name."""
     try:
         return AddressSpace("local" if space == "shared" else space)
     except ValueError:
@@ -34,9 +34,9 @@ def address_space(space: object) -> AddressSpace | None:
 
 
 class CachePolicy(Enum):
-    """How caches treat an array: PTX's names.
+    """The cache policy of an array, by PTX's names.
 
-    EVICT_LAST: what is loaded from it is evicted last. STREAMING: what is stored to it is evicted first.
+    EVICT_LAST: caches evict elements loaded from the array last. STREAMING: caches evict elements stored to it first.
     """
 
     EVICT_LAST = "evict_last"
@@ -51,11 +51,11 @@ class GlobalArg:
     """An array argument in global memory.
 
     :ivar shape: one extent for each axis, in the kernel's parameters; ``None``: inferred from the accesses.
-    :ivar shape_like: an input as large as which a call allocates this output (a stencil's, say); set by
+    :ivar shape_like: an input whose size a call takes to allocate this output (of a stencil, for example); set by
         ``make_kernel``.
-    :ivar inferred: without *shape*: the smallest one that holds all accesses, which no transformation changes, found by
-        ``make_kernel``; ``None``: to be found from the accesses as they stand.
-    :ivar cache_policy: how caches treat it; ``None``: as any other array.
+    :ivar inferred: without *shape*: the smallest shape that holds all accesses, found by ``make_kernel``; no
+        transformation changes it. ``None``: to be inferred from the current accesses.
+    :ivar cache_policy: the cache policy; ``None``: the default one.
     """
 
     name: str
@@ -82,14 +82,15 @@ class TemporaryVariable:
     """A temporary: a value carried between statements.
 
     :ivar shape: extents of its subscripts; ``None``: inferred from the accesses, ``()``: a scalar.
-    :ivar address_space: ``None``: settled in lowering from who writes and who reads. ``make_kernel`` takes names, too.
-    :ivar fixed: the user declared both, so that its storage is exactly that or refused.
-    :ivar lanes: of a shared one: each thread holds its own element in a register, and only instructions of a warp read
-        elements of other lanes.
-    :ivar instruction: that by which its elements are stored and loaded; ``None``: plain stores and loads.
-    :ivar note: what a reader of the code may want to know of it.
-    :ivar order: its axes as they lie in memory, the slowest first; ``()``: as its subscripts stand.
-    :ivar swizzle: how its columns are mixed, row by row.
+    :ivar address_space: ``None``: storage allocation chooses it from the writers and readers. ``make_kernel`` takes
+        names, too.
+    :ivar fixed: the user declared shape and address space; lowering uses exactly these or refuses.
+    :ivar lanes: of a shared temporary: each thread holds its element in a register, and only warp instructions read the
+        elements of other threads.
+    :ivar instruction: the instruction that stores and loads its elements; ``None``: plain stores and loads.
+    :ivar note: a remark for readers of the generated code.
+    :ivar order: its axes in memory, the slowest first; ``()``: in the order of its subscripts.
+    :ivar swizzle: the permutation of its columns in each row.
     """
 
     name: str

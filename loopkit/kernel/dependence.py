@@ -1,4 +1,4 @@
-"""Dependence: which instances of one statement must run after which of another."""
+"""Dependence: instances of one statement that must run after instances of another."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ class Dependence:
     """*sink* instances that must run after the *source* instances *relation* gives them.
 
     :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``.
-    :ivar array: what both touch; ``""`` for explicit ones.
+    :ivar array: the array that both access; ``""`` for explicit ones.
     :ivar relation: source inames to sink inames, anonymous.
-    :ivar exact: both accesses are affine and certain: every pair is a real one.
+    :ivar exact: both accesses are affine and must-accesses: each pair accesses one element.
     :ivar reorderable: the order among the pairs is free (updates of one reduction), but not their atomicity.
-    :ivar of_value: *array* is a temporary; the dependence is a value flow, or the order of two writes of which either
-        may be the one that is read.
+    :ivar of_value: *array* is a temporary; the dependence is a value flow, or orders two writes of which either may
+        reach the reader.
     :ivar assumed: an obligation allows steps to break these pairs, so they no longer bind. If *exact*, the pairs
         access one element and the caller claims that their order does not matter; else the claim is that they never do.
     """
@@ -33,7 +33,7 @@ class Dependence:
     assumed: bool = False
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # islpy does not pickle relations that have one name on both sides
+        # islpy cannot pickle relations that have one name on both sides
         others = (self.exact, self.reorderable, self.of_value, self.assumed)
         return _restored, (self.kind, self.array, self.source, self.sink, relation_text(self.relation), *others)
 

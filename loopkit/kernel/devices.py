@@ -13,15 +13,15 @@ WARP = 32
 class DeviceLimits:
     """Limits of one launch and of one multiprocessor on one CUDA architecture, from the CUDA programming guide.
 
-    :ivar shared_bytes: shared memory of a block that a launch can ask for; *static_shared_bytes*: without asking.
+    :ivar shared_bytes: bytes of shared memory per block with an opt-in by the launch; *static_shared_bytes*: without.
     :ivar resident_threads: threads on one multiprocessor at a time.
     :ivar resident_blocks: blocks on one multiprocessor at a time.
-    :ivar resident_shared_bytes: shared memory of one multiprocessor.
-    :ivar reserved_shared_bytes: what the system takes of it for each block.
-    :ivar shared_unit: shared memory is given to blocks in multiples of this many bytes.
+    :ivar resident_shared_bytes: bytes of shared memory of one multiprocessor.
+    :ivar reserved_shared_bytes: bytes of it that the system reserves for each block.
+    :ivar shared_unit: the allocation unit of shared memory, in bytes.
     :ivar registers: 32-bit registers of one multiprocessor, and of a block; *thread_registers*: of a thread.
-    :ivar register_unit: registers are given to warps in multiples of this many.
-    :ivar partitions: each holds its share of the registers, and every warp lives in one.
+    :ivar register_unit: the allocation unit of registers per warp.
+    :ivar partitions: parts of a multiprocessor; each has its share of the registers and runs its share of the warps.
     :ivar threads: threads in a block; *block*: threads along x, y, z.
     :ivar grid: blocks along x, y, z.
     :ivar warp: threads of a warp.
@@ -54,12 +54,12 @@ class DeviceLimits:
         return -(-threads // self.warp)
 
     def allocated_shared_bytes(self, size: int) -> int:
-        """What a block with *size* bytes of shared memory takes of its multiprocessor."""
+        """The bytes of shared memory that its multiprocessor allocates for a block with *size* bytes."""
         return -(-(size + self.reserved_shared_bytes) // self.shared_unit) * self.shared_unit
 
 
 def _limits(arch: str, shared: int, threads: int, blocks: int) -> DeviceLimits:
-    """An architecture from sm_80 on; all of the shared memory but the reserve of one block is a block's to have."""
+    """An architecture from sm_80 on; a block may use all of the shared memory but the reserve of one block."""
     return DeviceLimits(arch, (shared - 1)*_KIB, threads, blocks, shared*_KIB)
 
 
@@ -75,7 +75,7 @@ _PLAIN = (
     _limits("sm_103", 228, 2048, 32), _limits("sm_110", 228, 1536, 24), _limits("sm_120", 100, 1536, 24),
     _limits("sm_121", 100, 1536, 24))
 
-#: What may stand behind an architecture: ``a``, its own instructions too; ``f``, those of its family.
+#: Suffixes of an architecture: ``a`` adds architecture-specific instructions; ``f``, those of its family.
 _SUFFIXES = {"sm_90": "a", **dict.fromkeys(("sm_100", "sm_103", "sm_110", "sm_120", "sm_121"), "af")}
 
 #: The limits by architecture.

@@ -1,7 +1,7 @@
-"""The order of loops that the user has given: in the text, by ``prioritize_loops``, ``interchange``, ``tile``, ...
+"""The given order: the nesting of loops chosen by the user in the text, by ``prioritize_loops``, ``interchange``, ...
 
-A chain names inames, outermost first. The tree itself holds the order; chains say which of it the user gave, so that a
-step whose name promises no order keeps it.
+A chain lists inames, outermost first. The tree itself holds the order; chains record the part of it that the user gave.
+Steps without a reordering purpose keep that part.
 """
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def given(tree: Tree, chains: Iterable[Sequence[str]]) -> tuple[Chain, ...]:
 
 
 def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain]) -> tuple[Chain, ...]:
-    """*chains* without the pairs of loops that never nest in *tree*, or whose sequential loops nest the other way only.
+    """*chains* without the pairs of loops that never nest in *tree*, or whose sequential loops nest only in reverse.
 
-    Loops that are not sequential have no place, so that they contradict nothing.
+    Parallel loops have no place in the order, so they contradict no chain.
 
     >>> from loopkit.kernel.tree import Leaf, nest
     >>> still_given(nest(("i", "k", "j"), Leaf("S")), {}, [("i", "j", "k")])
@@ -46,7 +46,7 @@ def still_given(tree: Tree, tags: Mapping[str, InameTag], chains: Sequence[Chain
 
 
 def given_anew(old: Sequence[Chain], new: Sequence[Chain]) -> tuple[Chain, ...]:
-    """The orders *new*, and of *old* what they do not turn round."""
+    """The orders *new*, and the parts of *old* that they do not reverse."""
     pairs = ordered_pairs(new)
     return _longest([*_without(old, {(y, x) for x, y in pairs} - pairs), *new])
 
@@ -79,7 +79,7 @@ def _without(chains: Iterable[Chain], pairs: Collection[Pair]) -> list[Chain]:
 
 
 def _longest(chains: Iterable[Chain]) -> tuple[Chain, ...]:
-    """As few chains as order the same pairs, as long as can be."""
+    """The fewest and longest chains that order the same pairs."""
     chains = list(dict.fromkeys(c for c in chains if len(c) > 1))
     pairs = ordered_pairs(chains)
     inames = dict.fromkeys(x for c in chains for x in c)

@@ -1,4 +1,4 @@
-"""The steps that made a kernel, as a value: it reads as a script, runs again on another kernel, and compares."""
+"""The history of a kernel as a value: it prints as a script, replays on another kernel, and compares."""
 from __future__ import annotations
 
 import difflib
@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 from loopkit.errors import LoopkitError, PreconditionError, ReplayError
 from loopkit.kernel.literals import call_text, literal, shown
 
-#: The transformations by name; each puts itself here where it is defined.
+#: The transformations by name; the decorator registers each.
 TRANSFORMATIONS: dict[str, Callable[..., Any]] = {}
 
 K = TypeVar("K")
@@ -19,7 +19,7 @@ K = TypeVar("K")
 
 @dataclass(frozen=True)
 class Known:
-    """The effects of a step, found already."""
+    """The effects of a step, computed already."""
 
     effects: tuple[str, ...]
 
@@ -31,9 +31,9 @@ class Known:
 class HistoryStep:
     """One transformation: its name, its arguments and the verdict on it.
 
-    :ivar verdict: ``"structural"`` where nothing was reordered, ``"proven"``, ``"assumed"`` or ``"unsafe"``.
-    :ivar seconds: how long it took; outside equality and hash.
-    :ivar found_effects: gives :attr:`effects`; outside equality and hash.
+    :ivar verdict: ``"structural"`` (no reordering), ``"proven"``, ``"assumed"`` or ``"unsafe"``.
+    :ivar seconds: the duration of the step; outside equality and hash.
+    :ivar found_effects: computes :attr:`effects`; outside equality and hash.
     """
 
     name: str
@@ -45,13 +45,15 @@ class HistoryStep:
 
     @property
     def effects(self) -> tuple[str, ...]:
-        """What else the step changed, a line each: loops that were moved or distributed in an order that nobody gave,
-        cells of temporaries, launches, and loops of the host. They are looked for when somebody asks.
+        """The side effects of the step, one per line, computed on first access.
+
+        Side effects are loops reordered or distributed without a given order, changed cells of temporaries, launches,
+        and loops of the host.
         """
         return () if self.found_effects is None else self.found_effects()
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling: the effects found, and not the kernels that they are found from."""
+        """For pickling: the effects, without the kernels from which they are computed."""
         known = self.effects
         return {**self.__dict__, "found_effects": Known(known) if known else None}
 
@@ -60,7 +62,7 @@ class HistoryStep:
         return hash((self.name, len(self.args), tuple(k for k, _ in self.kwargs), self.verdict))
 
     def __str__(self) -> str:
-        """The step as a line of a script; what text cannot make again stands between angle brackets."""
+        """The step as a line of a script; values without a text form appear in angle brackets."""
         return self._line(shown)
 
     def line(self) -> str:
@@ -145,11 +147,11 @@ class History(Sequence[HistoryStep]):
     def script(self) -> str:
         """A Python script that makes the kernel again, as ``knl``.
 
-        It holds the arguments as they were given, so that each step is checked again when it runs, and as comments what
-        else a step changed (:attr:`HistoryStep.effects`).
+        It holds the arguments as they were given, so that each step is checked again when it runs. Its comments list
+        the side effects of the steps (:attr:`HistoryStep.effects`).
 
-        :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument of a step is no value
-            that text can make again; the message names the step.
+        :raises PreconditionError: the kernel was not made by ``make_kernel``, or an argument of a step has no text
+            form; the message names the step.
         """
         if self.made is None:
             raise PreconditionError("The kernel was not made by make_kernel, so that no script can make it again.",
@@ -173,7 +175,7 @@ class History(Sequence[HistoryStep]):
         return kernel
 
     def diff(self, other: History) -> HistoryDiff:
-        """What turns this history into *other*.
+        """The changes from this history to *other*.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> first = lk.split_iname(lk.add_dtypes(knl, {"x": np.float32}), "i", 16)
@@ -236,7 +238,7 @@ class Change:
 
 @dataclass(frozen=True)
 class HistoryDiff:
-    """What turns one history into another; it prints, and is false where they are equal.
+    """The differences between two histories; it prints, and is false if they are equal.
 
     :ivar common: how many steps the two share before the first that differs.
     """
@@ -252,10 +254,10 @@ class HistoryDiff:
 
 
 def difference(first: History, second: History) -> HistoryDiff:
-    """What turns *first* into *second*."""
+    """The changes from *first* to *second*."""
     a, b = ([(i, s) for i, s in enumerate((h.made, *h.steps)) if s is not None] for h in (first, second))
     if a and b and a[0] == b[0] and a[0][0] == 0:
-        del a[0], b[0]                                  # the same kernel to start from goes without saying
+        del a[0], b[0]                                  # an equal starting kernel is not listed
     changes: list[Change] = []
     matcher = difflib.SequenceMatcher(None, [s for _, s in a], [s for _, s in b], autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
@@ -268,7 +270,7 @@ def difference(first: History, second: History) -> HistoryDiff:
 
 
 def _paired(old: Sequence[tuple[int, HistoryStep]], new: Sequence[tuple[int, HistoryStep]]) -> Iterator[Change]:
-    """Steps of one name are changed ones, in their order; the others come and go."""
+    """Pairs steps of one name as changed ones, in their order; the others count as removed or added."""
     matcher = difflib.SequenceMatcher(None, [s.name for _, s in old], [s.name for _, s in new], autojunk=False)
     for tag, i1, i2, j1, j2 in matcher.get_opcodes():
         if tag == "equal":

@@ -31,7 +31,7 @@ Derive = Callable[[Sequence[Dependence], "LoopKernel"], Iterable[Dependence]]
 
 @dataclass(frozen=True)
 class Derivation:
-    """How a kernel comes by its dependences: *derive* makes them of those of the kernel *before*."""
+    """The derivation of a kernel's dependences: *derive* makes them from those of the kernel *before*."""
 
     before: LoopKernel
     derive: Derive
@@ -42,8 +42,8 @@ class WholeKernel:
     """The facts of the whole kernel that all launches in loops of the host share.
 
     :ivar packing_order: the place of each iname among those that share an axis.
-    :ivar known_sizes: the equalities of sizes, and nothing else, that hold for all sizes.
-    :ivar ranges: where the values of each parallel iname begin, and its extent where that is constant (else 0).
+    :ivar known_sizes: only the equalities of sizes that hold for all sizes.
+    :ivar ranges: the start of the range of each parallel iname, and its extent if constant (else 0).
     """
 
     packing_order: Mapping[str, int]
@@ -53,30 +53,30 @@ class WholeKernel:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoopKernel:
-    """Statements, the tree that orders them, and the data they touch.
+    """Statements, the tree that orders them, and the data that they access.
 
-    A kernel that is made from another one brings the dependences of the other one along. The constructors in
-    :mod:`loopkit.analysis.constructors` say how; :func:`dataclasses.replace` alone is refused.
+    A kernel derived from another one inherits its dependences, through the constructors in
+    :mod:`loopkit.analysis.constructors`; :func:`dataclasses.replace` alone is refused.
 
     :ivar name: the name of the generated function.
     :ivar arguments: in order; arrays and values.
     :ivar temporaries: by name.
     :ivar statements: in textual order, reductions as their init, update and final statements.
     :ivar tree: the reference order, as transformed so far.
-    :ivar given_order: the orders of loops that the user gave, which steps keep unless their name says an order.
+    :ivar given_order: the orders of loops that the user gave; steps without a reordering purpose keep them.
     :ivar reductions: the reduction nodes by name.
     :ivar tags: iname tags by iname.
-    :ivar operations: the reduction operations of the user's own, by name.
-    :ivar barriers: those that were asked for, beside the ones that lowering finds.
+    :ivar operations: the user-defined reduction operations, by name.
+    :ivar barriers: the requested barriers; lowering adds others.
     :ivar substitutions: substitution rules by name.
-    :ivar assumptions: what is known about the parameters.
+    :ivar assumptions: the assumptions about the parameters.
     :ivar options: choices of code generation.
-    :ivar history: the transformations that made it, and the text that they started from.
-    :ivar obligations: what was assumed instead of proven.
-    :ivar derived: how the kernel comes by its dependences, or these themselves; ``None`` for a kernel whose own order
-        is the reference. It has no default, so that no kernel gets another order and forgets the one before.
-    :ivar whole: of a launch in a loop of the host, what it takes from the whole kernel; ``None`` for other kernels.
-    :ivar memo: results of analyses of this very kernel, by name: a cache, which may be emptied at any time.
+    :ivar history: the transformations that made it, and the initial text.
+    :ivar obligations: assumptions in place of proofs.
+    :ivar derived: the derivation of its dependences, or the dependences; ``None``: the kernel's order is the reference.
+        The field has no default, so that each caller states the reference order of its dependences.
+    :ivar whole: for a launch in a loop of the host, the facts of the whole kernel; ``None`` for other kernels.
+    :ivar memo: results of analyses of this kernel object, by name: a cache that may be emptied at any time.
     """
 
     name: str
@@ -125,7 +125,7 @@ class LoopKernel:
 
     @cached_property
     def value_params(self) -> frozenset[str]:
-        """Names that may stand in affine forms as parameters: the integer value arguments."""
+        """The integer value arguments, which affine forms may use as parameters."""
         return frozenset(a.name for a in self.arguments if isinstance(a, ValueArg)
                          and (a.dtype is None or np.dtype(a.dtype).kind in "iu"))
 
@@ -166,19 +166,19 @@ class LoopKernel:
     # }}}
 
     def with_history(self, history: History, given_order: tuple[Chain, ...]) -> LoopKernel:
-        """The same kernel but for how it came to be: analyses of either are those of both."""
+        """The same kernel with another history: both share the results of analyses."""
         result = replace(self, derived=self.derivation, history=history, given_order=given_order)
         object.__setattr__(result, "memo", self.memo)
         return result
 
     def __getstate__(self) -> dict[str, Any]:
-        """For pickling: the fields, the dependences that it brings along worked out, and no memory of analyses."""
+        """For pickling: the fields, with the dependences computed and the memo empty."""
         state = {f.name: getattr(self, f.name) for f in fields(self)}
         with bounded(f"pickling kernel '{self.name}'"):
             known = None if self.derivation is None else ENTRY_POINTS["dependences"](self)
         return {**state, "derivation": known, "memo": {}}
 
-    # {{{ equality: what the kernel means, not how it came to be
+    # {{{ equality: the meaning of the kernel, not its history
 
     def _key(self) -> tuple[object, ...]:
         return (self.name, self.arguments, self.tree, tuple(self.temporaries.items()),
@@ -198,7 +198,7 @@ class LoopKernel:
 
     # }}}
 
-    # {{{ what users and users of loopy ask for
+    # {{{ the interface for users, with loopy's names
 
     @property
     def domains(self) -> tuple[InstanceSet, ...]:
@@ -258,7 +258,7 @@ class LoopKernel:
     # {{{ plugged in from higher floors
 
     def __call__(self, /, *args: object, **kwargs: object) -> Any:
-        """Run the kernel; see :func:`loopkit.compile` for what it takes and returns."""
+        """Run the kernel; :func:`loopkit.compile` documents the arguments and results."""
         return ENTRY_POINTS["call"](self, *args, **kwargs)
 
     def __str__(self) -> str:
@@ -272,7 +272,7 @@ class LoopKernel:
 
     @property
     def statements_text(self) -> str:
-        """The statements in their loops, as they stand in the printed kernel."""
+        """The statements in their loops, as in the printed kernel."""
         return str(ENTRY_POINTS["statements"](self))
 
     @property
@@ -289,7 +289,7 @@ _FEW = 8
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, where: str = "the kernel") -> UnknownNameError:
-    """The error for an unknown *name*, which may be no text at all, with the names that look like it, or all."""
+    """The error for an unknown *name* of any type, with the similar names, or all names if there are few."""
     names = list(dict.fromkeys(known))
     close = difflib.get_close_matches(str(name), names, n=2)
     few = not close and 0 < len(names) <= _FEW

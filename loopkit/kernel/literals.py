@@ -1,6 +1,6 @@
 """Values as Python text that makes them again, in a script with ``import numpy as np`` and ``import loopkit as lk``.
 
-Only what is known to be a value is written; the text of anything else (a function, an open file) would not make it.
+Only recognized values are written; the text of any other object (a function, an open file) would not make it again.
 """
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loopkit.kernel.options import Options
 from loopkit.kernel.tags import InameTag
 from loopkit.poly.sets import Set
 
-#: What ``lk.`` offers of the values that an argument may hold.
+#: Classes in ``lk.`` whose values an argument may hold.
 Ours = GlobalArg | ValueArg | TemporaryVariable | SubstitutionRule | ReductionOperation | Options
 
 
@@ -63,7 +63,7 @@ def literal(value: object) -> str:
 
 
 def shown(value: object) -> str:
-    """*value* as in :func:`literal`, and between angle brackets where it is no value."""
+    """*value* as in :func:`literal`, or in angle brackets if it has no text form."""
     try:
         return literal(value)
     except PreconditionError:
@@ -71,7 +71,7 @@ def shown(value: object) -> str:
 
 
 def call_text(function: str, *args: str, **kwargs: str) -> str:
-    """``function(args, name=...)`` of arguments that are text already."""
+    """``function(args, name=...)`` from arguments that are text already."""
     plain = [f"{k}={v}" for k, v in kwargs.items() if k.isidentifier() and not keyword.iskeyword(k)]
     other = ", ".join(f"{k!r}: {v}" for k, v in kwargs.items() if not k.isidentifier() or keyword.iskeyword(k))
     return f"{function}({', '.join([*args, *plain, *(['**{' + other + '}'] if other else [])])})"
@@ -92,14 +92,14 @@ def _scalar(value: object) -> str:
         case float() if not math.isfinite(value):
             return f"float('{float(value)}')"
         case complex():
-            # Python's own text of a complex number loses the sign of a zero
+            # the repr of a complex number loses the sign of a zero
             return f"complex({literal(value.real)}, {literal(value.imag)})"
         case _:
             return repr(value)
 
 
 def _text(value: str) -> str:
-    """Lines of text as lines where that makes the same text."""
+    """Lines of text as separate lines, if these make the same text."""
     if "\n" in value:
         written = f'"""{value}"""'
         plain = all(c.isprintable() or c == "\n" for c in value) and "\\" not in value and '"""' not in value
@@ -123,7 +123,7 @@ def _type(value: np.dtype | type) -> str:
 
 
 def _of_ours(value: Ours) -> str:
-    """The call of its class, with what is not as by default."""
+    """The call of its class, with the arguments that differ from their defaults."""
     args, kwargs = [], {}
     for f in fields(value):
         given = getattr(value, f.name)

@@ -1,4 +1,4 @@
-"""Obligations: claims of the caller that a kernel depends on in the place of a proof."""
+"""Obligations: claims of the caller in place of a proof."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Obligation:
-    """One claim under which a step was accepted; shown wherever the kernel is shown.
+    """One claim under which a step was accepted; each printed form of the kernel shows it.
 
     :ivar step: the step, as in its call.
-    :ivar claim: what must hold.
-    :ivar reason: why, in the words of ``assume=``; ``None`` where ``unsafe=True`` overrode the verdict.
+    :ivar claim: the condition that must hold.
+    :ivar reason: the text given by ``assume=``; ``None``: ``unsafe=True`` overrode the verdict.
     """
 
     step: str

@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from loopkit.errors import PreconditionError
 from loopkit.kernel.annotations import require_kinds
 
-#: How much may be checked before code is generated.
+#: The extents of the checks before code generation.
 VERIFY = ("off", "on", "full")
 
 
 @dataclass(frozen=True)
 class Options:
-    """Choices of code generation; see :func:`loopkit.set_options`.
+    """Choices of code generation, set by :func:`loopkit.set_options`.
 
-    :ivar full_tiles: emit a version without guards beside the generic one where whole tiles exist.
-    :ivar annotate: put statement ids, how the threads' parts of reductions are combined, and the dependence that each
-        barrier serves into comments.
+    :ivar full_tiles: emit a version without guards for full tiles beside the generic one.
+    :ivar annotate: emit comments with statement ids, the combination of partial reduction results between threads, and
+        the dependence that each barrier serves.
     :ivar textual_unroll: write ``unr`` loops out instead of ``#pragma unroll``.
-    :ivar min_blocks: how many blocks fit on a multiprocessor at once; the CUDA compiler limits the registers of a
-        thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's threads,
-        blocks and shared memory allow.
-    :ivar verify: how much is checked before there is a text (see :func:`loopkit.verify`): ``"off"``, ``"on"`` or
+    :ivar min_blocks: the number of blocks that fit on a multiprocessor at once; the CUDA compiler limits the registers
+        of a thread accordingly (``__launch_bounds__``). 0 sets no limit; ``"max"`` is the number that the target's
+        threads, blocks and shared memory allow.
+    :ivar verify: the extent of the checks before code generation, as in :func:`loopkit.verify`: ``"off"``, ``"on"`` or
         ``"full"``.
     """
 
@@ -45,7 +45,7 @@ class Options:
 
 
 def extent_of_checks(verify: object) -> str:
-    """How much the argument ``verify=`` asks for: one of :data:`VERIFY`, which ``True`` and ``False`` stand for too.
+    """The extent of checks for the argument ``verify=``: one of :data:`VERIFY`; ``True`` and ``False`` are synonyms.
 
     :raises PreconditionError: it is none of them.
     """

@@ -1,7 +1,7 @@
-"""The printed kernel: what a person reads, in the words of the kernel language.
+"""The printed kernel: a text for people, in the kernel language.
 
-The statements read back into ``make_kernel`` as long as nothing was transformed: reductions are folded back into
-``sum(k, ...)``, conditions that went into a statement's instance set come out again as ``if=``.
+As long as nothing was transformed, ``make_kernel`` accepts the printed statements: reductions are folded back into
+``sum(k, ...)``, and conditions in a statement's instance set are printed as ``if=``.
 """
 from __future__ import annotations
 
@@ -65,9 +65,9 @@ def kernel_text(knl: LoopKernel) -> str:
 
 
 def _cost_sections(knl: LoopKernel) -> Iterator[str]:
-    """Several launches, loops of the host, and temporaries that lie in global memory: where there are any.
+    """Several launches, loops of the host, and temporaries in global memory, if any exist.
 
-    Nothing is said of a kernel that cannot be lowered yet.
+    A kernel that cannot be lowered yet has no such sections.
     """
     on_grid = any(isinstance(tag, GroupTag) for tag in knl.tags.values())
     if on_grid or knl.barriers or knl.temporaries:
@@ -151,7 +151,7 @@ def _temporaries(knl: LoopKernel, folded: _Folded) -> Iterator[str]:
 
 
 def _declared_inline(temporary: TemporaryVariable) -> bool:
-    """Does ``<> t = ...`` say all there is to say about it?"""
+    """Does ``<> t = ...`` declare all of its properties?"""
     return not (temporary.shape or temporary.address_space or temporary.between_blocks)
 
 
@@ -170,10 +170,11 @@ def _rule(rule: SubstitutionRule) -> str:
 
 @dataclass(frozen=True)
 class _Domains:
-    """The distinct instance sets, without those that follow from another one.
+    """The distinct instance sets, without those implied by another one.
 
     :ivar printed: in the order of first use.
-    :ivar conditions: what each of the others adds to the one that it follows from, by the set's identity.
+    :ivar conditions: for each of the others its constraints beyond those of the set that implies it, by the set's
+        identity.
     """
 
     printed: tuple[InstanceSet, ...]
@@ -209,7 +210,7 @@ class _Domains:
         return cls(tuple(sorted(printed, key=lambda d: order[id(d)])), conditions)
 
     def condition(self, domain: InstanceSet) -> str:
-        """What holds in *domain* beyond what the printed sets say; ``""`` for nothing."""
+        """The constraints of *domain* that the printed sets do not imply; ``""`` for none."""
         return self.conditions.get(id(domain), "")
 
 
@@ -245,12 +246,12 @@ def _plain_subscripts(expr: Expression) -> Expression:
 class _Folded:
     """Reductions as expressions again.
 
-    A reduction whose loops hold other statements too (a prefetch) stands as what it is: init, update, final. Of
-    its update the loops that hold nothing else are folded.
+    A reduction whose loops also hold other statements (a prefetch) is printed as init, update and final. The loops
+    around its update that hold nothing else are folded.
 
     :ivar values: the wholly folded reductions by accumulator.
-    :ivar hidden: ids of the statements that they are made of.
-    :ivar inner: for the update of a reduction that is not wholly folded, the inames that are.
+    :ivar hidden: ids of their statements.
+    :ivar inner: for the update of a partly folded reduction, the folded inames.
     """
 
     values: Mapping[str, Expression]
@@ -293,7 +294,7 @@ def _parts(nodes: Mapping[str, ReductionNode], node: ReductionNode) -> frozenset
 
 
 def _foldable(knl: LoopKernel, node: ReductionNode, own: frozenset[str]) -> tuple[str, ...]:
-    """The inames of a reduction whose loops around the update hold nothing but its *own* parts."""
+    """The inames of a reduction whose loops around the update hold nothing but the parts *own*."""
     alone: set[str] = set()
 
     def visit(tree: Tree) -> None:

@@ -1,4 +1,4 @@
-"""Statements of a kernel and the reductions that some of them make up."""
+"""Statements of a kernel, and reductions as groups of statements."""
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -18,15 +18,15 @@ class Statement:
     :ivar id: its name, unique in the kernel.
     :ivar assignee: a variable or a subscript.
     :ivar expression: free of :class:`loopkit.expr.nodes.Reduction`; may call substitution rules.
-    :ivar domain: the instances; ``domain.inames`` are the statement's inames. A parameter of the domain
-        may be an integer temporary (a bound read from memory).
+    :ivar domain: the instance set; ``domain.inames`` are the statement's inames. A parameter of the domain may be an
+        integer temporary (a bound read from memory).
     :ivar predicates: conditions that are not affine (affine ones are part of *domain*); all must hold.
-    :ivar combine: ``None`` for ``=``; else the reduction operation (``"sum"``, ...) by which the
-        expression is combined into the assignee.
-    :ivar reduction: name of the reduction node whose init or update this is, else ``None``.
+    :ivar combine: ``None`` for ``=``; else the reduction operation (``"sum"``, ...) that combines the expression into
+        the assignee.
+    :ivar reduction: name of the reduction node of this init or update, else ``None``.
     :ivar depends_on: ids of statements ordered before this one by ``dep=``.
     :ivar no_sync_with: ids of statements that ``nosync=`` claims to need no barrier against.
-    :ivar instructions: those by which it is executed, where its assignee lies in a memory that they work on.
+    :ivar instructions: the instructions that execute it, if its assignee is in a memory of theirs.
     """
 
     id: str
@@ -47,12 +47,12 @@ class Statement:
 
     @property
     def commutes(self) -> bool:
-        """May such updates of one array by one operation come in any order, and at once?"""
+        """May such updates of one array by one operation run in any order, and concurrently?"""
         return any(i.commutes for i in self.instructions)
 
     @property
     def completion(self) -> Completion:
-        """The event at which its accesses are performed, where its instructions serve."""
+        """The event at which its accesses are performed, if instructions execute it."""
         return completion_of(self.instructions)
 
     @property
@@ -62,7 +62,7 @@ class Statement:
 
     @property
     def written(self) -> str:
-        """The array or variable that is written."""
+        """The array or variable on the left-hand side."""
         target = self.assignee.aggregate if isinstance(self.assignee, p.Subscript) else self.assignee
         assert isinstance(target, p.Variable)
         return target.name
@@ -78,7 +78,7 @@ def with_expressions(statement: Statement, f: Callable[[Expression], Expression]
 
 @dataclass(frozen=True)
 class RequestedBarrier:
-    """A barrier between two statements that a user asked for.
+    """A barrier between two statements, requested by the user.
 
     :ivar first: id of the statement before it; *second*: of the one behind it.
     :ivar kind: ``"local"`` (the threads of a block wait) or ``"global"`` (a launch ends).
@@ -94,16 +94,16 @@ class RequestedBarrier:
 
 @dataclass(frozen=True)
 class ReductionNode:
-    """``accumulator = operation(inames, operand)`` as three statements, or more where the updates are in parts.
+    """``accumulator = operation(inames, operand)`` as three statements, or more if the updates are split.
 
     :ivar name: ``S.k`` for the reduction over ``k`` in statement ``S``.
-    :ivar accumulator: the temporary that holds the partial result (``acc_k``).
+    :ivar accumulator: the temporary for the partial result (``acc_k``).
     :ivar init: id of the statement that sets the neutral element.
     :ivar update: id of the statement that combines the operand.
     :ivar final: id of the statement whose expression uses the accumulator.
-    :ivar inames: the reduction inames as they are now (``("k_outer", "k_inner")`` after a split).
-    :ivar others: ids of further statements that combine operands, those of the iterations that were peeled.
-    :ivar sweep: the iname along which it is a scan that the threads of a block compute together, else ``None``.
+    :ivar inames: the current reduction inames (``("k_outer", "k_inner")`` after a split).
+    :ivar others: ids of further update statements, for the peeled iterations.
+    :ivar sweep: the iname of a scan that the threads of a block compute together, else ``None``.
     """
 
     name: str

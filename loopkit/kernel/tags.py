@@ -27,7 +27,7 @@ class UnrollTag(InameTag):
 
 @dataclass(frozen=True)
 class IlpTag(InameTag):
-    """``ilp`` (``ilp.unr``) and ``ilp.seq``: each statement runs all its instances before the next one does."""
+    """``ilp`` (``ilp.unr``) and ``ilp.seq``: each statement runs all its instances before the next statement."""
 
     unroll: bool = True
 
@@ -37,7 +37,7 @@ class IlpTag(InameTag):
 
 @dataclass(frozen=True)
 class VecTag(InameTag):
-    """``vec``: like ``ilp``, and what is contiguous along the iname is moved in vector loads and stores.
+    """``vec``: like ``ilp``, with vector loads and stores for accesses that are contiguous along the iname.
 
     The instances of a statement along the iname run at once: all reads are before all writes.
     """
@@ -48,9 +48,9 @@ class VecTag(InameTag):
 
 @dataclass(frozen=True)
 class MmaTag(InameTag):
-    """``mma``: like ``ilp``, in a product of small matrices that the lanes of a warp compute at once.
+    """``mma``: like ``ilp``, in a small matrix product that the threads of a warp compute together.
 
-    Along the iname products are added up, or it tells the rows apart that one lane has.
+    The iname is the reduction iname of the product, or counts the rows of one thread.
     """
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class LocalTag(InameTag):
 
 @dataclass(frozen=True)
 class AutoLocalTag(InameTag):
-    """``l.auto``: over the block's threads, in a way that is chosen when the kernel is lowered."""
+    """``l.auto``: over the block's threads; lowering chooses the thread distribution."""
 
     def __str__(self) -> str:
         return "l.auto"
@@ -99,7 +99,7 @@ def parse_tag(text: str) -> InameTag | None:
 
 
 def is_parallel(tag: InameTag | None) -> bool:
-    """Do the instances along an iname of this tag run at once, in no order?"""
+    """Do the instances along an iname of this tag run concurrently, in no order?"""
     return isinstance(tag, GroupTag | LocalTag | AutoLocalTag)
 
 
@@ -109,7 +109,7 @@ def is_collective(tag: InameTag | None) -> bool:
 
 
 def is_innermost(tag: InameTag | None) -> bool:
-    """Do loops over an iname of this tag stand around single statements, whatever stands between in the order?"""
+    """Does a loop over an iname of this tag enclose single statements only, inside all other loops of the order?"""
     return isinstance(tag, IlpTag | VecTag | MmaTag)
 
 

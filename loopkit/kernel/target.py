@@ -28,7 +28,7 @@ GPU = Machine()
 class Target:
     """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options.
 
-    :cvar name: what ``target="..."`` calls it.
+    :cvar name: the name in ``target="..."``.
     """
 
     name: ClassVar[str]
@@ -57,7 +57,9 @@ DEFAULT_TARGET = "cuda"
 
 
 def resolve_target(target: object) -> Target:
-    """The target object that a name stands for, or ``None`` for the default; :raises PreconditionError: there is none.
+    """The target object for a name, or for ``None`` the default one.
+
+    :raises PreconditionError: there is no such target.
     """
     if isinstance(target, Target):
         return target

@@ -12,8 +12,8 @@ from loopkit.errors import InternalError
 class Leaf:
     """One statement, by id.
 
-    :ivar instruction: the threads of its scope execute it together, as between two barriers of that scope; exists in
-        lowered kernels only.
+    :ivar instruction: the threads of its scope execute it together, as between two barriers of that scope; only in
+        lowered kernels.
     """
 
     statement: str
@@ -22,7 +22,7 @@ class Leaf:
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop over *iname*, upwards. A parallel iname has its node too until it is bound to hardware."""
+    """A loop over *iname*, upwards. A parallel iname also has a loop node until it is bound to hardware."""
 
     iname: str
     body: Tree
@@ -30,18 +30,18 @@ class Loop:
 
 @dataclass(frozen=True)
 class Seq:
-    """Children one after another."""
+    """Children in sequence."""
 
     children: tuple[Tree, ...]
 
 
 @dataclass(frozen=True)
 class Barrier:
-    """The threads of each *scope* wait for each other; exists in lowered kernels only.
+    """The threads of each *scope* wait for each other; only in lowered kernels.
 
-    :ivar serves: the dependences that need it, in words.
-    :ivar left_out_last: it only separates iterations of the loop at whose end it stands; the last goes without it.
-    :ivar instructions: what each thread executes before it waits, in this order.
+    :ivar serves: the dependences that need it, as text.
+    :ivar left_out_last: it only separates iterations of the enclosing loop, at its end; the last iteration skips it.
+    :ivar instructions: the instructions of each thread before its wait, in this order.
     """
 
     serves: tuple[str, ...] = ()
@@ -91,7 +91,7 @@ def leaves(tree: Tree) -> Iterator[str]:
 
 
 def require_once(statements: Iterable[str]) -> None:
-    """:raises InternalError: one of *statements*, the leaves of an order, stands there twice."""
+    """:raises InternalError: *statements*, the leaves of an order, contain one statement twice."""
     seen: set[str] = set()
     for s in statements:
         if s in seen:
@@ -104,7 +104,7 @@ LoopPlace = tuple[str, str]
 
 
 def loop_place(loop: Loop) -> LoopPlace:
-    """What tells *loop* from the other loops of its tree."""
+    """The identification of *loop* among the loops of its tree."""
     return loop.iname, next(leaves(loop))
 
 
@@ -170,10 +170,10 @@ def paths(tree: Tree) -> dict[str, Path]:
 
 @dataclass(frozen=True)
 class Meeting:
-    """Where two statements' ways part.
+    """The node at which the paths to two statements diverge.
 
     :ivar loops: the inames of the loops they share, outermost first.
-    :ivar before: the first stands textually before the second (``False`` too for one and the same).
+    :ivar before: the first precedes the second textually (``False`` too for one and the same).
     """
 
     loops: tuple[str, ...]
@@ -181,7 +181,7 @@ class Meeting:
 
 
 def meeting(first: Path, second: Path) -> Meeting:
-    """The loops that two statements share, and which of them stands first."""
+    """The shared loops of two statements, and whether the first statement precedes the second."""
     loops: list[str] = []
     for a, b in zip(first, second, strict=False):
         if a == b:

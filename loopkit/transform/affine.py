@@ -208,7 +208,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
                          unsafe=unsafe)
 
 
-# {{{ what must hold
+# {{{ preconditions
 
 def _owners(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
             ) -> tuple[frozenset[str] | None, list[Statement]]:

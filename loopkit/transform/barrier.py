@@ -1,4 +1,4 @@
-"""Barriers that the user requests, beside those that lowering places."""
+"""add_barrier: barriers requested by the user, beside those of lowering."""
 from __future__ import annotations
 
 from loopkit.analysis.constructors import annotated

@@ -123,7 +123,7 @@ def _of_elements(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel
         return _answered_for(require_legal(result, step, assume=assume, unsafe=unsafe), step, name, assume, unsafe)
     if not any(source == buffer.load_id for source, _ in relations_of(result, own, "flow")):
         if sum(s.written == name for s in kernel.statements) > 1:
-            _require_dtype(buffer)          # of one writer, array and buffer have the dtype
+            _require_dtype(buffer)          # with one writer, array and buffer have its dtype
         result = buffer.put_in(Points(None, points.store))
     require_buffered(kernel, result, name, own, step)
     return require_legal(result, step, assume=assume, unsafe=unsafe)

@@ -1,6 +1,6 @@
 """Copy-in and copy-out of a staging buffer that statements write: the two statements and their dependences.
 
-For an argument, copy-in loads the elements that are read and copy-out stores those that are written. For a temporary,
+For an argument, copy-in loads the elements to read and copy-out stores the written ones. For a temporary,
 both copy values: copy-in loads the values that enter an iteration of the loops around the buffer, and copy-out stores
 the values that leave it. For atomic updates, the buffer begins with the neutral element in each such iteration, and
 copy-out adds it to the array.
@@ -93,7 +93,7 @@ class Buffer:
         return Points(self.staged.cells(every).set, self.staged.cells(written).set)
 
     def value_points(self) -> Points:
-        """The values of a temporary that are copied: those that enter or leave an iteration of the loops around it."""
+        """The copied values of a temporary: those that enter or leave an iteration of the loops around it."""
         kernel, users = self.kernel, self.moves.keys()
         every = self.staged.cells(m for own in self.moves.values() for _, m in own)
         elements = subscripts_on(every, self.staged.box.arguments())
@@ -144,7 +144,7 @@ class Buffer:
         """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
         for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
             yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
-        if not self.of_value and self.operation is None and last is not None:   # else only values bind, or updates
+        if not self.of_value and self.operation is None and last is not None:   # else only value flow or updates matter
             if first is not None and self.name in variables(first.expression):
                 once = same_element(*(accessed_elements(result, s.id, self.name, is_write=s is last)
                                       for s in (first, last)))

@@ -61,7 +61,7 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
 
 def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKernel:
     """*kernel* with the dtypes *wanted* for those of its arguments and temporaries that are named there."""
-    # an integer argument makes conditions on it affine
+    # an integer dtype of an argument can make conditions on it affine
     more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
     arguments = tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments)
     temporaries = {t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t

@@ -48,7 +48,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     :arg within: the statements to pad; default: all that write temporaries and have one of the inames.
     :raises UnknownNameError: there is no such iname.
     :raises PreconditionError: no statement can be padded, or one of them must not be: its domain depends on data, it
-        has a non-affine read or reads an array that the kernel writes, or it may divide by zero beyond the edge.
+        has a non-affine read, it reads an array that the kernel writes, or it may divide by zero beyond the edge.
     :raises ScheduleError: earlier steps changed the order in which values are written to the temporaries.
     :raises IllegalTransformError: a reader would get another value from beyond the edge, for example if a reduction
         combines a value that is not neutral; with its witness.
@@ -86,7 +86,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
     return proven(result)
 
 
-# {{{ what runs on
+# {{{ padded statements
 
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
     """The statements to pad; :raises PreconditionError: there are none, or one writes an array."""
@@ -136,7 +136,7 @@ def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> di
 # }}}
 
 
-# {{{ what is read there
+# {{{ reads beyond the edge
 
 def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
     """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""

@@ -144,7 +144,7 @@ def contracted(kernel: LoopKernel, temporary: str, own: Sequence[str], step: str
     return proven(result)
 
 
-# {{{ what can have other axes
+# {{{ conditions for other axes
 
 def _privatized_names(kernel: LoopKernel, inames: tuple[str, ...], only: str | Iterable[str] | None,
                       what: str = "privatized") -> frozenset[str]:
@@ -258,7 +258,7 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
 
 def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],
                 last: tuple[str, dict[str, int]], params: dict[str, int]) -> tuple[str, dict[str, int]] | None:
-    """The first write into the cell after *first*, which writes it, and before *last*, which reads it."""
+    """The first write into the cell after the write *first* and before the read *last*."""
     written = next(a for a in accesses if a.is_write and a.statement == first[0])
     read = next(a for a in accesses if not a.is_write and a.statement == last[0])
     ends = [in_cells(knl, a, apart) for a in (written, read)]

@@ -91,7 +91,7 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
             own = affine.get(node.init, ())
             affine[node.init] = (*own, *(c for c in affine.get(node.final, ()) if c not in own
                                          and all(c in affine.get(s, ()) for s in node.updates)))
-    domains: dict[tuple[object, ...], InstanceSet] = {}     # statements with one set keep one
+    domains: dict[tuple[object, ...], InstanceSet] = {}     # statements that share a set keep sharing it
 
     def narrowed(s: Statement) -> Statement:
         conditions = affine.get(s.id, ())

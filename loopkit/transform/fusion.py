@@ -107,10 +107,10 @@ class _Fusion:
                 and (self.chosen is None or any(s in self.chosen for s in leaves(child))))
 
     def _aside(self, children: Sequence[Tree], fused: Sequence[int]) -> tuple[list[Tree], list[Tree]]:
-        """The *children* that move in front of the loop fused from those at *fused*, and those that move behind it."""
+        """The *children* to move in front of the loop fused from those at *fused*, and those to move behind it."""
         before: list[Tree] = []
         after: list[Tree] = []
-        waits: set[str] = set()                 # what stands no earlier than the new loop
+        waits: set[str] = set()                 # nodes no earlier than the new loop
         for i, child in enumerate(children):
             inside = frozenset(leaves(child))
             if i in fused:

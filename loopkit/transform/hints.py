@@ -57,7 +57,7 @@ def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTrans
             for way in islice(filter(None, first), MOST_TOLD - len(told)):
                 told.append(f"it would be legal after {way.text}")
     except UndecidedError:
-        return (*told, *known)              # nothing was found within the budget, which is no reason to say so
+        return (*told, *known)              # an exhausted budget is no reason for a claim about all hints
     return (*told, *known) or ("keep these loops in order: no skew, shift, privatization or distribution tried helps",)
 
 
@@ -99,7 +99,7 @@ def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:
         yield Way(f"expand(knl, '{temporary}', {loops})", _call(expand, temporary, loops))
 
 
-# {{{ what is tried, the simplest first
+# {{{ the tried steps, the simplest first
 
 def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Iterator[Way]]:
     ids = [s for s, _ in (witness.source, witness.sink) if s in kernel.statement_by_id]
@@ -107,7 +107,7 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
         return
     loops = loops_of(kernel.paths[ids[-1]])
     shared = [x for x in loops if all(x in kernel.statement_by_id[s].inames for s in ids)]
-    # expansion as a hint for a step that expands or contracts would undo that step
+    # expansion as a hint would undo a step of expansion or contraction
     if witness.array in kernel.temporaries and name not in ("contract", "expand", "privatize"):
         yield (Way(f"privatize(knl, '{x}', '{witness.array}')", _call(privatize, x, witness.array)) for x in shared)
     if name == "fuse_loops":

@@ -13,7 +13,7 @@ def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
     Each step is checked on *kernel* as in a direct call: a proof for the kernel of the history need not hold for
     *kernel*.
 
-    :arg history: ``knl.history``, a slice of one (``knl.history[2:]``), or a kernel, which stands for its history.
+    :arg history: ``knl.history``, a slice of one (``knl.history[2:]``), or a kernel, for its history.
     :raises ReplayError: a step cannot be made on *kernel*; with the step, its number and its error.
 
     >>> mapped = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")

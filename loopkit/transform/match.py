@@ -54,7 +54,7 @@ def owner(statement_id: str) -> str:
     return statement_id.split(".")[0]
 
 
-# {{{ reading
+# {{{ parsing
 
 @dataclass
 class _Parser:

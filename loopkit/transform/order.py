@@ -150,7 +150,7 @@ def sunk(loop: Loop, below: str) -> Tree:
 
 
 def distributed(iname: str, children: tuple[Tree, ...], alone: Callable[[Tree], bool]) -> list[Loop]:
-    """One loop over *iname* around each child that must stand *alone*, and around each run of others."""
+    """One loop over *iname* around each child that is *alone*, and around each run of others."""
     parts: list[Loop] = []
     run: list[Tree] = []
     for child in children:

@@ -42,7 +42,7 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
     to a later one needs a cell for each iteration (:func:`privatize`).
 
     :arg within: ids (or globs) of statements.
-    :arg new_inames: names for *inames*, one each; ``None`` stands for a generated name.
+    :arg new_inames: names for *inames*, one each; ``None`` gives a generated name.
     :arg suffix: appended to a name to make the new one; default: ``_`` and the first free number.
     :arg tags: tags of the new inames, by old iname; the new inames do not inherit tags.
     :raises UnknownNameError: an iname or a statement is unknown, or *tags* has an iname that is not duplicated.
@@ -140,7 +140,7 @@ def _chunks(iname: str, outer: str, inner: str, ends: tuple[Expression, Expressi
     low, high = ends
     extent = add(high, multiply(-1, low), 1)
     chunk, at = p.Variable(outer), p.Variable(inner)
-    # no instance runs where the extent is negative, so that C's own division serves
+    # no instance runs if the extent is negative, so truncating division is correct
     length, longer = divmod(extent, count) if isinstance(extent, int) else (
         node(arithmetic(extent), count) for node in (TruncatedQuotient, TruncatedRemainder))
     cases: list[Case] = []

@@ -31,7 +31,7 @@ from loopkit.transform.peel import peel
 from loopkit.transform.reindex import Reindexing, reindex
 from loopkit.transform.side_effects import Allowed, without_side_effects
 from loopkit.transform.step import require_iname, require_positive, require_untagged, transform
-from loopkit.transform.thread_distribution import dealt
+from loopkit.transform.thread_distribution import distribute_over_threads
 
 
 @transform
@@ -100,7 +100,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
     elif registers:
         loads = {c: kernel.fresh_name(f"{t}_load") for c, t in found.copies.items()}
         computing = frozenset(leaves(found.loop)) - found.copies.keys()
-        kernel = dealt(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
+        kernel = distribute_over_threads(kernel, list(found.copies), computing, step, assume=assume, unsafe=unsafe)
         kernel = _through_registers(kernel, found, loads)
     result = _moved_ahead(_in_stages(kernel, iname, names, count), found, loads, ahead := max(count - 1, 1))
     result = _with_prologue(require_legal(result, step, assume=assume, unsafe=unsafe), found, loads, ahead)
@@ -129,7 +129,7 @@ def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
     return result
 
 
-# {{{ what takes part
+# {{{ copies and their loop
 
 @dataclass(frozen=True)
 class _Found:

@@ -1,4 +1,4 @@
-"""add_prefetch and precompute: copy-in of array elements that a tile reads, and of values that it computes."""
+"""add_prefetch and precompute: copy-in of array elements, and of the values of substitution rules."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -334,7 +334,7 @@ def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers:
     # an array written in the kernel has another value in each iteration of its writers' loops
     sources = variables(buffer.value(next(args for uses in readers.values() for args in uses)))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
-    own = sources & set(kernel.inames)              # a rule's inames that are no arguments of it
+    own = sources & set(kernel.inames)              # the free inames of a rule
     stay = {s: rewritten.union(own, *(variables(a) for args in uses for a in args)) for s, uses in readers.items()}
     return loops_around(kernel, buffer.name, stay, sweep, others)
 

@@ -138,7 +138,7 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
         if key not in domains:
             new = step.image(old, relations[id(step), old.inames], kernel.assumptions)
             first = alike.setdefault((new.inames, hash(new.set)), new)
-            domains[key] = first if first.is_equal(new) else new      # equal sets are one, as analyses like them
+            domains[key] = first if first.is_equal(new) else new  # equal sets share one object, for caches
         return substituted(replace(statement, domain=domains[key]), step.values)
 
     nodes = {name: replace(node, inames=_reduced(kernel, node, steps), sweep=_sweep(node, steps))

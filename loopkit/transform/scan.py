@@ -1,4 +1,4 @@
-"""realize_scan: a reduction whose upper bound moves with an iname, computed as a scan along that iname."""
+"""realize_scan: a reduction whose upper bound moves with an iname, computed as a scan along it."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -120,7 +120,7 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
 def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
     """*scan* in a loop: the accumulator carries the value from one iteration of the sweep to the next.
 
-    An operand that counts from the next iteration on is combined behind the statement if dependences allow it, which
+    An operand that counts from the next iteration on is combined behind the statement if dependences allow it. This
     shortens the life of values.
     """
     if scan.shift == -1:

@@ -1,4 +1,4 @@
-"""Schedules as the user gives them: a vector of affine forms for each statement."""
+"""Schedules given by the user: a vector of affine forms for each statement."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ def read_schedules(kernel: LoopKernel, given: Given) -> dict[str, Vector]:
     """The schedule of each statement that *given* names.
 
     :raises ParseError: a text is no list of expressions.
-    :raises UnknownNameError: a pattern matches no statement, or a form has a name that its statement does not know.
+    :raises UnknownNameError: a pattern matches no statement, or a form has a name that its statement lacks.
     :raises PreconditionError: a statement is named twice, or a form is not affine.
     """
     if not given:

@@ -1,6 +1,6 @@
-"""Side effects: a step that stages data keeps given orders of loops, the storage of temporaries and the launches.
+"""Side effects of steps that stage data: such a step keeps given orders of loops, storage and launches.
 
-A step that cannot is refused, with the numbers and the argument that allows it.
+A step with a side effect is refused; the error names the numbers and the argument that allows the effect.
 """
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ Order = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Allowed:
-    """The changes that the caller allows beside the one that the step is for.
+    """The side effects that the caller allows.
 
-    :ivar reordering: loops whose order was given change places or are distributed.
+    :ivar reordering: loops with a given order are reordered or distributed.
     :ivar global_storage: temporaries get more cells, or cells in a larger address space.
     :ivar launches: there are more launches, or more loops on the host.
     """
@@ -58,7 +58,7 @@ def with_fewest_side_effects(kernel: LoopKernel, step: str, allowed: Allowed, pl
 
 def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed,
                          growing: Collection[str]) -> LoopKernel:
-    """*after*; :raises ScheduleError, StorageError: it is more than *step* promises; see :func:`side_effect`."""
+    """*after*; :raises ScheduleError, StorageError: it has a side effect, as in :func:`side_effect`."""
     found = side_effect(before, after, step, allowed, growing)
     if found is not None:
         raise found
@@ -67,9 +67,9 @@ def without_side_effects(before: LoopKernel, after: LoopKernel, step: str, allow
 
 def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allowed, growing: Collection[str] = ()
                 ) -> LoopkitError | None:
-    """Why *after* is more than *step* promises, unless *allowed*; ``None``: it is not.
+    """The error for a side effect of *step* that is not *allowed*; ``None``: there is none.
 
-    :arg growing: temporaries to which the step gives more cells, as its name says.
+    :arg growing: temporaries that the step is meant to give more cells.
     """
     moved = moves(before, after)
     if not allowed.reordering and (found := _reordered(before, step, moved)) is not None:
@@ -93,10 +93,10 @@ def side_effect(before: LoopKernel, after: LoopKernel, step: str, allowed: Allow
 
 
 def _may_cost(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
-    """May storage or launches differ? A new copy of what nobody writes, in each block of its own, changes neither.
+    """May storage or launches differ? A new block-private copy of an array without writers changes neither.
 
-    Unless it is the first on an axis of the block, as threads read each other's values then; or it stands in a loop of
-    threads, so that each of them might have a copy of its own.
+    Exceptions: the copy is the first statement on an axis of the block, as threads then read each other's values; or
+    the copy is in a loop of threads, so that each thread might have a separate copy.
     """
     if not before.temporaries and not any(isinstance(tag, GroupTag | LocalTag) for tag in after.tags.values()):
         return False
@@ -108,14 +108,14 @@ def _may_cost(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
 
 
 def _spread(before: LoopKernel, after: LoopKernel) -> bool:
-    """Does a new statement stand outside of a loop of blocks, or on an axis of the block that none had before?"""
+    """Is a new statement outside of a loop of blocks, or on an axis of the block that no statement had before?"""
     on_grid = {x for x, tag in after.tags.items() if isinstance(tag, GroupTag)}
     return any(isinstance(tag, LocalTag) and tag not in before.tags.values() for tag in after.tags.values()) or \
         any(not on_grid.issubset(s.inames) for s in _added(before, after))
 
 
 def _may_grow(before: LoopKernel, after: LoopKernel, moved: Moves, name: str) -> bool:
-    """May the cells of the temporary *name* have become more? Not if nothing that uses it moved or was added."""
+    """May the temporary *name* have more cells now? Not if all of its users are old and kept their place."""
     loops = {*moved.distributed, *(x for pair in moved.sunk for x in pair)}
     users = [s for s in before.statements if name in {a.array for a in accesses_of(before, s)}]
     return _spread(before, after) or any(not loops.isdisjoint(s.inames) for s in users) or any(
@@ -123,7 +123,7 @@ def _may_grow(before: LoopKernel, after: LoopKernel, moved: Moves, name: str) ->
 
 
 def _may_launch(before: LoopKernel, after: LoopKernel, moved: Moves) -> bool:
-    """May a launch have to end before or behind what is new? Not where each block computes what it alone reads."""
+    """May the new statements need a further launch? Not if each block computes all that it alone reads."""
     if not any(isinstance(tag, GroupTag) for tag in after.tags.values()):
         return False
 
@@ -178,7 +178,7 @@ def _not_known(kernel: LoopKernel, step: str, name: str, reason: str, moved: Mov
 
 
 def _in_global_memory(after: LoopKernel, step: str, change: CostChange) -> LoopkitError | None:
-    """The refusal of a copy that would lie in global memory, where neither this nor a launch between was asked for."""
+    """The error for a copy in global memory, if neither global storage nor a further launch is allowed."""
     if change.adds_launches():
         return None
     for name, cells in change.scratch.items():
@@ -195,7 +195,7 @@ def _with(moved: Moves) -> str:
 
 
 def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
-    """The steps that ask for what *moved*, or for the distribution of the loop over *torn*, for a hint."""
+    """Hint text: the steps to call first for *moved*, or for the distribution of the loop over *torn*."""
     inner = dict.fromkeys(x for x, _ in moved.sunk)
     if moved.sunk and (torn is None or torn in inner):
         ways = [f"prioritize_loops(knl, '{', '.join(moved.order)}') first, which gives that order"]
@@ -205,7 +205,7 @@ def _first(kernel: LoopKernel, moved: Moves, torn: str | None = None) -> str:
         ways = [] if second in parts else [f"distribute_loop(knl, '{torn}', '{second}') first"]
     else:
         return ""
-    reduced = {x for node in kernel.reductions.values() for x in node.inames}      # which not every axis can have
+    reduced = {x for node in kernel.reductions.values() for x in node.inames}  # not every axis accepts reduction inames
     if not any(x in kernel.tags or x in reduced for x in inner):
         ways.append(f"a parallel tag for {', '.join(map(repr, inner))}")
     return "".join(f"{way}, " for way in ways) + "or " if ways else ""

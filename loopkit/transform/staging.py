@@ -1,7 +1,7 @@
-"""The staging engine: a box of cells for each iteration of the loops around it, in the place of what it holds.
+"""The staging engine: a staging buffer of cells for each iteration of the loops around it.
 
-A copy-in statement fills the staging buffer before its users, a copy-out statement writes it back behind them.
-``add_prefetch`` and ``precompute`` stage what statements read, ``buffer_array`` what they write too.
+Copy-in fills the buffer before its users, and copy-out writes it back behind them. ``add_prefetch`` and ``precompute``
+stage values that statements read; ``buffer_array`` also stages values that they write.
 """
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from loopkit.transform.step import require_fresh, require_positive
 
 Arguments = tuple[Expression, ...]
 
-#: The arguments (subscripts) of an expression that a buffer stands for, else ``None``.
+#: The arguments (subscripts) of an expression that a buffer replaces, else ``None``.
 IsUse = Callable[[Expression], Arguments | None]
 
 
@@ -51,7 +51,7 @@ class Box:
     inames: tuple[str | None, ...]
 
     def offsets(self, args: Sequence[Expression]) -> tuple[Expression, ...]:
-        """Where the element of *args* lies in the copy."""
+        """The subscripts in the copy of the element at *args*."""
         return tuple(subtract(a, v.base) for a, v, x in zip(args, self.intervals, self.inames, strict=True)
                      if x is not None)
 
@@ -75,7 +75,7 @@ class Box:
                 for condition in ((">=", p.Variable(x)), ("<", add(p.Variable(x), -length)))]
 
     def lengthened(self, multiples: Sequence[int]) -> Box:
-        """This box, the axes that have inames lengthened at their ends to multiples of these numbers."""
+        """This box, with axes that have inames lengthened at their ends to multiples of these numbers."""
         numbers = iter(multiples)
         return replace(self, intervals=tuple(
             v if x is None else replace(v, extent=-(-v.extent // (by := next(numbers)))*by)
@@ -84,14 +84,14 @@ class Box:
 
 @dataclass(frozen=True)
 class StagingBuffer:
-    """Cells in the place of what *is_use* finds in the statements of *uses*, an array's elements or a rule's values.
+    """Cells in place of the uses found by *is_use* in the statements of *uses*: array elements or values of a rule.
 
-    :ivar step: the transformation, as in its call; *name* is what it is about.
-    :ivar sweep: the inames over which the box spans; *dim_names*: the names asked for those of the copy.
-    :ivar value: what a cell holds, of its arguments.
-    :ivar whole_box: all of the box is copied in, as far as what that reads lies inside of its arrays.
-    :ivar allowed: what the step may change beside.
-    :ivar multiples: what the lengths of the box's axes become multiples of.
+    :ivar step: the transformation, as in its call; *name*: the array or the rule.
+    :ivar sweep: the inames over which the box spans; *dim_names*: the requested names for the inames of the copy.
+    :ivar value: the value of a cell, as a function of its arguments.
+    :ivar whole_box: copy in all of the box, as far as the operands lie inside of their arrays.
+    :ivar allowed: the side effects that the caller allows.
+    :ivar multiples: numbers to whose multiples the lengths of the box's axes are rounded up.
     :ivar uses: for each user the arguments that span the box; *outer*: the inames of the loops around it.
     """
 
@@ -114,12 +114,12 @@ class StagingBuffer:
 
     @cached_property
     def box(self) -> Box:
-        """The least box that holds all uses, lengthened."""
+        """The bounding box of all uses, lengthened."""
         box = _box_of(self)
         return box.lengthened(self._lengths(len(box.dims)))
 
     def _lengths(self, axes: int) -> tuple[int, ...]:
-        """What the lengths of the box become multiples of.
+        """The multiples for the lengths of the box.
 
         :raises PreconditionError: not a positive integer for each axis, or the box is not copied as a whole.
         """
@@ -137,7 +137,7 @@ class StagingBuffer:
         return numbers
 
     def placed_best(self, made: Callable[[StagingBuffer], LoopKernel], *, fixed: bool = False) -> LoopKernel:
-        """*made* of the buffer in its loops, or in those around them too where that has fewer side effects.
+        """*made* of the buffer in its loops, or in further loops around them if those give fewer side effects.
 
         :arg fixed: in its loops only.
         """
@@ -149,7 +149,7 @@ class StagingBuffer:
 
     @property
     def inames(self) -> tuple[str, ...]:
-        """Those of a cell: of the loops around the buffer, and of its place in the box."""
+        """The inames of a cell: those of the loops around the buffer, and those of the place in the box."""
         return (*self.outer, *self.box.dims)
 
     def cell_of(self, domain: InstanceSet, arguments: Arguments) -> Map:
@@ -157,7 +157,7 @@ class StagingBuffer:
         return subscripts_on(domain, (*map(p.Variable, self.outer), *self.box.offsets(arguments)))
 
     def cells(self, moves: Iterable[Map]) -> InstanceSet:
-        """The cells to which *moves* go, of which there are some."""
+        """The cells in the range of *moves*, which must not be empty."""
         return reduce(InstanceSet.union, (InstanceSet(self.inames, with_dim_names(move.range(), self.inames))
                                           for move in moves))
 
@@ -177,9 +177,9 @@ class StagingBuffer:
         return replace(copy, domain=self._whole(copy, box)) if whole else copy
 
     def _whole(self, copy: Statement, box: Box) -> InstanceSet:
-        """All of the box wherever some of it is used, but for what *copy* would read outside of an array.
+        """All of the box wherever some of it is used, except where *copy* would read outside of an array.
 
-        :raises PreconditionError: it is not known where an array ends.
+        :raises PreconditionError: the extents of an array are unknown.
         """
         every = copy.domain.onto(self.outer).onto(copy.inames).where(*box.conditions)
         names = self.kernel.value_params.union(copy.inames)
@@ -205,9 +205,10 @@ class StagingBuffer:
         return plain if plain is not None and plain.is_equal(inside) else inside
 
     def in_one_piece(self, copy: Statement) -> InstanceSet:
-        """The domain of *copy*, or one polyhedron around its pieces where all that it reads besides is there.
+        """The domain of *copy*, or one polyhedron around its pieces if its operands lie inside of their arrays there.
 
-        A few loads more cost less than the conditions that tell them, and than all that later steps ask of many pieces.
+        A few more loads cost less than the guards for the pieces, and less than the analysis of many pieces in later
+        steps.
         """
         kernel = self.kernel
         if copy.domain.set.n_basic_set() < 2:
@@ -233,7 +234,7 @@ class StagingBuffer:
 
     def put_in(self, first: Statement | None, last: Statement | None, rewritten: Callable[[Statement], Statement],
                derive: Derive, writers: frozenset[str] = frozenset()) -> LoopKernel:
-        """The kernel with copy-in and copy-out, as far as there are such, around its users, which are *rewritten*.
+        """The kernel with copy-in and copy-out, as far as they exist, around its users, which are *rewritten*.
 
         :arg derive: gives the dependences of the result; see :func:`loopkit.analysis.constructors.with_dependences`.
         :arg writers: statements that must stay before the copy-in.
@@ -261,7 +262,7 @@ def element(name: str, subscripts: Arguments) -> p.Variable | p.Subscript:
 
 
 def uses_of_array(name: str) -> IsUse:
-    """What a use of the array *name* is."""
+    """The predicate for uses of the array *name*."""
     def is_use(expr: Expression) -> Arguments | None:
         if isinstance(expr, p.Subscript) and expr.aggregate == p.Variable(name):
             return expr.index_tuple
@@ -290,7 +291,7 @@ def uses_of(expressions: Iterable[Expression], is_use: IsUse) -> tuple[Arguments
 
 
 def require_inames(inames: Sequence[str], known: Collection[str], where: str) -> None:
-    """:raises UnknownNameError: one of *inames* is none of those *known* there."""
+    """:raises UnknownNameError: one of *inames* is not in *known*."""
     if strange := [x for x in inames if x not in known]:
         raise unknown("iname", strange[0], known, where=where)
 
@@ -299,7 +300,7 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
                  others: str = "") -> tuple[str, ...]:
     """The loops around a buffer, the same for all its users: those that *stay* for each, but for those of *sweep*.
 
-    :raises ScheduleError: they are not the same.
+    :raises ScheduleError: they differ between users.
     """
     found: dict[tuple[str, ...], str] = {}
     for s, inames in stay.items():
@@ -317,7 +318,7 @@ def loops_around(kernel: LoopKernel, name: str, stay: Mapping[str, Collection[st
 # {{{ the box
 
 def _box_of(buffer: StagingBuffer) -> Box:
-    """The least box that holds all uses while the inames of *sweep* run and those of *outer* stand still.
+    """The bounding box of all uses while the inames of *sweep* vary and those of *outer* are fixed.
 
     :raises PreconditionError: there is none of constant size, or too few names.
     """

@@ -33,7 +33,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
               ) -> Callable[Concatenate[LoopKernel, P], LoopKernel]:
     """Record a transformation in the kernel's history, with its arguments and its time.
 
-    A transformation made of others is one step: theirs are not listed.
+    A transformation composed of others is one step: the history does not list the inner steps.
     """
     @functools.wraps(function)
     def step(kernel: LoopKernel, /, *args: P.args, **kwargs: P.kwargs) -> LoopKernel:
@@ -44,7 +44,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
             with bounded(f"{function.__name__} on kernel '{kernel.name}'"):
                 result = function(kernel, *given, **named)
         except IllegalTransformError as refusal:
-            refusal.before = kernel               # of steps within steps, the outermost's
+            refusal.before = kernel               # for nested steps, the kernel before the outermost
             refusal.try_hints(functools.partial(ENTRY_POINTS["hints"], kernel, function.__name__,
                                       lambda other: function(other, *given, **named), refusal))
             raise
@@ -57,7 +57,7 @@ def transform(function: Callable[Concatenate[LoopKernel, P], LoopKernel]
 
 
 def _verdict(before: LoopKernel, after: LoopKernel) -> str:
-    """The verdict on the step from *before* to *after*, whose history still lists the steps that it is made of."""
+    """The verdict on the step from *before* to *after*, whose history still lists the inner steps."""
     if owed := after.obligations[len(before.obligations):]:
         return min((o.verdict for o in owed), key=("unsafe", "assumed").index)
     parts = after.history.steps[len(before.history):]
@@ -65,9 +65,9 @@ def _verdict(before: LoopKernel, after: LoopKernel) -> str:
 
 
 def settled(argument: Any) -> Any:
-    """*argument* as the history keeps it: what can be read only once is read, what can change is copied.
+    """*argument* for the history: an iterator becomes a sequence, a mutable value is copied.
 
-    A set of isl's becomes its text, which a script can show.
+    An isl set becomes its text, which a script can contain.
     """
     match argument:
         case dict():
@@ -91,7 +91,7 @@ def require_iname(kernel: LoopKernel, iname: str) -> None:
 
 
 def require_untagged(kernel: LoopKernel, iname: str, what: str) -> None:
-    """:raises PreconditionError: *iname* has a tag; *what* says what cannot be done to it (``"split"``)."""
+    """:raises PreconditionError: *iname* has a tag; *what* names the refused operation (``"split"``)."""
     if iname in kernel.tags:
         raise PreconditionError(f"'{iname}' has the tag '{kernel.tags[iname]}' and cannot be {what} any more.",
                                 subject=iname, hint=f"untag_inames(knl, '{iname}') first")
@@ -108,7 +108,7 @@ def require_whole_reductions(kernel: LoopKernel, iname: str, chosen: frozenset[s
 
 
 def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> None:
-    """:raises NameConflictError: *name* is taken, or nothing may be called so; *called*: parentheses follow it."""
+    """:raises NameConflictError: *name* is taken or reserved; *called*: parentheses follow it."""
     reason = fault(name, called=called)
     if reason is not None:
         raise NameConflictError(f"The name '{name}' {reason}.", subject=name, hint="choose another name")
@@ -118,7 +118,7 @@ def require_fresh(kernel: LoopKernel, name: str, *, called: bool = False) -> Non
 
 
 def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> None:
-    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id, or none can have it."""
+    """:raises NameConflictError: the kernel, or one of *others*, has a statement of this id, or the id is invalid."""
     if not is_id(statement_id):
         raise NameConflictError(f"'{statement_id}' cannot be the id of a statement.", subject=statement_id,
                                 hint="an id is letters, digits and underscores, not beginning with a digit, and no "
@@ -129,14 +129,15 @@ def require_fresh_id(kernel: LoopKernel, statement_id: str, *others: str) -> Non
 
 
 def given_or_fresh(kernel: LoopKernel, name: str | None, like: str) -> str:
-    """*name*, or if there is none, one *like* this that *kernel* does not have."""
+    """*name*, or without it a fresh name *like* this one."""
     return name if name is not None else kernel.fresh_name(like)
 
 
 def outer_and_inner(kernel: LoopKernel, iname: str, outer: str | None, inner: str | None) -> tuple[str, str]:
     """The names of the parts of *iname*, which are ``i_outer`` and ``i_inner`` unless others are given.
 
-    :raises NameConflictError: one is taken; :raises PreconditionError: both are one.
+    :raises NameConflictError: one is taken.
+    :raises PreconditionError: both are the same.
     """
     outer = given_or_fresh(kernel, outer, f"{iname}_outer")
     inner = given_or_fresh(kernel, inner, f"{iname}_inner")
@@ -171,12 +172,12 @@ def as_tag(tag: str | InameTag) -> InameTag:
 
 
 def with_given_order(kernel: LoopKernel, *chains: Sequence[str]) -> LoopKernel:
-    """*kernel*, in which the user gave the order of the inames of each of *chains* as its tree has it."""
+    """*kernel* with the order of the inames of each of *chains* recorded as given by the user, as in its tree."""
     return annotated(kernel, given_order=given_anew(kernel.given_order, given(kernel.tree, chains)))
 
 
 def matching_statements(kernel: LoopKernel, within: str | Collection[str] | None) -> frozenset[str] | None:
-    """The statements that *within* names, a match expression or a list of them; ``None`` names all.
+    """The statements that *within* selects, a match expression or a list of them; ``None`` selects all.
 
     :raises ParseError: it is no match expression.
     :raises UnknownNameError: a pattern matches nothing of the kernel.

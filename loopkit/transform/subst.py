@@ -1,4 +1,4 @@
-"""Substitution rules: name a part of the expressions, or write a rule out."""
+"""extract_subst and expand_subst: make substitution rules from expressions, and expand rules in place."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
@@ -21,11 +21,11 @@ from loopkit.transform.step import matching_statements, require_fresh, transform
 @transform
 def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters: str | Iterable[str] = (), *,
                   within: str | Collection[str] | None = None) -> LoopKernel:
-    """Make a substitution rule of every part of the expressions that *template* matches.
+    """Replace every subexpression that matches *template* by a use of a new substitution rule.
 
     :arg template: an expression in the kernel language; a name in *parameters* matches anything.
     :raises NameConflictError: the rule's name is taken.
-    :raises PreconditionError: nothing matches, or a parameter does not stand in the template.
+    :raises PreconditionError: nothing matches, or a parameter does not occur in the template.
     :raises ParseError: the template cannot be read.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i] + sin(x[i])")
@@ -63,7 +63,7 @@ def extract_subst(kernel: LoopKernel, subst_name: str, template: str, parameters
 @transform
 def expand_subst(kernel: LoopKernel, subst_names: str | Iterable[str] | None = None, *,
                  within: str | Collection[str] | None = None) -> LoopKernel:
-    """Write the uses of substitution rules out; a rule without uses left is dropped.
+    """Expand the uses of substitution rules in place; rules without further uses are dropped.
 
     :arg subst_names: the rules; default: all.
     :raises UnknownNameError: there is no such rule.
@@ -103,7 +103,7 @@ def _names(expr: Expression) -> frozenset[str]:
 
 
 def _matches(pattern: Expression, expr: Expression, wild: frozenset[str], found: dict[str, Expression]) -> bool:
-    """Does *expr* have the form of *pattern*? *found* gets what the wild names stand for."""
+    """Does *expr* have the form of *pattern*? *found* gets the matches of the wild names."""
     if isinstance(pattern, p.Variable) and pattern.name in wild:
         return found.setdefault(pattern.name, expr) == expr
     if type(pattern) is not type(expr):

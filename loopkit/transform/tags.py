@@ -26,17 +26,19 @@ TagMap = Mapping[str, str | InameTag] | Iterable[tuple[str, str | InameTag]] | s
 @transform
 def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Tag inames: ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for``,
-    and ``mma``, which :func:`tensorize` gives with others.
+    """Tag inames, which selects how their instances are executed.
+
+    The tags are ``g.0`` to ``g.2``, ``l.0`` to ``l.2``, ``l.auto``, ``unr``, ``ilp``, ``ilp.seq``, ``vec``, ``for`` and
+    ``mma``. :func:`tensorize` sets ``mma`` together with the other tags that it needs.
 
     :arg iname_to_tag: a mapping, pairs, or loopy's text form ``"i:g.0, j:l.0"``.
-    :arg force: replace a tag that an iname has already.
+    :arg force: replace existing tags.
     :raises UnknownNameError: an iname that the kernel does not have.
-    :raises PreconditionError: an unknown tag, an iname that has another tag, a parametric extent where the tag
-        needs a constant one, an odd one or a second ``vec`` iname of a statement for ``vec``, one of no sum for
-        ``mma``, or a reduction iname over blocks.
+    :raises PreconditionError: an unknown tag, an iname that has another tag, or a parametric extent for a tag that
+        needs a constant one. ``vec`` needs an even extent and allows one iname per statement. ``mma`` needs a reduction
+        iname. A reduction iname cannot be distributed over blocks.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
-    :raises UndecidedError: whether one would be broken cannot be decided.
+    :raises UndecidedError: legality cannot be decided.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<64}", "y[i] = 2*x[i]")
     >>> dict(lk.tag_inames(knl, {"i": "l.0"}).tags)
@@ -48,7 +50,7 @@ def tag_inames(kernel: LoopKernel, iname_to_tag: TagMap, *, force: bool = False,
 @transform
 def untag_inames(kernel: LoopKernel, inames: str | Iterable[str], *, assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
-    """Take the tags off *inames*: they are plain loops again, at the place where they stand.
+    """Remove the tags of *inames*: their loops become plain loops in the same place.
 
     :raises UnknownNameError: one of them is no iname.
 
@@ -125,7 +127,7 @@ def _require_no_reduction(kernel: LoopKernel, iname: str, tag: InameTag) -> None
 
 
 def _require_sum(kernel: LoopKernel, iname: str) -> None:
-    """:raises PreconditionError: no statement with *iname* adds up anything."""
+    """:raises PreconditionError: no statement with *iname* is a sum."""
     if not any(iname in kernel.statement_by_id[s].inames for node in kernel.reductions.values() for s in node.updates):
         raise PreconditionError(f"'{iname}' is an iname of no sum, which the tag 'mma' is for.", subject=iname,
                                 hint="tensorize gives the tags of a matrix product; ilp runs iterations side by side")
@@ -143,7 +145,7 @@ def _require_constant_extent(kernel: LoopKernel, iname: str, tag: InameTag) -> N
 
 
 def _require_lanes(kernel: LoopKernel, iname: str, vectors: Sequence[str]) -> None:
-    """:raises PreconditionError: no vectors can be made along *iname*; *vectors* are all inames with that tag."""
+    """:raises PreconditionError: *iname* cannot be vectorized; *vectors* are all inames with that tag."""
     for s in kernel.statements:
         domain = with_known_sizes(kernel, s.domain)
         if iname not in s.inames or domain.is_empty():

@@ -1,4 +1,4 @@
-"""tensorize: small products of matrices by the lanes of a warp together."""
+"""tensorize: small matrix products by matrix multiply-accumulate instructions of a warp."""
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
@@ -20,22 +20,23 @@ from loopkit.transform.tags import tagged
 @transform
 def tensorize(kernel: LoopKernel, i_iname: str, j_iname: str, k_iname: str, *, assume: str | None = None,
             unsafe: bool = False) -> LoopKernel:
-    """Let the lanes of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where there are any.
+    """Let the threads of a warp compute ``sum(k, a[i, k]*b[k, j])`` together, by matrix instructions where available.
 
-    The three inames are a box of 8 or 16 rows, 8 columns and 4, 8 or 16 steps, parts of larger ones. A lane has one
-    row of the eight, or two, and in it two columns next to each other: ``l.0`` goes over rows and pairs of columns,
-    the tag ``mma`` over the rows of a lane and the steps, ``vec`` over its columns. So far that is a mapping like any
-    other. It is what tensor cores ask for: they take a few elements of both matrices from each lane for all of them.
+    The three inames span a box of 8 or 16 rows, 8 columns and 4, 8 or 16 reduction steps, each a part of a larger
+    iname. The fragment layout gives each thread two neighbouring columns of one row out of eight: ``l.0`` distributes
+    rows and pairs of columns, the tag ``mma`` covers the rows of a thread and the steps, and ``vec`` covers its
+    columns.
 
-    What they compute is what the loops do, but for the order in which the steps of one box are added up, and for the
-    rounding of each product, which is left out. The host runs the loops, and so does a tile at the edge in which some
-    lanes have no part; see :func:`pad_domain`. On sm_80 a box of 8x8x4 is one instruction in float64, a larger one
-    several. From sm_90 on those of 16 rows are one, at twice the pace of two of eight. Before sm_80 lanes hand each
-    other elements by shuffles, which is slow.
+    The matrix multiply-accumulate instructions compute the same sums as the loops, except for the order of addition
+    within a box and for the rounding of each product, which is skipped. The host runs the loops. A partial tile also
+    runs the loops if some threads have no part in it; :func:`pad_domain` gives partial tiles the text of full ones. On
+    sm_80 an 8x8x4 box in float64 is one instruction, a larger box several. From sm_90 on a 16-row box is one
+    instruction, at twice the throughput of two 8-row ones. Before sm_80 threads exchange elements by warp shuffles,
+    which is slow.
 
-    When the kernel is lowered, both operands must be elements in float64 of arrays that all threads see (a
-    :func:`precompute` of them in shared memory will do), and the last inames on ``l.0`` the rows and the pairs of
-    columns, as they are where the loops over *i_iname* and *j_iname* are next to each other.
+    Lowering requires float64 operands that are elements of arrays visible to all threads; a :func:`precompute` of them
+    in shared memory is enough. The last inames on ``l.0`` must be the rows and the pairs of columns. This holds if the
+    loops over *i_iname* and *j_iname* are adjacent in the nest.
 
     :arg i_iname: of the rows of the left operand; *j_iname*: of the columns of the right one; *k_iname*: of the sum.
     :raises UnknownNameError: one of them is no iname.
@@ -87,7 +88,7 @@ def _sums(kernel: LoopKernel, iname: str) -> list[ReductionNode]:
 
 
 def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) -> None:
-    """:raises PreconditionError: *node* does not add up products of what has a row *i* with what has a column *j*."""
+    """:raises PreconditionError: *node* does not sum products of a factor with row *i* and a factor with column *j*."""
     operand = expanded_expression(kernel, kernel.statement_by_id[node.update])
     match operand:
         case p.Product(children=(one, other)):
@@ -102,7 +103,7 @@ def _require_product(kernel: LoopKernel, node: ReductionNode, i: str, j: str) ->
 
 
 def _require_extent(kernel: LoopKernel, iname: str, extents: Collection[int], what: str) -> int:
-    """How many values *iname* has, which count from 0; :raises PreconditionError: none of *extents*."""
+    """The extent of *iname*, which starts at 0; :raises PreconditionError: it is none of *extents*."""
     ranges = {constant_range(kernel, s.domain, iname) for s in kernel.statements if iname in s.inames}
     known = {(0, n - 1): n for n in extents}
     if len(ranges) != 1 or not ranges <= known.keys():

@@ -29,13 +29,13 @@ class _Digit:
     axis: int | None
 
 
-def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], step: str, *, assume: str | None,
-          unsafe: bool) -> LoopKernel:
+def distribute_over_threads(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], step: str, *,
+                            assume: str | None, unsafe: bool) -> LoopKernel:
     """*kernel* where the ``l.auto`` inames of *copies* are split into inames on the axes of the block and rounds.
 
-    The threads are those of *users*; where these have none, loops over the inames remain. Neighbouring threads take
-    neighbouring points along the iname along which what is loaded lies closest together, or else along the last, as
-    where the lowering deals a box out.
+    The threads are those of *users*; without such threads, loops over the inames remain. Neighbouring threads take
+    neighbouring points along the iname with the smallest stride in the loaded array, or else along the last iname.
+    Lowering distributes boxes in the same way.
     """
     block = _block(kernel, users)
     for c in copies:
@@ -51,7 +51,7 @@ def dealt(kernel: LoopKernel, copies: Sequence[str], users: Collection[str], ste
 
 
 def _block(kernel: LoopKernel, users: Collection[str]) -> dict[int, int]:
-    """How many threads stand along each axis of the block."""
+    """The number of threads along each axis of the block."""
     result: dict[int, int] = {}
     for s in kernel.statements:
         for axis, inames in axis_inames(kernel, s.inames, LocalTag).items() if s.id in users else ():
@@ -75,7 +75,7 @@ def _digits(kernel: LoopKernel, inames: Sequence[str], block: dict[int, int]) ->
             axis, threads = axes[0]
             digits.append(_Digit(min(extent, threads), axis))
             if extent < threads and threads % extent == 0:
-                axes[0][1] = threads // extent          # the next iname shares what is left of the axis
+                axes[0][1] = threads // extent          # the next iname shares the rest of the axis
             else:
                 del axes[0]
             extent = -(-extent // threads)

@@ -1,4 +1,4 @@
-"""make_two_level_scan: a scan as results of blocks, a scan over these, and a scan in each block."""
+"""make_two_level_scan: a scan split into reductions of blocks, a scan over the blocks, and a scan in each block."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,22 +36,22 @@ def make_two_level_scan(kernel: LoopKernel, insn_id: str, scan_iname: str, sweep
                         assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Split the scan over *scan_iname* in *insn_id* into blocks of *inner_length* along *sweep_iname*.
 
-    What comes before an element is what the blocks before its own have, and what comes before it in its own. So the
-    operands of each block are reduced first (``S_part`` for a statement ``S``), then a scan over the blocks gives what
-    is before each (``S_before``), and each result combines that with a scan in its block. All are reductions, which
-    ``realize_scan``, tags and further levels make of what they like; the operands are regrouped.
+    The prefix of an element combines the blocks before its block with the prefix inside its block. The first statement
+    reduces the operands of each block (``S_part`` for a statement ``S``). A scan over the blocks then gives the prefix
+    of each block (``S_before``). Each result combines that prefix with a scan in its block. All three are reductions,
+    to which ``realize_scan``, tags and further levels apply. The step regroups the operands.
 
-    That the reduction is a scan along the sweep is proven as by :func:`realize_scan`.
+    The proof of the scan property along the sweep is that of :func:`realize_scan`.
 
-    :arg insn_id: the statement whose reduction is meant.
-    :arg inner_length: how long blocks are.
+    :arg insn_id: the statement with the reduction.
+    :arg inner_length: the number of elements in a block.
     :arg outer_iname: the number of the block, default ``i_outer`` for a sweep ``i``; *inner_iname*: counts in it.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
     :raises UnknownNameError: there is no such statement, or it has no such reduction or sweep.
     :raises PreconditionError: the reduction is no scan, with the smallest sizes and instance that show it; its
         operation cannot be reordered; the sweep has a tag.
-    :raises ScheduleError: other statements stand in the loop over *scan_iname*.
-    :raises UndecidedError: bounds or operands are read from memory, so that nothing is known of them.
+    :raises ScheduleError: a loop over *scan_iname* holds other statements.
+    :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
     :raises IllegalTransformError: an operand is computed too late to be reduced first; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])  {id=S}")
@@ -95,9 +95,9 @@ def _node(kernel: LoopKernel, insn_id: str, scan_iname: str) -> ReductionNode:
 
 @dataclass(frozen=True)
 class _Level:
-    """A reduction that is new, with the statement that stores its results.
+    """A new reduction, with the statement that stores its results.
 
-    :ivar loops: the inames of its results, those of its loops from outside in.
+    :ivar loops: the inames of its results and of its loops, from outside in.
     """
 
     node: ReductionNode
@@ -115,7 +115,7 @@ class _Levels:
     """The parts of a scan in two levels.
 
     :ivar old: the kernel whose sweep is split.
-    :ivar places: of the operands, in rows, by the block and the place in it, which is called as the scan's iname.
+    :ivar places: the operands in rows, by the block and the place in it; the place has the name of the scan's iname.
     """
 
     old: LoopKernel
@@ -136,7 +136,7 @@ class _Levels:
         inside = InstanceSet.universe(new).where((">=", place), ("<", add(place, -length)))
         return cls(split, scan, length, outer, inner, whole.apply(reindexing(new, values, inside.set), new))
 
-    # {{{ what is new
+    # {{{ new reductions
 
     @property
     def node(self) -> ReductionNode:
@@ -146,11 +146,11 @@ class _Levels:
         return self.old.fresh_name(f"{self.node.final}_{what}")
 
     def inames(self, block: str) -> tuple[str, ...]:
-        """Those of what blocks have, which *block* counts."""
+        """The inames of a block's values; *block* counts the blocks."""
         return tuple(block if x == self.outer else x for x in self.places.inames if x != self.scan.iname)
 
     def element(self, array: str, block: str, of: str) -> p.Subscript:
-        """What *array* has for *block*, one of those that *of* counts in its rows."""
+        """The element of *array* for *block*, one of those that *of* counts in its rows."""
         lows = {x: iname_range(self.old, self.outer if x == of else x)[0] for x in self.inames(of)}
         return p.Subscript(p.Variable(array), tuple(
             subtract(p.Variable(block if x == of else x), lows[x]) for x in self.inames(of)))
@@ -237,7 +237,7 @@ class _Levels:
 
     def _dependences(self, levels: Sequence[_Level], arrays: Sequence[str], found: Sequence[Dependence],
                      new: LoopKernel) -> Iterator[Dependence]:
-        """The old ones of each operand, which is read twice now; those of the reductions and of what they store."""
+        """The former dependences of each operand, now read twice, and those of the new reductions and their results."""
         node = self.node
         first = levels[0].statements[1].id
         own = self._moved(new, node.update, self.scan.iname, (self.outer, self.inner))
@@ -250,7 +250,7 @@ class _Levels:
             yield from flow_of_values(new, array)
 
     def _moved(self, new: LoopKernel, update: str, place: str, same: Sequence[str]) -> Map:
-        """From the old update to the one called *update*, whose operand stands at *place* in its block."""
+        """From the old update to the one called *update*, whose operand is at *place* in its block."""
         old, to = self.old.statement_by_id[self.node.update], new.statement_by_id[update]
         rows = [*map(p.Variable, self.scan.rows), *map(p.Variable, same)]
         at = add(multiply(self.length, p.Variable(self.outer)), p.Variable(place), self.scan.shift)
