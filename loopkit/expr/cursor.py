@@ -14,7 +14,7 @@ _CHOICE = "a choice is written if(condition, a, b)"
 _LOGIC = "conditions are joined by and, or, not"
 _BITS = "there are no operations on bits: 2**n, x // 2 and x % 2 are powers, quotients and remainders"
 
-#: What other languages have here, and how it is said.
+#: Operators of other languages, and their form in the kernel language.
 _ELSEWHERE: Mapping[str, str] = {
     "if": _CHOICE, "?": _CHOICE, "&": _LOGIC, "|": _LOGIC, "!": _LOGIC, "^": _BITS, "~": _BITS,
     ";": "each statement stands on a line of its own",

@@ -1,4 +1,4 @@
-"""Reduction operations of the user's own, each one frozen value."""
+"""User-defined reduction operations, each one frozen value."""
 from __future__ import annotations
 
 import itertools
@@ -121,7 +121,7 @@ class ReductionOperation(Operation):
 
 
 def _comparable(number: complex) -> tuple[object, ...]:
-    """What is equal for equal numbers: a NaN equals another here, and zeros of two signs differ."""
+    """A key that is equal for equal numbers: all NaNs are equal here, and zeros of two signs differ."""
     parts = (number, 0) if isinstance(number, int) else (complex(number).real, complex(number).imag)
     return tuple("nan" if x != x else (x, x == 0 and math.copysign(1, x)) for x in parts)
 
@@ -142,7 +142,7 @@ def _require_reorderable(operation: ReductionOperation) -> None:
     if start != start:
         return                              # what is made of a NaN is no matter of integers
     for pair in itertools.product(_SAMPLES, repeat=2):
-        # what was combined already goes into another part
+        # a combined pair becomes part of another pair
         x = _combined(operation, pair)
         if x is not None:
             _require_equal(operation, ((start, x), f"each part starts from {start}, but {name}({start}, {x})"),
@@ -150,7 +150,7 @@ def _require_reorderable(operation: ReductionOperation) -> None:
 
 
 def _combined(operation: ReductionOperation, nest: Any) -> Any:
-    """What a nest of pairs is combined to; ``None``: integers cannot tell."""
+    """The result of combining a nest of pairs; ``None``: it has no value in integers."""
     if not isinstance(nest, tuple):
         return nest
     a, b = (_combined(operation, part) for part in nest)

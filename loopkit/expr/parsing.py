@@ -322,7 +322,7 @@ class ExpressionParser(Cursor):
         raise self.error(f"an iname and an expression: {operation}(k, expression)", at=first)
 
     def _iname_list(self) -> tuple[str, ...] | None:
-        """``[i, j],`` or ``(i, j),`` before the operand, or ``None`` (and no step) where none stands here."""
+        """``[i, j],`` or ``(i, j),`` before the operand; ``None``, without a step, if there is none."""
         opener, start, texts = self.text, self.at, self.tokens.texts
         if opener not in ("[", "("):
             return None
@@ -353,7 +353,7 @@ class ExpressionParser(Cursor):
         return Reduction(operation, inames, operand)
 
     def _bind(self, inames: tuple[str, ...], at: int, uses: int, bound: int) -> None:
-        """Forget the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""
+        """Remove the mentions of *inames* since *uses*; :raises ParseError: one was bound since *bound*."""
         for name, place in self._bound[bound:]:
             if name in inames:
                 raise self.error(f"an iname other than '{name}'", at=place,
@@ -386,7 +386,7 @@ class ExpressionParser(Cursor):
 
 
 def _is_name_tuple(tokens: Tokens, at: int) -> bool:
-    """Does ``(i, j),`` stand here?"""
+    """Are the tokens at *at* ``(i, j),``?"""
     kinds, texts = tokens.kinds, tokens.texts
     at += 1
     names = 0

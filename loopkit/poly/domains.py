@@ -76,7 +76,7 @@ def is_affine_condition(condition: Expression, names: Collection[str]) -> bool:
             return True
         case p.Comparison(left=left, right=right):
             try:
-                # each on its own: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
+                # each separately: the difference of x[i] and x[i] is 0, yet x[i] == x[i] fails for a NaN
                 to_aff(left, (), names)
                 to_aff(right, (), names)
             except NotAffineError:

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from pymbolic.typing import Expression
 
-from loopkit.ast.magnitudes import reaches
+from loopkit.ast.magnitudes import magnitude_bounds
 from loopkit.ast.nodes import Block, Define, Program
 from loopkit.expr.dtypes import INT32, weak
 from loopkit.expr.evaluate import evaluate
@@ -199,7 +199,7 @@ def test_parts_are_no_larger_than_those_that_isl_writes(drawn: Range) -> None:
 
 def reach(expr: Expression) -> int:
     """How large something on the way to *expr* may be for large sizes."""
-    found = reaches(Program((), Block((Define("x", expr),))), ("n", "m"))
+    found = magnitude_bounds(Program((), Block((Define("x", expr),))), ("n", "m"))
     return max(r.at({"n": 10**9, "m": 10**9}) for r in found)
 
 
@@ -220,7 +220,7 @@ def test_the_text_in_c_at_the_largest_sizes(tmp_path: Path) -> None:
                     str(tmp_path / "f.c")], check=True)
     library = ctypes.CDLL(str(tmp_path / "f.so"))
     for i, e in enumerate(all_of_them):
-        found = reaches(Program((), Block((Define("x", e),))), ("n", "m"))
+        found = magnitude_bounds(Program((), Block((Define("x", e),))), ("n", "m"))
         most = min(2**31 - 1, *(r.size_limit(2**31) for r in found))
         assert most > 10**6
         for n, m in [*np.random.default_rng(i).integers(-most, most, (20, 2), endpoint=True).tolist(),
