@@ -1,4 +1,4 @@
-"""Every exception class of loopkit: one sentence in the user's words, a witness, a way out."""
+"""The exception classes of loopkit: each message is one sentence in the user's terms, a witness and a way out."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
@@ -7,16 +7,16 @@ from typing import Any
 
 from loopkit.lazy import LazyTable
 
-#: What higher floors offer on an error or a kernel (replaying it, calling it, its HTML form); ``loopkit/__init__.py``
-#: gives the addresses.
+#: Functions of higher floors that an error or a kernel offers (replaying, calling, the HTML form).
+#: ``loopkit/__init__.py`` fills in their addresses.
 ENTRY_POINTS = LazyTable[Callable[..., Any]]()
 
 
 class LoopkitError(Exception):
     """Base of every error that loopkit raises on purpose.
 
-    :ivar message: one sentence that names the thing in the user's words.
-    :ivar hint: what would help, or ``None``.
+    :ivar message: one sentence that names the thing in the user's terms.
+    :ivar hint: a way out, or ``None``.
     """
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
@@ -29,7 +29,7 @@ class LoopkitError(Exception):
         return self._hint
 
     def details(self) -> Sequence[str]:
-        """Lines that stand between the sentence and the hint (a witness, a source line)."""
+        """The lines between the sentence and the hint: a witness, a source line."""
         return ()
 
     def __str__(self) -> str:
@@ -40,11 +40,11 @@ class LoopkitError(Exception):
 
 
 class ParseError(LoopkitError):
-    """Text of the kernel language that cannot be read.
+    """Text that is not in the kernel language.
 
     :ivar line: number of the offending line, from 1.
     :ivar column: column of the offending place, from 1.
-    :ivar expected: what would have been right there.
+    :ivar expected: the token that would have been right there.
     :ivar source: the text of the line.
     """
 
@@ -62,11 +62,11 @@ class ParseError(LoopkitError):
 
 
 class UnknownNameError(LoopkitError):
-    """A name that the kernel does not know.
+    """A name that the kernel does not have.
 
-    :ivar kind: what the name should have been (``"iname"``, ``"argument"``, ``"statement"``, ...).
+    :ivar kind: the kind of name expected (``"iname"``, ``"argument"``, ``"statement"``, ...).
     :ivar name: the name given.
-    :ivar close: known names that look like it.
+    :ivar close: existing names that resemble it.
     """
 
     def __init__(self, kind: str, name: str, close: Sequence[str] = (), *, where: str = "the kernel",
@@ -80,9 +80,9 @@ class UnknownNameError(LoopkitError):
 
 
 class PreconditionError(LoopkitError):
-    """A transformation or a call was asked for something that its subject cannot give.
+    """A transformation or a call whose precondition does not hold.
 
-    :ivar subject: the thing that is not as it must be.
+    :ivar subject: the name or value that violates the precondition.
     """
 
     def __init__(self, message: str, *, subject: str = "", hint: str | None = None) -> None:
@@ -113,13 +113,13 @@ class StorageError(PreconditionError):
 
     @property
     def hint(self) -> str | None:
-        """What would make the storage hold; tried when somebody looks."""
+        """A way to make the storage large enough; computed at the first access."""
         if self._tried is not None:
             self._hint, self._tried = self._tried(self._hint), None
         return self._hint
 
     def try_hint(self, tried: Callable[[str | None], str | None]) -> None:
-        """Let *tried* find the hint, from the one that is known without trying, once it is asked for."""
+        """Let *tried* compute the hint, from the hint known so far, at the first access to :attr:`hint`."""
         self._tried = tried
 
 
@@ -130,11 +130,11 @@ class Witness:
     :ivar parameters: values of the kernel's size parameters.
     :ivar source: id and iname values of the instance that must run first.
     :ivar sink: id and iname values of the instance that must run later.
-    :ivar array: the array that both touch.
-    :ivar element: the subscripts both touch, where they are affine.
-    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; of a copy that does not serve its reader:
-        ``"missing"`` (nothing was copied into the cell) or ``"value"`` (another value was).
-    :ivar smallest: no smaller one is there; else it was too much to look at all that may be.
+    :ivar array: the array that both access.
+    :ivar element: the subscripts that both access; ``None``: they are not affine.
+    :ivar kind: ``"flow"``, ``"anti"``, ``"output"`` or ``"explicit"``; for a copy with a wrong value for its reader,
+        ``"missing"`` (nothing was copied into the cell) or ``"value"`` (another value was copied).
+    :ivar smallest: no smaller witness exists; ``False``: the search for the smallest was too expensive.
     """
 
     parameters: Mapping[str, int]
@@ -171,7 +171,7 @@ class Witness:
 
 
 def instance_text(statement: str, inames: Mapping[str, int]) -> str:
-    """``S[i=0, j=1]``, the form in which every message names a statement instance."""
+    """``S[i=0, j=1]``, the form of a statement instance in every message."""
     if not inames:
         return statement
     return f"{statement}[{', '.join(f'{k}={v}' for k, v in inames.items())}]"
@@ -181,9 +181,9 @@ class IllegalTransformError(LoopkitError):
     """A step that would run dependent statement instances in the wrong order, or at once.
 
     :ivar witness: the instances, the sizes and the element.
-    :ivar before: the kernel that the step was asked of; *after*: the one that it would have made, where it got that
-        far. Both are the kernel itself where lowering finds threads of it that meet. They are kernels (``None``: not
-        known), which this floor does not import.
+    :ivar before: the kernel before the step, or ``None``; *after*: the kernel after the step, or ``None`` if the step
+        failed earlier. If lowering finds the conflict, both are the kernel itself. The type is ``Any`` because this
+        floor does not import kernels.
     """
 
     def __init__(self, message: str, witness: Witness, hints: Sequence[str] = (), *, before: Any = None,
@@ -198,13 +198,13 @@ class IllegalTransformError(LoopkitError):
 
     @property
     def hints(self) -> tuple[str, ...]:
-        """What would make the step legal; tried when somebody looks."""
+        """Ways to make the step legal; computed at the first access."""
         if self._found is None:
             self._found = self._known if self._tried is None else tuple(self._tried(self._known))
         return self._found
 
     def try_hints(self, tried: Callable[[Sequence[str]], Sequence[str]]) -> None:
-        """Let *tried* find the hints, from those that are known without trying, once they are asked for."""
+        """Let *tried* compute the hints, from the hints known so far, at the first access to :attr:`hints`."""
         self._tried, self._found = tried, None
 
     def details(self) -> Sequence[str]:
@@ -213,9 +213,9 @@ class IllegalTransformError(LoopkitError):
     def replay(self, *, seed: int = 0, **given: Any) -> Any:
         """Run both orders at the witness's sizes and show the cells that differ.
 
-        The statement instances run one by one, by numpy: in the order before the step, and in one that the step
-        would have allowed, in which the witness's second instance runs before the first. Where the order of the
-        loops leaves that open, the order of the threads and blocks is chosen so.
+        numpy runs the statement instances one by one, in two orders: the order before the step, and an order that the
+        step would have allowed. The second order runs the witness's second instance before the first. The order of
+        threads and blocks is chosen so if the order of the loops leaves it open.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "a[i+1] = a[i] + b[i]")
         >>> try:
@@ -228,12 +228,12 @@ class IllegalTransformError(LoopkitError):
         cells that differ, of 2 written (seed 0):
           a[2] is 6.0, and would be 3.0
 
-        :arg seed: of the random data: each element on its own, so that no array needs a shape.
+        :arg seed: of the random data. Each element is drawn on its own, so no array needs a shape.
         :arg given: arrays and scalars by name in place of random ones; sizes in place of the witness's.
         :returns: a :class:`loopkit.Replay`.
-        :raises PreconditionError: the error came up before a step had made an order, or in a kernel whose bounds are
-            computed by the kernel itself.
-        :raises CallError: what was given does not fit.
+        :raises PreconditionError: the error was raised before a step had made an order, or the kernel computes its own
+            loop bounds.
+        :raises CallError: an argument does not fit.
         """
         return ENTRY_POINTS["replay"](self, seed=seed, **given)
 
@@ -243,9 +243,9 @@ class IllegalTransformError(LoopkitError):
 
 
 class UndecidedError(LoopkitError):
-    """A question about legality that the analysis cannot decide (a subscript read from memory, say).
+    """A question about legality that the analysis cannot decide, e.g. because a subscript is read from memory.
 
-    :ivar reason: why it cannot be decided.
+    :ivar reason: the obstacle.
     """
 
     def __init__(self, message: str, reason: str, *, hint: str | None = None) -> None:
@@ -258,7 +258,7 @@ class UndecidedError(LoopkitError):
 
 @dataclass(frozen=True)
 class AccessWitness:
-    """A concrete statement instance that reads what it should not.
+    """A concrete statement instance that reads an element without a valid value.
 
     :ivar parameters: values of the kernel's size parameters.
     :ivar instance: id and iname values of the instance.
@@ -282,7 +282,7 @@ class VerificationError(LoopkitError):
     """A kernel that a check refutes.
 
     :ivar check: the check: ``"races"``, ``"barriers"``, ``"coverage"``, ...
-    :ivar witness: sizes, instances and the element; ``None`` where there is none.
+    :ivar witness: sizes, instances and the element; ``None`` if the check gives none.
     """
 
     def __init__(self, message: str, *, check: str, witness: Witness | AccessWitness | None = None,
@@ -299,7 +299,7 @@ class BoundsError(LoopkitError):
     """An access outside its array.
 
     :ivar array: the array.
-    :ivar parameters: values of the size parameters for which it happens.
+    :ivar parameters: values of the size parameters at which the access is outside.
     :ivar instance: id and iname values of the statement instance.
     :ivar element: the subscripts.
     """
@@ -320,11 +320,11 @@ class BoundsError(LoopkitError):
 
 
 class LimitError(LoopkitError):
-    """More of something than the target has.
+    """A resource of which the kernel needs more than the target has.
 
     :ivar what: the resource (``"threads per block"``, ``"shared memory per block (bytes)"``, ...).
-    :ivar limit: how much there is.
-    :ivar required: how much the kernel asks for.
+    :ivar limit: the amount that the target has.
+    :ivar required: the amount that the kernel needs.
     """
 
     def __init__(self, what: str, limit: int, required: int, *, where: str, hint: str | None = None) -> None:
@@ -335,11 +335,11 @@ class LimitError(LoopkitError):
 
 
 class ReplayError(LoopkitError):
-    """A step of a history that cannot be made on another kernel; its cause is the error that the step met there.
+    """A step of a history that fails on another kernel; its cause is the error of the step there.
 
-    :ivar number: which step of the history, from 1.
+    :ivar number: place of the step in the history, from 1.
     :ivar step: the step, as the line of a script.
-    :ivar cause: the step's own error, or ``None`` where there is no such transformation.
+    :ivar cause: the step's own error, or ``None`` if no such transformation exists.
     """
 
     def __init__(self, message: str, *, number: int, step: str, cause: LoopkitError | None = None) -> None:
@@ -373,7 +373,7 @@ class CallError(LoopkitError):
 class CompilerError(LoopkitError):
     """A compiler that is missing or that rejected the generated text.
 
-    :ivar log: the compiler's own words, or ``""``.
+    :ivar log: the output of the compiler, or ``""``.
     """
 
     def __init__(self, message: str, *, log: str = "", hint: str | None = None) -> None:
@@ -389,13 +389,13 @@ class DeviceError(LoopkitError):
 
 
 class LaunchError(DeviceError):
-    """A launch that failed, on its own account or because an earlier one had broken the context.
+    """A launch that failed, by its own fault or because an earlier launch had broken the context.
 
     :ivar kernel: the kernel.
     :ivar launch: the generated function.
     :ivar grid: blocks along x, y, z; *block*: threads along x, y, z.
     :ivar arguments: one line for each argument of the launch.
-    :ivar sticky: the context is lost, and with it everything that lies on the GPU.
+    :ivar sticky: the context is lost, with all data on the GPU.
     """
 
     def __init__(self, message: str, *, kernel: str, launch: str, grid: Sequence[int], block: Sequence[int],
@@ -419,12 +419,12 @@ def _by(extents: Sequence[int]) -> str:
 class EquivalenceError(LoopkitError):
     """Two kernels whose results differ by more than the bound.
 
-    :ivar output: the output that differs most.
+    :ivar output: the output with the largest difference.
     :ivar index: the worst element.
     :ivar got: its value.
     :ivar expected: the reference's value.
-    :ivar error: the distance between them.
-    :ivar bound: what was allowed.
+    :ivar error: the distance between the two values.
+    :ivar bound: the largest allowed distance.
     """
 
     def __init__(self, message: str, *, output: str, index: tuple[int, ...], got: object, expected: object,

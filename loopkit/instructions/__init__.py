@@ -1,1 +1,1 @@
-"""Hardware instructions: one file each."""
+"""Hardware instructions, one file each, with their texts; and tables of them."""

@@ -11,9 +11,9 @@ from loopkit.lazy import LazyTable
 
 @dataclass(frozen=True)
 class Machine:
-    """What a loop program depends on: lowering gets this and nothing else of a target, and its results are kept by it.
+    """The properties of a target that lowering uses; lowered kernels are kept by their machine.
 
-    Targets of one machine share their loop programs: the host's C runs what a GPU would.
+    Targets of one machine share their loop programs: the loop program for a GPU runs as C on the host, too.
 
     :ivar warp: threads of a warp.
     """
@@ -26,7 +26,7 @@ GPU = Machine()
 
 
 class Target:
-    """A language and what runs it; its subclasses are frozen dataclasses, whose fields say how it is compiled.
+    """A code generator and a device for its code. Subclasses are frozen dataclasses of compiler options.
 
     :cvar name: what ``target="..."`` calls it.
     """
@@ -35,7 +35,7 @@ class Target:
 
     @property
     def machine(self) -> Machine:
-        """What its loop programs depend on."""
+        """The properties that lowering uses."""
         return GPU
 
     @property

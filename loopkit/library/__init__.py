@@ -1,4 +1,4 @@
-"""Ready pipelines: kernels written as math and mapped to a GPU by public transformations, for use and for reading."""
+"""Ready pipelines: kernels written as formulas and mapped to a GPU by public transformations, to use and to read."""
 from __future__ import annotations
 
 from loopkit.library.counts import histogram as histogram

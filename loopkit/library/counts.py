@@ -1,4 +1,4 @@
-"""Histograms: how often each value occurs."""
+"""Histograms: the number of occurrences of each value."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,26 +15,26 @@ from loopkit.transform.barrier import add_barrier
 from loopkit.transform.iname import split_iname, split_levels
 from loopkit.transform.tags import tag_inames
 
-#: Bytes of shared memory that the copies of a block may take, so that four blocks fit on a multiprocessor.
+#: Bytes of shared memory for a block's copies of the bins. Four blocks then fit on a multiprocessor.
 MOST_BYTES = 40 << 10
 
 
 @checked
 def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int = 528, threads: int = 512,
               items: int = 2, copies: int | None = None) -> LoopKernel:
-    """``counts[k]``, how many ``x[i]`` are the integer *k*; values that are not below *bins* are left out.
+    """``counts[k]``, the number of ``x[i]`` that equal the integer *k*; values outside ``0 <= k < bins`` do not count.
 
-    Each block counts what it reads in shared memory, by atomic updates, and adds that to the result in the end. Lanes
-    that meet in one bin, or in one bank of the memory, have to wait for each other; so there are several copies, which
-    lie side by side, a bin in a row: with one a lane, each lane has a bank of its own, whatever the data are. In a step
-    all blocks together read one piece of memory, *items* vectors of 16 bytes a thread.
+    Each block counts its elements in shared memory by atomic updates, and finally adds these counts to the result.
+    Lanes wait for each other if they update one bin or one memory bank. A block therefore has several copies of the
+    bins, with the copies of a bin side by side. With one copy per lane, each lane has a bank of its own for any data.
+    In each step all blocks together read one piece of memory, *items* vectors of 16 bytes per thread.
 
-    :arg dtype: of *x*: integers.
-    :arg blocks: as many as run at once: four for each multiprocessor of an H200.
+    :arg dtype: of *x*; an integer dtype.
+    :arg blocks: of the launch; default: as many as run at once, four for each multiprocessor of an H200.
     :arg threads: of a block.
-    :arg items: loads that a thread has under way at once.
-    :arg copies: of the bins in a block, a power of two; default: one a lane, as far as shared memory goes.
-    :raises PreconditionError: *dtype* has no integers, or *copies* or *threads* are not made of warps.
+    :arg items: concurrent loads per thread.
+    :arg copies: of the bins in a block, a power of two; default: one per lane, or as many as shared memory holds.
+    :raises PreconditionError: *dtype* is not an integer dtype, or *threads* or *copies* do not form whole warps.
 
     >>> lk.library.histogram(bins=6)(x=np.array([1, 3, 3, 5, 9], np.uint8)).counts
     array([0, 1, 0, 2, 0, 1], dtype=int32)
@@ -72,7 +72,7 @@ def histogram(dtype: npt.DTypeLike = np.uint8, *, bins: int = 256, blocks: int =
     knl = tag_inames(knl, {"b": "g.0", "w": "l.1", **dict.fromkeys("hcdes", "l.0"), "u": "unr",
                            "v": "vec" if length > 1 else "unr"})
     knl = split_iname(knl, "z", warps, inner_tag="l.1")
-    # the lanes of a warp add up the copies of a bin; then each has a bin, so that updates of neighbours are one request
+    # the lanes of a warp add up the copies of a bin; each lane then has one bin, and one request updates 32 neighbours
     knl = split_iname(knl, "k", warps, inner_tag="l.1")
     knl = split_levels(knl, "l", {"l_outer": None, "l_warp": warps, "l_lane": WARP},
                        tags={"l_warp": "l.1", "l_lane": "l.0"})
@@ -88,7 +88,7 @@ def _most_copies(rows: int) -> int:
 
 
 def _rows(dtype: np.dtype, bins: int) -> tuple[int, str]:
-    """How many rows the copies have, and in which one of them ``x[...]`` is counted; the last may be for all others."""
+    """The number of rows of the copies, and the row that counts ``x[...]``; the last row may count all other values."""
     info = np.iinfo(dtype)
     conditions = [*(["x[{0}] >= 0"] if info.min < 0 else []), *([f"x[{{0}}] < {bins}"] if info.max >= bins else [])]
     if not conditions:

@@ -1,4 +1,4 @@
-"""One result an element: copy, axpy, add."""
+"""Elementwise kernels: copy, axpy, add."""
 from __future__ import annotations
 
 import numpy as np
@@ -15,11 +15,11 @@ from loopkit.transform.data import add_dtypes
 def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
     """``y[i] = x[i]``.
 
-    Nothing is used twice, so that the memory alone sets the pace; what a mapping can do is keep it busy. Each thread
-    has *items* loads under way before its first store.
+    The kernel uses each element once, so memory bandwidth bounds its speed. Each thread starts *items* loads before its
+    first store.
 
     :arg threads: of a block.
-    :arg items: elements a thread; default: 16 bytes of them.
+    :arg items: elements per thread; default: 16 bytes of them.
 
     >>> knl = lk.library.copy(np.float64)
     >>> print(knl.statements_text)
@@ -34,7 +34,7 @@ def copy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 @checked
 def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
-    """``z[i] = alpha*x[i] + y[i]``, mapped as :func:`copy` is.
+    """``z[i] = alpha*x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.axpy()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32), alpha=3).z
     array([3., 4.], dtype=float32)
@@ -44,7 +44,7 @@ def axpy(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: in
 
 @checked
 def add(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, items: int | None = None) -> LoopKernel:
-    """``z[i] = x[i] + y[i]``, mapped as :func:`copy` is.
+    """``z[i] = x[i] + y[i]``, mapped like :func:`copy`.
 
     >>> lk.library.add()(x=np.ones(2, np.float32), y=np.arange(2, dtype=np.float32)).z
     array([1., 2.], dtype=float32)

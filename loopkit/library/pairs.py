@@ -1,4 +1,4 @@
-"""N-body forces: sums over all other bodies."""
+"""N-body potentials: sums over all pairs of bodies."""
 from __future__ import annotations
 
 import math
@@ -27,20 +27,20 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
           unroll: int = 2) -> LoopKernel:
     """``phi[i] = sum(j, q[j]/sqrt(softening + |r[j] - r[i]|**2))``, the potential at bodies at ``x, y, z``.
 
-    Two bodies are as far from each other seen from the one as from the other, to the last bit. So the root of a pair
-    is computed once, and serves the sums of both: a body meets those that come after the tile of bodies that it lies
-    in, and all of that tile.
+    The distance of two bodies is symmetric to the last bit, so the root of a pair is computed once and added to the
+    sums of both bodies. Each body is paired with the bodies of its own tile and of all later tiles.
 
-    A warp keeps some bodies, all of its lanes the same ones, and its lanes go along the others, one each. What the
-    pairs add to the bodies that are kept stays in registers to the end, a part of it in each lane; what they add to a
-    lane's body is summed over those that are kept first. Both then go to *phi* by atomic updates, one for many pairs.
-    The blocks with most to do come first, so that in the end none is long.
+    All lanes of a warp keep the same *bodies* bodies, and each lane takes one of the other bodies at a time. The sums
+    of the kept bodies stay in registers to the end, with a part in each lane. The terms of a lane's body are summed
+    over the kept bodies first. Atomic updates then add both to *phi*, one update for many pairs. The blocks with most
+    work start first, which balances the end of the launch.
 
-    A launch before puts what is known of a body side by side, so that it comes in one vector.
-    Atomic updates come in any order, and last bits may differ from run to run; with :func:`nbody_direct` they do not.
+    A first launch stores position and charge of each body side by side, so one vector load reads both.
+    The order of atomic updates is not fixed, so last bits may differ from run to run. :func:`nbody_direct` is
+    deterministic.
 
     :arg softening: keeps a body's own term finite.
-    :arg bodies: that a warp keeps.
+    :arg bodies: kept by a warp.
     :arg warps: of a block.
     :arg unroll: bodies that a lane takes at once.
 
@@ -53,7 +53,7 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     kept = require_positive(bodies, "bodies")*require_positive(warps, "warps")
     along = WARP*require_positive(unroll, "unroll")
     tile = math.lcm(kept, along)
-    # the softening is the first term, so that each square is added by the instruction that multiplies
+    # the softening is the first term, so that a fused multiply-add adds each square
     knl = make_kernel(["{[k, c]: 0<=k<n and 0<=c<4}", "{[i]: 0<=i<n}",
                        f"[i] -> {{[j]: {tile}*floor(i/{tile})<=j<n}}"], f"""
         for k
@@ -80,46 +80,45 @@ def nbody(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, bodies:
     knl = split_iname(knl, "i", kept, outer_tag="g.0")
     knl = split_iname(knl, "i_inner", bodies, outer_iname="i_warp", inner_iname="i_item", outer_tag="l.1",
                       inner_tag="unr")
-    # its lanes go along the others, and what one loads there serves all that its warp keeps
+    # the lanes iterate over the other bodies; a lane's load is used for all bodies that its warp keeps
     knl = split_iname(knl, "j", along)
     knl = split_iname(knl, "j_inner", WARP, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
                       inner_tag="l.0")
     knl = prioritize_loops(knl, "j_outer, j_item, i_item")
-    # in one vector, which stands right before what uses it
+    # one vector load right before its use
     knl = add_prefetch(knl, "body", dim_arg_names=["part"], default_tag=vector, temporary_name="other",
                        fetch_outer_inames=["i_outer", "i_warp", "j_outer", "j_item", "j_lane"])
     # one update for many pairs
     knl = buffer_array(knl, "phi", "i_item", within="at_j", default_tag=None)
     knl = buffer_array(knl, "phi", "j_outer, j_item, i_item", within="at_i", default_tag="unr")
-    # beyond a body's own tile there is nothing to ask
+    # only a body's own tile needs the condition j >= ...
     return peel(knl, "j_outer", first=tile//along)
 
 
 @checked
 def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, threads: int = 256, bodies: int = 8,
                  lanes: int = 8, unroll: int = 4, tile: int = 512, parts: int = 16) -> LoopKernel:
-    """What :func:`nbody` computes, from the root of each pair for each of both, and always in one order: the same bits
-    in each run.
+    """The potential of :func:`nbody`, with each pair computed twice and summed in one order: the same bits in each run.
 
-    The bodies come past in tiles that a block copies to shared memory, so that one is loaded once for the whole
-    block. From there each is loaded once for several bodies that a thread keeps in registers: a multiprocessor reads
-    shared memory for a small part of the pairs that it can compute. Fewer threads than bodies are few for a GPU;
-    so some lanes of a warp share their bodies, each with its part of a tile, and shuffles add up what they found.
+    A block copies the bodies tile by tile to shared memory, so the whole block loads each body once. A thread loads
+    each body from there once for all the bodies that it keeps in registers. A problem often has too few bodies for one
+    thread each, so several lanes of a warp share their bodies. Each lane then takes a part of each tile, and shuffles
+    add up the partial sums.
 
-    A block has some of the tiles only, so that there are many more blocks than run at once: where there are as many
-    as run at once, multiprocessors get unequal numbers of them. A second launch adds up the parts.
+    A block takes only some of the tiles. Many more blocks than run at once balance the load of the multiprocessors. A
+    second launch adds up the parts.
 
-    What is known of a body lies side by side in a tile, so that it goes and comes in one vector.
+    Position and charge of a body are side by side in a tile, so one vector access moves both.
 
-    Blocks and tiles are filled up with bodies of no charge, so that no pair has a guard: a guarded block would be the
-    last one to end by far.
+    Blocks and tiles are padded with bodies of zero charge, so no pair has a guard. A guarded block would end much later
+    than the others.
 
     :arg softening: keeps a body's own term finite.
     :arg threads: of a block.
-    :arg bodies: that a thread keeps.
-    :arg lanes: threads that keep the same.
-    :arg unroll: bodies of a tile that are one piece of code.
-    :arg tile: bodies that are copied to shared memory at once, a multiple of what the lanes take.
+    :arg bodies: kept by a thread.
+    :arg lanes: threads that keep the same bodies.
+    :arg unroll: bodies of a tile in one unrolled piece of code.
+    :arg tile: bodies that are copied to shared memory at once, a multiple of *lanes* times *unroll*.
     :arg parts: blocks that share the tiles.
 
     >>> x, zeros, q = np.array([0, 3], np.float32), np.zeros(2, np.float32), np.array([1, 6], np.float32)
@@ -152,16 +151,16 @@ def nbody_direct(dtype: npt.DTypeLike = np.float32, *, softening: float = 0.01, 
     knl = split_iname(knl, "i", together, outer_tag="g.0")
     knl = split_iname(knl, "i_inner", across, outer_iname="i_item", inner_iname="i_thread", outer_tag="unr",
                       inner_tag="l.1")
-    # the others come in tiles, of which a thread copies all of a body, for all of its own
+    # a block copies the other bodies tile by tile; a thread copies all components of a body
     knl = prioritize_loops(knl, "p, t, i_item")
     knl = precompute(knl, "of", ["j"], within="partial", temporary_name="others", default_tag=None,
                      precompute_inames=["other", "other_part"], precompute_outer_inames=["i_outer", "p", "t"])
     knl = tag_inames(knl, {"p": "g.1", "other": "l.auto", "other_part": "vec" if known.itemsize == 4 else "unr"})
-    # of which lanes side by side take bodies side by side
+    # neighbouring lanes take neighbouring bodies of the tile
     knl = split_iname(knl, "j", lanes*unroll, outer_iname="j_group", inner_iname="j_some")
     knl = split_iname(knl, "j_some", lanes, outer_iname="j_item", inner_iname="j_lane", outer_tag="unr",
                       inner_tag="l.0")
-    # what is loaded serves all bodies of the thread
+    # each load is used for all bodies of the thread
     knl = prioritize_loops(knl, "t, j_group, j_item, i_item")
-    # whole blocks have no guard to save but that of their results
+    # full blocks have no guard to fold except that of their results
     return set_options(add_barrier(knl, "partial", "total"), full_tiles=False)

@@ -1,4 +1,4 @@
-"""Products of matrices: tiles in shared memory, and a tile of the result in each thread's registers."""
+"""Matrix products: tiles in shared memory, and a tile of the result in each thread's registers."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -26,11 +26,11 @@ from loopkit.transform.step import require_positive
 from loopkit.transform.tags import tag_inames
 from loopkit.transform.tensorize import tensorize
 
-#: Threads of a warp along the rows and the columns of its tile. Eight by four read fewer pieces of shared memory
-#: than sixteen by two do.
+#: Threads of a warp along the rows and the columns of its tile. Eight by four threads read less shared memory than
+#: sixteen by two.
 LANES = (8, 4)
 
-#: Rows of the largest product that batched_matmul computes in boxes: the parts of a larger one are too many warps.
+#: Most rows of a product that batched_matmul computes by mma instructions. A larger one would need too many warps.
 MOST_BY_WARPS = 128
 
 
@@ -42,39 +42,39 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
            ) -> LoopKernel:
     """``c[i, j] = sum(k, a[i, k]*b[k, j])``.
 
-    A block computes a tile of *c* from strips of *a* and *b*, which it copies to shared memory piece by piece: what is
-    copied once serves a whole row or column of the tile. Each warp has a part of the tile, and each of its threads a
-    tile of its own in registers. Strips are loaded in vectors of 16 bytes and read from shared memory in such, so that
-    nearly all of a thread's instructions are products. The next strips are on their way to registers meanwhile.
+    A block computes a tile of *c* from strips of *a* and *b*, copied piece by piece to shared memory. A whole row or
+    column of the tile uses each copied element. Each warp has a part of the tile, and each of its threads a tile in
+    registers. Vectors of 16 bytes load the strips and read them from shared memory, so nearly all instructions of a
+    thread are products. The loads of the next strips run concurrently.
 
-    Tiles at an edge compute as whole ones do, with zeros beyond the edge, and store what lies inside. A condition at
-    each product would take three times as long as the product.
+    Partial tiles compute like full tiles, with zeros beyond the edge, and store only the elements inside. A condition
+    at each product would take three times as long as the product.
 
-    Where *c* has few tiles, multiprocessors would be idle. With *depth* a block has a part of the sums over *k* only,
-    and a second launch adds the parts up, always in one order: the same bits in each run.
+    If *c* has few tiles, multiprocessors would be idle. With *depth* a block computes only a part of the sums over *k*,
+    and a second launch adds up the parts in a fixed order: the same bits in each run.
 
-    Where their rows are no vectors, strips are loaded element by element. With *whole*, a launch before copies *a* and
-    *b* and fills them up to whole tiles, so that strips are loaded in vectors and without conditions all the same.
+    If vectors do not divide their rows, strips are loaded element by element. With *whole*, a first launch copies *a*
+    and *b*, padded to full tiles, so that all strips are loaded in vectors and without conditions.
 
-    :arg shape: ``n``, ``m`` and ``l`` of ``c[n, m]`` and ``a[n, l]``, if they are known: of float32, *tile*, *warp*,
-        *depth* and *whole* are then what takes least time by :func:`~loopkit.library.tiles.best_plan`, and strips are
-        loaded in vectors as far as those divide rows. The kernel computes products of other shapes too.
+    :arg shape: ``n``, ``m`` and ``l`` of ``c[n, m]`` and ``a[n, l]``, if they are known. For float32,
+        :func:`~loopkit.library.tiles.best_plan` then chooses *tile*, *warp*, *depth* and *whole*, and vectors that
+        divide the rows load the strips. The kernel computes products of other shapes too.
     :arg multiprocessors: of the GPU, for that choice; default: those of an H200.
-    :arg tile: rows and columns of a block's tile of *c*, and how many steps of *k* are copied at once.
-    :arg warp: rows and columns of a warp's part of it, of which each of the 32 threads has an equal share; default:
-        64 products a thread of four-byte elements, half as many of larger ones.
-    :arg depth: how many steps of *k* a block adds up; default: all, in one launch.
-    :arg whole: compute from copies of *a* and *b* that end where tiles do, with zeros beyond the edge.
-    :arg group: how many rows of blocks run column by column, so that blocks that run at once share strips of *b* too,
-        in the cache; default: 8, or what makes groups of one size.
-    :arg min_blocks: that shall fit on a multiprocessor, which limits the registers of a thread; 0: no limit; default:
-        two where a thread's products take half of its 128 registers then, else one.
-    :arg stages: strips of each matrix in shared memory; with one, a strip is stored between two barriers; 0: each is
-        loaded when it is needed.
-    :arg mma: let each warp compute its part by matrix instructions, of 16x8 results each; default: in float64, where
-        they have twice the pace of a thread's own. GPUs before sm_80 have none: choose false there.
-    :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or a tile is no multiple
-        of its parts; or *mma* in another dtype than float64.
+    :arg tile: rows and columns of a block's tile of *c*, and the steps of *k* that are copied at once.
+    :arg warp: rows and columns of a warp's part of the tile, shared equally by its 32 threads; default: 64 products
+        per thread for elements of four bytes, half as many for larger ones.
+    :arg depth: steps of *k* that a block adds up; default: all, in one launch.
+    :arg whole: compute from copies of *a* and *b* that are padded with zeros to full tiles.
+    :arg group: rows of blocks that run column by column, so that concurrent blocks share strips of *b* in the cache;
+        default: 8, or fewer for groups of equal size.
+    :arg min_blocks: least number of blocks on a multiprocessor, which limits the registers of a thread; 0: no limit;
+        default: two if a thread's products then take half of its 128 registers, else one.
+    :arg stages: strips of each matrix in shared memory; 1: a strip is stored between two barriers; 0: no prefetch, each
+        strip is loaded when it is needed.
+    :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 16x8 results; default: for
+        float64, where their throughput is twice that of a thread's own products. GPUs before sm_80 need ``False``.
+    :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a tile is not a
+        multiple of its parts, or *mma* is given for another dtype than float64.
 
     >>> knl = lk.library.matmul()
     >>> for x in ("i_group", "j_block", "i_block", "i_warp", "j_warp", "i_lane", "j_lane", "i_reg", "j_reg"):
@@ -101,7 +101,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
     _require_float64(known, mma)
     knl = _tiled(known, tile, warp, depth, bool(whole), group, min_blocks, shape, mma)
     if stages:
-        # one strip at a time is enough where two blocks share a multiprocessor: while one waits the other computes
+        # one strip at a time is enough if two blocks share a multiprocessor: one computes while the other waits
         knl = pipeline(knl, "k_outer", stages, temporaries=["a_tile", "b_tile"])
     knl = _filled_up(knl) if whole else knl
     return knl if depth is None else _added_up(knl, vector_of_rows(shape[1], known) if shape else 1)
@@ -110,7 +110,7 @@ def matmul(dtype: npt.DTypeLike = np.float32, *, shape: tuple[int, int, int] | N
 def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, int] | None, depth: int | None,
            whole: bool, group: int | None, min_blocks: int | None, shape: tuple[int, int, int] | None, mma: bool
            ) -> LoopKernel:
-    """The product in tiles, without launches before and behind."""
+    """The product in tiles, without the padding copies and the sum of the parts."""
     small = dtype.itemsize <= 4
     tile = tile or (128, 128 if small else 64, 16 if small or mma else 8)
     warp = warp or ((64, 32) if small else (32, 32))
@@ -122,9 +122,9 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
     items = items_a_thread(dtype)
     along_k, along_j = (vector_of_rows(length, dtype) for length in shape[:0:-1]) if shape and not whole else (items,)*2
     knl = add_dtypes(_product(tile, depth, whole, mma, Options(min_blocks=min_blocks)), {"a,b,c": dtype})
-    # a tile at the edge has the text of a whole one: there, loads and stores have conditions, and products none
+    # partial tiles have the text of full ones, with conditions at loads and stores and none at products
     knl = pad_domain(knl, {"i": rows, "j": columns, "k": steps})
-    # a block has a tile; blocks that follow each other are in the rows of one group
+    # a block has a tile; consecutive blocks are in the rows of one group
     outer: dict[str, dict[str, int | None]] = {
         "i": {"i_group": None, "i_block": group, "i_warp": _parts(rows, warp[0], "rows")},
         "j": {"j_block": None, "j_warp": _parts(columns, warp[1], "columns")}}
@@ -135,8 +135,8 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
             knl = _boxes(knl, x, outer[x], part, box)
         return _by_warps(tag_inames(knl, tags), blocks, steps)
     knl = _levels(knl, "i", outer["i"], warp[0], LANES[0], items)
-    # a vector to be stored has its sums side by side in registers: of more than 64, enough others are left to choose
-    # from, so that the operands of a product come from several banks; rows of parts are always vectors
+    # a vector store needs its sums in neighbouring registers. With more than 64 sums the compiler can still place the
+    # operands of a product in several banks; rows of partial sums are always vectors
     stored = depth is not None or (not whole if shape is None else vector_of_rows(shape[1], dtype) == items)
     knl = _levels(knl, "j", outer["j"], warp[1], LANES[1], items,
                   "vec" if warp[0]*warp[1] > 64*WARP and stored else "unr")
@@ -145,7 +145,7 @@ def _tiled(dtype: np.dtype, tile: tuple[int, int, int] | None, warp: tuple[int, 
 
 
 def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows: bool, options: Options) -> LoopKernel:
-    """The product; with *depth* its parts and their sum, if *whole* of copies that are filled up to whole tiles."""
+    """The product; with *depth* its parts and their sum; if *whole*, from copies that are padded to full tiles."""
     n, m, k = (f"{part}*floor(({x} + {part - 1})/{part})" for x, part in zip("nml", tile, strict=True))
     copies = "_whole" if whole else ""
     text, product = _rules(f"a{copies}[", f"b{copies}[", by_rows=by_rows)
@@ -178,7 +178,7 @@ def _product(tile: tuple[int, int, int], depth: int | None, whole: bool, by_rows
 
 
 def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
-    """Rules for the operands of a product, of which that for *a* says how strips of it lie, and their product.
+    """Rules for the operands of a product, with the layout of the strips of *a*, and the product of the two rules.
 
     :arg a: the beginning of an element of the array; likewise *b*.
     """
@@ -190,7 +190,7 @@ def _rules(a: str, b: str, *, by_rows: bool) -> tuple[str, str]:
 
 
 def _filled_up(knl: LoopKernel) -> LoopKernel:
-    """The launch before: copies of pieces of 64 columns and 16 rows."""
+    """The padding launch: copies of pieces of 64 columns and 16 rows."""
     for x in "ab":
         knl = split_iname(knl, f"{x}_column", 2*WARP, outer_tag="g.0", inner_tag="l.0")
         knl = split_levels(knl, f"{x}_row", {f"{x}_row_block": None, f"{x}_row_item": 4, f"{x}_row_thread": 4},
@@ -199,7 +199,8 @@ def _filled_up(knl: LoopKernel) -> LoopKernel:
 
 
 def _added_up(knl: LoopKernel, items: int) -> LoopKernel:
-    """The launch behind: neighbouring threads have neighbouring columns, or vectors of *items* of them."""
+    """The launch that adds up the parts: neighbouring threads have neighbouring columns, or vectors of *items* of them.
+    """
     levels = {"column_block": None, "column_thread": THREADS//items}
     tags = {"column_thread": "l.0"}
     if items > 1:
@@ -209,7 +210,7 @@ def _added_up(knl: LoopKernel, items: int) -> LoopKernel:
 
 
 def _group(rows: int, shape: tuple[int, int, int] | None) -> int:
-    """At most 8 rows of blocks; of a known number of them, groups have the same."""
+    """At most 8 rows of blocks; for a known number of rows, groups of equal size."""
     if shape is None:
         return 8
     blocks = max(-(-shape[0]//rows), 1)
@@ -222,27 +223,27 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
                    mma: bool | None = None) -> LoopKernel:
     """``c[e, i, j] = sum(k, a[e, i, k]*b[e, k, j])`` for many small square matrices.
 
-    A block has one product, whose result is one tile of :func:`matmul`. So little is computed for what is loaded that
-    strips of four-byte elements go to shared memory by themselves, two ahead of the one in use. What is copied so stays
-    as it lies: a thread's rows are then those that lie side by side with those of its neighbours, and no two lanes meet
-    in a bank.
+    A block computes one product, whose result is one tile of :func:`matmul`. The ratio of products to loads is low, so
+    asynchronous copies move strips of four-byte elements to shared memory, two strips ahead of the one in use. Such a
+    copy keeps the layout of the matrix. A thread's rows are then neighbours of the rows of the next thread, and no two
+    lanes access one bank.
 
     :arg size: of the matrices.
-    :arg steps: of *k* that are copied at once; default: 16, of elements of more than eight bytes 8. Fewer wait more
-        often at barriers, more take registers.
-    :arg warp: rows and columns of the part of a product that each warp has; default: 64 products a thread, of elements
-        of more than eight bytes 16, and with *mma* at most 32, as many as divide the product.
-    :arg stages: strips of each matrix in shared memory: the next are on their way while one is used; with one, a
-        strip is stored between two barriers; 0: each is loaded when it is needed; default: 3 with
-        *asynchronous* and without *mma*, else 2.
-    :arg asynchronous: copy strips by ``cp.async``, which GPUs have from sm_80 on, and not through registers; default:
-        of four-byte elements, and with *mma*.
-    :arg mma: let each warp compute its part by matrix instructions, of 8x8 or 16x8 results each; default: in float64,
-        of sizes up to 128 that are a whole number of such parts, and of those that are given. GPUs before sm_80 have
-        none: choose false there, and no *asynchronous* copies.
-    :raises PreconditionError: only one row, one column or one step of *k* is copied at once, or the part of a warp is
-        no multiple of what its threads load at once; with *mma*, the parts do not divide the product, or it is not in
-        float64.
+    :arg steps: of *k* that are copied at once; default: 16, or 8 for elements of more than eight bytes. Fewer steps
+        mean more barriers, more steps mean more registers.
+    :arg warp: rows and columns of each warp's part of a product; default: 64 products per thread, or 16 for elements
+        of more than eight bytes; with *mma* at most 32 that divide the product.
+    :arg stages: strips of each matrix in shared memory, the next ones loading while one is used; 1: a strip is stored
+        between two barriers; 0: each strip is loaded when it is needed; default: 3 with *asynchronous* and without
+        *mma*, else 2.
+    :arg asynchronous: copy strips by ``cp.async`` (sm_80 and later) instead of through registers; default: for
+        four-byte elements, and with *mma*.
+    :arg mma: let each warp compute its part by matrix multiply-accumulate instructions of 8x8 or 16x8 results; default:
+        for float64 and sizes up to 128 that are multiples of such parts and of the given parts. GPUs before sm_80 need
+        ``False``, and ``asynchronous=False``.
+    :raises PreconditionError: fewer than two rows, columns or steps of *k* are copied at once, or a warp's part is not
+        a multiple of the elements that its threads load at once. With *mma*: the parts do not divide the product, or
+        it is not in float64.
 
     >>> a = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
     >>> lk.library.batched_matmul(size=2, steps=2)(a=a, b=a).c
@@ -262,7 +263,7 @@ def batched_matmul(dtype: npt.DTypeLike = np.float32, *, size: int = 64, steps: 
     if asynchronous is None:
         asynchronous = known.itemsize == 4 or (mma and stages != 1)
     if stages is None:
-        # with boxes one strip ahead is enough, as a multiprocessor has several blocks
+        # with mma one strip ahead is enough, because a multiprocessor has several blocks
         stages = 3 if asynchronous and not mma else 2
     text, product = _rules("a[e, ", "b[e, ", by_rows=mma or asynchronous)
     knl = make_kernel(f"{{[e, i, j, k]: 0<=e<ne and 0<=i,j,k<{size}}}", f"{text} c[e, i, j] = sum(k, {product})",
@@ -277,18 +278,18 @@ def _in_parts(knl: LoopKernel, steps: int, warp: tuple[int, int] | None, dtype: 
     warp = warp or ((64, 32) if dtype.itemsize <= 8 else (32, 16))
     items = items_a_thread(dtype)
     knl = _levels(knl, "i", {"i_warp": None}, warp[0], LANES[0], 1 if lies else items)
-    # the result is a third of what is moved: it is stored in vectors too
+    # the result is a third of the memory traffic: it is stored in vectors too
     knl = _levels(knl, "j", {"j_warp": None}, warp[1], LANES[1], items, "vec" if items > 1 else "unr")
     return _in_registers(knl, ("e",), steps, dtype, lies=lies)
 
 
 def _in_parts_of_boxes(knl: LoopKernel, size: int, steps: int, warp: tuple[int, int] | None) -> LoopKernel:
-    """A product of *batched_matmul* in boxes of its block's warps."""
+    """A product of *batched_matmul* by the matrix multiply-accumulate instructions of its block's warps."""
     _parts(size, steps, "steps")
     warp = warp or _largest_part(size)
     _parts(size, warp[0], "rows")
     _parts(size, warp[1], "columns")
-    # small ones wait for memory, large ones for instructions, of which those of 16 rows do twice as much in a time
+    # small products wait for memory, large ones for instructions: mma of 16 rows has twice the throughput of 8 rows
     rows = 16 if size > 64 and warp[0] % 16 == 0 else 8
     for x, part, box in zip("ij", warp, (rows, 8), strict=True):
         knl = _boxes(knl, x, {f"{x}_warp": None}, part, box)
@@ -296,20 +297,20 @@ def _in_parts_of_boxes(knl: LoopKernel, size: int, steps: int, warp: tuple[int, 
 
 
 def _in_boxes(size: int, steps: int | None, warp: tuple[int, int] | None) -> bool:
-    """Is a product a whole number of boxes, and of the parts that are given, and not too large for its warps?"""
+    """Is the product a multiple of the mma shape and of the given parts, and small enough for its warps?"""
     return (size <= MOST_BY_WARPS and size % 8 == 0 and (steps is None or steps % 4 == 0 == size % steps)
             and (warp is None or all(n % 8 == 0 == size % n for n in warp)))
 
 
 def _require_float64(dtype: np.dtype, mma: bool) -> None:
-    """:raises PreconditionError: matrix instructions are asked for, and not in float64."""
+    """:raises PreconditionError: *mma* is requested for another dtype than float64."""
     if mma and dtype != np.float64:
         raise PreconditionError(f"Matrix instructions are for float64, not for {dtype}.", subject="mma",
                                 hint="mma=False computes in any dtype")
 
 
 def _require_strips(rows: int, columns: int, steps: int) -> None:
-    """:raises PreconditionError: a strip of *a* or *b* is one row or one column, or none."""
+    """:raises PreconditionError: a strip of *a* or *b* has fewer than two rows or columns."""
     if min(rows, columns, steps) < 2:
         raise PreconditionError(
             f"Of a tile of {rows} by {columns} with {steps} steps a strip has less than two rows or columns.",
@@ -317,7 +318,7 @@ def _require_strips(rows: int, columns: int, steps: int) -> None:
 
 
 def _parts(length: int, part: int, what: str) -> int:
-    """How many times *part* is in *length*; :raises PreconditionError: not a whole number of times."""
+    """*length* divided by *part*; :raises PreconditionError: the division has a remainder."""
     if require_positive(length, what) % require_positive(part, what):
         raise PreconditionError(f"{length} {what} are no multiple of {part}.", subject=what,
                                 hint=f"let {part} divide them")
@@ -325,9 +326,9 @@ def _parts(length: int, part: int, what: str) -> int:
 
 
 def _largest_part(size: int) -> tuple[int, int]:
-    """Rows and columns, in eights, of the parts of a product with as few warps as hold 32 results a lane at most.
+    """Rows and columns, in units of eight, of a warp's part: the fewest warps with at most 32 results per lane.
 
-    Of parts of one size the most square is the best, and then one with more rows than columns.
+    Among parts of one size the most square is the best, then one with more rows than columns.
     """
     sides = [n for n in range(8, size + 1, 8) if size % n == 0]
     return max(((n, m) for n in sides for m in sides if n*m <= 32*WARP),
@@ -335,19 +336,19 @@ def _largest_part(size: int) -> tuple[int, int]:
 
 
 def _boxes(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, box: int) -> LoopKernel:
-    """*iname* over *outer*, then over the boxes of a warp's part that matrix instructions have."""
+    """Split *iname* over *outer*, then over the mma shapes of a warp's part."""
     return split_levels(
         knl, iname, {**outer, f"{iname}_reg": _parts(warp, box, "rows or columns of a warp"), f"{iname}_box": box},
         tags={f"{iname}_warp": "l.0", f"{iname}_reg": "unr"})
 
 
 def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKernel:
-    """The tile of a block in the registers of its warps, who add products of boxes of *a* and *b* to boxes of it."""
+    """The tile of a block in the registers of its warps, computed by matrix multiply-accumulate instructions."""
     knl = split_levels(knl, "k", {"k_outer": None, "k_step": _parts(steps, 4, "steps"), "k_box": 4},
                        tags={"k_step": "unr"})
     knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "k_outer", "k_step", "i_reg", "j_reg", "i_box", "j_box"))
     knl = tensorize(knl, "i_box", "j_box", "k_box")
-    # strips of both matrices lie as these do, and come in vectors along their rows
+    # the strips of both matrices have the layout of the matrices, and are moved in vectors along their rows
     along = {x: ["k_step", "k_box"] if x == "k" else [y for y in knl.inames if y.startswith((f"{x}_reg", f"{x}_box"))]
              for x in "ijk"}
     knl = precompute(knl, "a_rows", ["i_warp", *along["i"], *along["k"]], temporary_name="a_tile",
@@ -358,15 +359,15 @@ def _by_warps(knl: LoopKernel, blocks: tuple[str, ...], steps: int) -> LoopKerne
         knl = split_iname(knl, x, items_a_thread(np.dtype(np.float64)), outer_iname=f"{x}_vec",
                           inner_iname=f"{x}_item", outer_tag="l.auto", inner_tag="vec")
     knl = tag_inames(knl, dict.fromkeys(("a_i", "b_k"), "l.auto"))
-    # what the lanes of half a warp load, four neighbours of each of four rows, lies in different banks
+    # the lanes of half a warp load four neighbours of each of four rows: these are in different banks
     return add_padding(add_padding(knl, "a_tile", 0, by=4), "b_tile", 0, by=4)
 
 
 def _levels(knl: LoopKernel, iname: str, outer: Mapping[str, int | None], warp: int, lanes: int, items: int,
             along: str = "unr") -> LoopKernel:
-    """*iname* over *outer*, then over pieces of a warp's tile, its lanes, and what a lane loads by one instruction.
+    """Split *iname* over *outer*, then over pieces of a warp's tile, its lanes, and the elements of one load of a lane.
 
-    :arg items: that a lane loads so; if one, they have no iname. *along*: the tag of elements that follow each other.
+    :arg items: elements of one load; 1: no iname for them. *along*: the tag of the iname over these elements.
     """
     x = iname
     levels = {**outer, f"{x}_reg": _parts(warp, lanes*items, "rows or columns of a warp"), f"{x}_lane": lanes}
@@ -381,8 +382,8 @@ def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: n
                   vectors: tuple[int, int] | None = None) -> LoopKernel:
     """The tile of a block in the registers of its threads; *blocks* are the inames over blocks.
 
-    :arg lies: the strip of *a* is stored as it lies.
-    :arg vectors: elements of *a* and of *b* that a thread loads at once; default: of 16 bytes.
+    :arg lies: the strip of *a* is stored without transposition.
+    :arg vectors: elements of *a* and of *b* that a thread loads at once; default: 16 bytes of them.
     """
     knl = split_iname(knl, "k", steps, inner_tag="unr")
     rows, columns = ([f"{x}_{part}" for part in ("warp", "reg", "lane", "item") if f"{x}_{part}" in knl.inames]
@@ -391,12 +392,12 @@ def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: n
     # to all of its tile
     own = [x for x in (*rows, *columns) if x.endswith(("_reg", "_item"))]
     knl = prioritize_loops(knl, (*blocks, "i_warp", "j_warp", "i_lane", "j_lane", "k_outer", "k_inner", *own))
-    # else the strip of a is stored with its columns as rows, so that a piece of a column lies in one place
+    # else the strip of a is stored transposed, so that a piece of a column is contiguous
     knl = precompute(knl, "a_rows" if lies else "a_columns", ["k_inner", *rows], temporary_name="a_tile",
                      precompute_inames=["a_i", "a_k"] if lies else ["a_k", "a_i"], default_tag=None)
     knl = precompute(knl, "b_rows", ["k_inner", *columns], temporary_name="b_tile",
                      precompute_inames=["b_k", "b_j"], default_tag=None)
-    # both come in vectors along the rows of a and b, as far as they divide the strip
+    # both are moved in vectors along the rows of a and b if vectors divide the strip
     shared = ["a_i", "b_k"]
     items = items_a_thread(dtype)
     for x, length in zip(("a_k", "b_j"), vectors or (vector_of_rows(steps, dtype), items), strict=True):
@@ -406,5 +407,5 @@ def _in_registers(knl: LoopKernel, blocks: tuple[str, ...], steps: int, dtype: n
         else:
             shared.append(x)
     knl = tag_inames(knl, dict.fromkeys(shared, "l.auto"))
-    # threads that store a row of the strip meet in no bank, and pieces stay aligned
+    # threads that store a row of the strip access different banks, and pieces stay aligned
     return add_padding(knl, "a_tile", 0, by=items)

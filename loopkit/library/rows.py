@@ -1,4 +1,4 @@
-"""Softmax and layer norm of rows, a block a row, or several short ones."""
+"""Softmax and layer norm of rows: one block per row, or several short rows per block."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -34,14 +34,14 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
             rows: int | None = None) -> LoopKernel:
     """``y[i, j] = exp(x[i, j] - max(x[i])) / sum(exp(x[i] - max(x[i])))``.
 
-    A block has a row, and each of its threads every so many elements of it. With *columns* the length of rows is
-    fixed: the elements are read once and stay in registers until the results are written, and they are moved in
-    vectors of 16 bytes, which begin where memory is aligned. A block has several rows then if one takes a warp or
-    less. Without *columns* the row is read three times, of which the caches serve two.
+    A block has a row, and each of its threads a strided part of it. *columns* fixes the length of the rows: each
+    element is read once, stays in a register until the results are written, and is moved in aligned vectors of 16
+    bytes. A block has several rows if a row needs a warp or less. Without *columns* the row is read three times, twice
+    from the caches.
 
-    :arg columns: how long rows are; default: what the arrays of a call say.
-    :arg threads: of a row; default: so many that each holds a few elements of it.
-    :arg rows: of a block; default: as many as have 128 threads, where a row has a warp or less, else one.
+    :arg columns: length of the rows; default: any, given by the arrays of a call.
+    :arg threads: of a row; default: such that each thread has a few elements of it.
+    :arg rows: of a block; default: as many as need 128 threads if a row needs a warp or less, else one.
 
     >>> x = np.log(np.array([[1, 2, 1], [1, 1, 2]], np.float32))
     >>> lk.library.softmax()(x=x).y
@@ -55,9 +55,9 @@ def softmax(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, th
 @checked
 def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns: int | None = None,
                threads: int | None = None, rows: int | None = None) -> LoopKernel:
-    """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped as :func:`softmax` is.
+    """``y[i, j] = (x[i, j] - mean(x[i]))/sqrt(var(x[i]) + eps)*weight[j] + bias[j]``, mapped like :func:`softmax`.
 
-    The variance is the mean of squares of what remains without the mean, so that nothing cancels.
+    The variance is the mean of the squared differences from the mean, which avoids cancellation.
 
     >>> x, ones = np.array([[1, 3, 1, 3]], np.float32), np.ones(4, np.float32)
     >>> lk.library.layer_norm(eps=0)(x=x, weight=ones, bias=ones).y
@@ -69,15 +69,15 @@ def layer_norm(dtype: npt.DTypeLike = np.float32, *, eps: float = 1e-5, columns:
                     rows)
 
 
-#: Bytes of a row in a thread that 32 registers are enough for, with what is computed from them.
+#: Most bytes of a row in a thread for which 32 registers are enough, with the values computed from them.
 FEW = 40
-#: Threads of a block of short rows: so many that the blocks which a multiprocessor takes fill it.
+#: Threads of a block of short rows: the blocks that a multiprocessor holds then fill it.
 SHORT = 128
 
 
 @dataclass(frozen=True)
 class Row:
-    """What is computed of a row: a first number, from it a term of each element, a number of all terms, the results.
+    """The steps of a row's computation: a first reduction, a term for each element, a reduction of the terms, results.
 
     ``{x}`` stands for an element, ``{e}`` for its term, ``{j}`` for its column and ``{over}`` for all columns.
     """
@@ -91,7 +91,7 @@ class Row:
 
     @property
     def arrays(self) -> list[GlobalArg]:
-        """Rows, and weights of their columns."""
+        """The rows, and the weights of their columns."""
         n, m = p.Variable("n"), p.Variable("m")
         return [*(GlobalArg(a, shape=(n, m)) for a in "xy"), *(GlobalArg(a, shape=(m,)) for a in self.weights)]
 
@@ -108,10 +108,10 @@ def _by_rows(row: Row, dtype: np.dtype, columns: int | None, threads: int | None
 
 
 def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
-    """How many loads a thread has, about.
+    """The approximate number of loads per thread.
 
-    Where vectors do not divide rows, the first and the last one of a thread have conditions, and those between have
-    none. Weights begin elsewhere then and come one by one: that takes more of them under way.
+    If vectors do not divide the rows, the first and the last load of a thread have conditions. The weights are then
+    not aligned with the rows and are loaded one by one, which needs more concurrent loads.
     """
     if columns % items_a_thread(dtype) == 0:
         return 2
@@ -119,12 +119,12 @@ def _loads(row: Row, columns: int, dtype: np.dtype) -> int:
 
 
 def threads_for(columns: int, dtype: np.dtype, loads: int) -> int:
-    """So many threads that each has about *loads* loads of 16 bytes: the nearest power of two, or a warp where a row
-    has as many vectors; of two loads, no fewer: a multiprocessor full of threads has 64 kB under way then.
+    """The threads of a row: the power of two nearest to *loads* loads of 16 bytes per thread.
 
-    The fewer threads there are, the less they wait for each other, and the more rows a multiprocessor has, of which
-    others are loaded while one waits. So of more than 512 threads each has up to 128 bytes first. Each has a vector of
-    some row at least, so that the block has all of them, and whole warps.
+    With two loads the number is rounded up, so that a full multiprocessor has 64 kB of concurrent loads. Fewer threads
+    wait less for each other, and a multiprocessor then has more rows that load while one waits: above 512 threads, each
+    thread first gets up to 128 bytes. A row of at least 32 vectors gets at least a warp. Each thread has at least one
+    vector of some row, so that a block has all of its rows, and whole warps.
     """
     wanted = -(-columns // (loads*items_a_thread(dtype)))
     above = 1 << (wanted - 1).bit_length()
@@ -155,7 +155,7 @@ def _read_again(row: Row, dtype: np.dtype, threads: int, rows: int) -> LoopKerne
 
 
 def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> LoopKernel:
-    """Thread t keeps the vectors ``threads*u + t`` of the row, whose elements v count."""
+    """Thread t keeps the vectors ``threads*u + t`` of the row; ``v`` counts the elements of a vector."""
     back = _back(columns, dtype, threads)
     column = back.column(threads)
     x = {"x": "kept[u, t, v]", "e": "term[u, t, v]", "j": column, "over": "[u, t, v]"}
@@ -179,32 +179,31 @@ def _kept(row: Row, dtype: np.dtype, columns: int, threads: int, rows: int) -> L
                       name=row.name, assumptions="m>=1")
     knl = fix_parameters(add_dtypes(knl, row.dtypes(dtype)), m=columns)
     knl = tag_inames(_over_blocks(knl, rows), {"u": "unr", "t": "l.0", "v": "vec" if items > 1 else "unr"})
-    # no thread needs the elements of another: its own are all that it keeps
+    # no thread reads the elements of another
     knl = contract(contract(knl, "kept", "t"), "term", "t")
     if items > 1:
-        # a cache that evicts results before rows writes them soon; loads one by one would wait for each other
+        # evicting results before rows writes them early; loads of single elements would wait for each other
         knl = set_cache_policy(knl, "x", "evict_last")
     if dtype.itemsize > 4 or own[0]*items*dtype.itemsize > FEW:
         return knl
-    # few elements and what is computed from them need few registers: a thread with two more would cost its
-    # multiprocessor a whole block
+    # few elements need few registers: two registers more per thread would cost the multiprocessor a whole block
     return set_options(knl, min_blocks="max")
 
 
 @dataclass(frozen=True)
 class Back:
-    """Where the threads of a row begin: at a multiple of *multiple* elements of memory, before the row or with it."""
+    """The start of a row's threads: a multiple of *multiple* elements of memory, at or before the start of the row."""
 
     columns: int
     items: int
     multiple: int
 
     def vectors(self, threads: int) -> int:
-        """How many a thread has."""
+        """The number of vectors per thread."""
         return -(-longest_row(self.columns, self.multiple) // (self.items*threads))
 
     def column(self, threads: int) -> str:
-        """Of element v of vector u of thread t; whole vectors are left out where rows are whole numbers of them."""
+        """The column of element v of vector u of thread t; if vectors divide the rows, the shift counts vectors."""
         if self.columns % self.items:
             back = before_row("i", self.columns, self.multiple)
             return f"{self.items}*({threads}*u + t) {back} + v"
@@ -213,10 +212,10 @@ class Back:
 
 
 def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
-    """Where the line of the cache begins that has the row's first element.
+    """The start of the cache line with the row's first element.
 
-    Each load of a warp is one piece of so many whole lines then, and of parts of one more otherwise. Where that takes
-    a thread a vector more, it is where a vector is aligned.
+    Each load of a warp then reads whole lines; otherwise it would read parts of one line more. If this costs a thread
+    one more vector, the start is only aligned to a vector.
     """
     items = items_a_thread(dtype)
     line, vector = (Back(columns, items, multiple) for multiple in (max(LINE // dtype.itemsize, items), items))
@@ -224,7 +223,7 @@ def _back(columns: int, dtype: np.dtype, threads: int) -> Back:
 
 
 def _over_blocks(knl: LoopKernel, rows: int) -> LoopKernel:
-    """*rows* rows a block: its threads are those of a row, times these."""
+    """Map *rows* rows to a block: its threads are those of a row times *rows*."""
     if rows == 1:
         return tag_inames(knl, {"i": "g.0"})
     return split_iname(knl, "i", rows, outer_tag="g.0", inner_tag="l.1")

@@ -1,4 +1,4 @@
-"""Prefix sums of an array in one launch, which reads and writes each element once."""
+"""Prefix sums of an array by decoupled look-back: one launch that reads and writes each element once."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from loopkit.transform.expansion import contract
 from loopkit.transform.scan import realize_scan
 from loopkit.transform.tags import tag_inames
 
-#: Blocks of a group: a warp reads what all before the last of them have, a lane a value.
+#: Blocks of a group: one warp reads the values of all blocks before the last one, one value per lane.
 GROUP = WARP + 1
 #: Bytes of a register.
 _REGISTER = 4
@@ -29,20 +29,20 @@ _REGISTER = 4
 def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | None = None) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``, in one launch: each block keeps its tile while it waits for others.
 
-    What comes before a block is known when all blocks before it have added up their tiles. A block publishes that sum
-    as soon as it has it (:func:`~loopkit.add_block_flags`), the last one of each 33 blocks what its group has, and the
-    last one of each 33 groups what all up to it have. So a block adds up at most 32 sums of its group, 32 of groups,
-    and one of all before, a lane each. These are the same in each run, in the same order, whichever block is faster,
-    and so is every bit of the result.
+    The prefix of a block is the sum of the tiles of all earlier blocks. A block stores its tile's sum behind an
+    inter-block flag as soon as it is computed (:func:`~loopkit.add_block_flags`). The last of each 33 blocks stores the
+    sum of its group, and the last of each 33 groups the sum of all elements so far. A block therefore adds up at most
+    32 sums of its group, 32 sums of groups, and one sum of all earlier elements, one per lane. The order of the
+    additions does not depend on timing, so every run gives the same bits.
 
-    The form is that of decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016), whose blocks
-    add up what they find at that moment on their way back, so that rounding depends on time.
+    The method is decoupled look-back (Merrill and Garland, Single-pass Parallel Prefix Scan, 2016) with a fixed order:
+    the original adds up the sums available at the moment, and its rounding depends on timing.
 
     :arg threads: of a block, a multiple of 32.
-    :arg rows: of 512 bytes that each warp has. They stay in registers: more of them are more loads under way, in fewer
-        blocks at a time; fewer are more blocks that wait for each other. Default: 16, or 12 of elements of 8 bytes or
-        more, whose sums take two registers: so five blocks fit on a multiprocessor.
-    :raises PreconditionError: *threads* are no whole warps, or there are no *rows*.
+    :arg rows: of 512 bytes per warp. They stay in registers: more rows mean more concurrent loads in fewer concurrent
+        blocks; fewer rows mean more blocks that wait for each other. Default: 16, or 12 for elements of 8 bytes or
+        more, whose sums take two registers; five blocks then fit on a multiprocessor.
+    :raises PreconditionError: *threads* is not a multiple of 32, or *rows* is less than 1.
 
     >>> lk.library.scan()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
@@ -65,7 +65,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
                            "v": "vec" if tiles.items > 1 else "unr", **dict.fromkeys("ureap", "unr")})
     for iname, sweep in (("h", "l"), ("k", "e"), ("o", "u")):
         knl = realize_scan(knl, iname, sweep)
-    # no thread needs what another keeps
+    # no thread reads the values of another
     for name in ("kept", "left", "done"):
         knl = contract(knl, name, ["w", "l"])
     return contract(contract(knl, "own", "w"), "row", "w")
@@ -73,7 +73,7 @@ def scan(dtype: npt.DTypeLike = np.float32, *, threads: int = 128, rows: int | N
 
 @dataclass(frozen=True)
 class _Tiles:
-    """What a block does with its tile: *warps* parts of *rows* rows, in each of which a lane has *items* elements."""
+    """The work of a block on its tile: *warps* parts of *rows* rows, with *items* elements of a row per lane."""
 
     warps: int
     rows: int
@@ -81,7 +81,7 @@ class _Tiles:
 
     @property
     def place(self) -> str:
-        """Of a lane's first element in a row."""
+        """The place of a lane's first element in a row."""
         row = WARP*self.items
         return f"{self.warps*self.rows*row}*b + {self.rows*row}*w + {row}*u + {self.items}*l"
 
@@ -98,7 +98,7 @@ class _Tiles:
                 f"[b, w] -> {{[r]: 0<=r<{rows}}}",
                 f"[b, w, u, l] -> {{[v]: 0<=v<{items} and {elements.format('v')}}}",
                 f"[b, w, u, l] -> {{[e]: 0<=e<{items} and {elements.format('e')}}}", "[e] -> {[k]: 0<=k<=e}",
-                # what stands before b in its group; the number of the group that b ends; likewise of groups
+                # the blocks before b in its group; the number of the group that ends with b; likewise for groups
                 f"[b, f] -> {{[q]: 0<=q<b mod {GROUP}}}", f"[b, f] -> {{[g]: {GROUP}*g + {GROUP - 1} = b}}",
                 f"[b, f] -> {{[c]: 0<=c<(floor(b/{GROUP})) mod {GROUP}}}",
                 f"[b, f] -> {{[s]: {groups}*s + {groups - 1} = b}}",

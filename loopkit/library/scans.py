@@ -1,4 +1,4 @@
-"""Prefix sums: of an array in three launches, and of rows, a block a row."""
+"""Prefix sums: of an array in three launches, and of rows with one block per row."""
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
@@ -26,11 +26,11 @@ from loopkit.transform.tags import tag_inames
 def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREADS, tiles: int = 32) -> LoopKernel:
     """``y[i]``, the sum of ``x[0]`` to ``x[i]``: sums of chunks, their prefix sums, and the results of each chunk.
 
-    A block has a chunk. To know what comes before it without waiting for other blocks, there are three launches, and
-    *x* is read twice; :func:`scan` reads it once. The launch in the middle has a single block, and little to do.
+    A block has a chunk. Its prefix comes from an earlier launch instead of from waiting for other blocks: three
+    launches read *x* twice; :func:`scan` reads it once. The second launch has a single block and little work.
 
     :arg threads: of a block; each has 16 bytes of *x* at a time, and those of all threads are a tile.
-    :arg tiles: of a chunk. With more of them the launch in the middle has less to do, and the others have fewer blocks.
+    :arg tiles: of a chunk. More tiles mean less work for the second launch, and fewer blocks in the others.
 
     >>> lk.library.scan_in_launches()(x=np.arange(5, dtype=np.float32)).y
     array([ 0.,  1.,  3.,  6., 10.], dtype=float32)
@@ -62,25 +62,25 @@ def scan_in_launches(dtype: npt.DTypeLike = np.float32, *, threads: int = THREAD
         {tiled.text}
         """, tiled.arrays, name="scan_in_launches")
     knl = add_dtypes(knl, {"x,y": known})
-    # loads of several tiles are under way at once
+    # the loads of several tiles run concurrently
     knl = tag_inames(knl, {"b": "g.0", "j": "l.0", "u": "unr", "e": tiled.vector, "s": "l.0", **tiled.tags})
     for iname, sweep in (("d", "s"), ("p", "q")):
         knl = realize_scan(knl, iname, sweep)
     knl = tiled.realized(contract(knl, "above", "q"))
-    # a launch ends where blocks need what others have computed
+    # a launch ends before blocks read values of other blocks
     return add_barrier(add_barrier(knl, "part", "offset.p.init"), "before", "base.o.init")
 
 
 @checked
 def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int | None = None
              ) -> LoopKernel:
-    """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row, and goes through it tile by tile.
+    """``y[i, j]``, the sum of ``x[i, 0]`` to ``x[i, j]``; a block has a row and scans it tile by tile.
 
-    :arg columns: how long rows are, so that a thread's elements are moved in vectors of 16 bytes, which begin where
-        memory is aligned; default: what the arrays of a call say, and each thread has an element.
-    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 where vectors do
-        not divide rows, which takes more instructions: more blocks are there then while one waits for its threads. No
-        more warps than a row has vectors for.
+    :arg columns: length of the rows, so that aligned vectors of 16 bytes move a thread's elements; default: any, given
+        by the arrays of a call, with one element per thread.
+    :arg threads: of a block; the elements that they have at a time are a tile. Default: 256, or 128 if vectors do not
+        divide the rows. That case takes more instructions, and more blocks hide the barriers of one block. At most as
+        many warps as the vectors of a row occupy.
 
     >>> lk.library.row_scan()(x=np.ones((2, 3), np.float32)).y
     array([[1., 2., 3.],
@@ -99,27 +99,27 @@ def row_scan(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, t
         knl = fix_parameters(knl, m=columns)
     if columns is None or row.threads != WARP:
         return row.realized(tag_inames(knl, {"b": "g.0", **row.tags}))
-    # a multiprocessor takes 32 blocks: of one warp each they would leave half of it idle
+    # a multiprocessor holds 32 blocks: blocks of one warp would leave half of it idle
     return row.realized(split_iname(tag_inames(knl, row.tags), "b", 4, outer_tag="g.0", inner_tag="l.1"))
 
 
 def _threads_of_row(columns: int, items: int) -> int:
-    """The threads of a block that has a row of *columns* elements, *items* of them a vector: whole warps."""
+    """The threads of a block that has a row of *columns* elements, in vectors of *items*; a multiple of a warp."""
     vectors = -(-longest_row(columns, items) // items)
     return min(THREADS if columns % items == 0 else THREADS//2, WARP * -(-vectors // WARP))
 
 
 @dataclass(frozen=True)
 class Tiled:
-    """What the block *b* does: prefix sums from *start* to *end*, tile by tile.
+    """The work of the block *b*: prefix sums from *start* to *end*, tile by tile.
 
-    In a tile *r* thread *i* has *items* neighbouring elements, which stay in registers. Their sum goes into a scan over
-    the threads, and what a thread gets from that, with what was in the tiles before, is where it starts.
+    In a tile *r* thread *i* has *items* neighbouring elements in registers. A scan over the threads adds up the sums of
+    these elements. Its result, plus the sum of the earlier tiles, is the prefix of the thread's first element.
 
-    :ivar x: an element, ``{}`` its place; likewise *y*.
-    :ivar before: what comes before the first element.
-    :ivar tiles: how many there are at most; ``None``: as many as it takes.
-    :ivar everywhere: threads without elements take part, so that whole warps do, which need fewer conditions.
+    :ivar x: text of an element, with ``{}`` for its place; likewise *y*.
+    :ivar before: text of the prefix of the first element.
+    :ivar tiles: the most tiles; ``None``: no bound.
+    :ivar everywhere: threads without elements take part too: whole warps need fewer conditions.
     :ivar cut: *start* is up to a vector before the first element, which has the place 0.
     """
 
@@ -200,7 +200,7 @@ class Tiled:
         """*knl* with its sums as scans: over the elements of a thread, the threads, and the tiles."""
         for iname, sweep in (("k", "w"), ("h", "i"), ("o", "r")):
             knl = realize_scan(knl, iname, sweep)
-        # no thread needs the elements of another, and no tile the sum of any but the last
+        # no thread reads the elements of another, and a tile reads only the sum of the last one
         for name, iname in (("kept", "i"), ("done", "i"), ("whole", "r")):
             knl = contract(knl, name, iname)
         return knl

@@ -1,4 +1,4 @@
-"""Products with sparse matrices."""
+"""Products of a sparse matrix and a vector."""
 from __future__ import annotations
 
 import math
@@ -19,8 +19,8 @@ from loopkit.transform.data import add_dtypes
 from loopkit.transform.iname import split_iname
 from loopkit.transform.step import require_positive
 
-#: Elements that a thread has under way at once where nothing is known of its share: they are gathered, each from its
-#: own place, so that many loads have to wait together.
+#: Concurrent loads per thread if the length of its share is unknown. Elements of *x* are gathered from scattered
+#: places, so the latency of many loads must overlap.
 GATHERED = 4
 
 
@@ -29,19 +29,19 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
                threads: int = THREADS, pieces: bool = False) -> LoopKernel:
     """``y[i]``, the sum of ``val[k]*x[col[k]]`` over ``rowptr[i] <= k < rowptr[i+1]``.
 
-    Some threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each has its share
-    of a row under way at once, up to 8 elements, since it waits twice for one: for its column, and for the element of
-    *x* there.
+    Several threads share a row, so that they read a piece of it at once; shuffles add up their parts. Each thread loads
+    up to 8 elements of its share concurrently, because each costs the latency of two loads: its column, and the element
+    of *x* there.
 
-    Where some rows are much longer than others, all threads wait for those that have them. With *pieces* a first launch
-    adds up pieces of the long rows, a warp a piece, and the second one takes their sums in place of these rows'
-    elements; :func:`csr_pieces` says which pieces there are.
+    If some rows are much longer than others, all threads wait for the threads of the long rows. With *pieces* a first
+    launch adds up pieces of the long rows, one warp per piece. The second launch takes these sums in place of the
+    elements of the long rows. :func:`csr_pieces` computes the pieces.
 
-    :arg row_length: how many elements a row has in the mean; with *pieces*, a row that is not long.
-    :arg lanes: threads that share a row, at most a warp; default: a power of two, about half as many as a row has
-        elements, of which each thread has two then, and one for rows that are shorter than 8; 8 without *row_length*.
+    :arg row_length: mean number of elements per row; with *pieces*, of the rows that are not long.
+    :arg lanes: threads that share a row, at most a warp; default: a power of two of about *row_length* / 2, which gives
+        each thread two elements; 1 for rows shorter than 8; 8 without *row_length*.
     :arg threads: of a block.
-    :arg pieces: long rows are taken in pieces: a call has the arguments that :func:`csr_pieces` gives, too.
+    :arg pieces: cut long rows into pieces; a call then also has the arguments that :func:`csr_pieces` returns.
 
     >>> rowptr, col = np.array([0, 2, 3], np.int32), np.array([0, 1, 1], np.int32)
     >>> val, x = np.array([1, 2, 3], np.float32), np.array([10, 20], np.float32)
@@ -68,17 +68,17 @@ def csr_matvec(dtype: npt.DTypeLike = np.float32, *, row_length: float | None = 
 
 @checked
 def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*WARP) -> dict[str, np.ndarray | int]:
-    """Arguments of ``csr_matvec(pieces=True)`` for a matrix, to be made once: the pieces of its long rows.
+    """Arguments of ``csr_matvec(pieces=True)`` for a matrix, computed once: the pieces of its long rows.
 
-    The host makes them, in about as long as it takes to read and write *rowptr* a few times.
+    The host computes them in about the time of a few passes over *rowptr*.
 
-    :arg rowptr: where the rows begin, and where the last one ends; an array of the host.
+    :arg rowptr: the start of each row, and the end of the last one; an array of the host.
     :arg longest: rows of more elements are cut.
-    :arg piece: elements of a piece: long enough that the sum of a piece costs more than its place in memory, and so
-        short that no thread has much more to do than others.
-    :raises PreconditionError: *rowptr* is none; *longest* or *piece* is no positive integer.
-    :returns: ``start`` and ``stop`` of each piece; ``pieces``, for each row how many there are before it, and behind
-        the last one; ``longest``.
+    :arg piece: elements of a piece: long enough that summing a piece costs more than storing its sum, and short enough
+        to balance the threads.
+    :raises PreconditionError: *rowptr* is not an array of row starts; *longest* or *piece* is not a positive integer.
+    :returns: ``start`` and ``stop`` of each piece; ``pieces``, the number of pieces before each row and behind the last
+        one; ``longest``.
 
     >>> cut = lk.library.csr_pieces([0, 3, 203, 206, 307], longest=32, piece=64)
     >>> for name, value in cut.items():
@@ -106,14 +106,14 @@ def csr_pieces(rowptr: npt.ArrayLike, *, longest: int = 2*WARP, piece: int = 16*
 
 
 def lanes_for(row_length: float) -> int:
-    """A power of two, about half of *row_length*; a lane's share of a row must be worth what combining it costs."""
+    """A power of two of about *row_length* / 2; a lane's share of a row must outweigh the cost of combining it."""
     if row_length < 8:
         return 1
     return min(1 << ((round(row_length) - 1).bit_length() - 1), WARP)
 
 
 def items_for(share: float) -> int:
-    """The power of two that holds a thread's *share* of a row, from 2 to 8: more would only be idle conditions."""
+    """The power of two, from 2 to 8, that holds a thread's *share* of a row; a larger one would only add conditions."""
     return min(max(1 << (math.ceil(share) - 1).bit_length(), 2), 8)
 
 
@@ -131,7 +131,7 @@ def _whole(dtype: np.dtype) -> LoopKernel:
 
 
 def _in_pieces(dtype: np.dtype, threads: int) -> LoopKernel:
-    """The first launch is mapped: it does not depend on how long the other rows are."""
+    """The product with cut rows, whose first launch is mapped: it does not depend on the length of the other rows."""
     known = (p.Variable("n_pieces"),)
     knl = make_kernel(
         ["{[q]: 0<=q<n_pieces}", "{[e]: 0<=e<size}", "{[i]: 0<=i<n}", "{[k]: 0<=k<own}", "{[p]: begin<=p<finish}"],
@@ -156,7 +156,7 @@ def _in_pieces(dtype: np.dtype, threads: int) -> LoopKernel:
 
 
 def _shared_by(knl: LoopKernel, iname: str, lanes: int, items: int) -> LoopKernel:
-    """*iname* over neighbouring threads, each with *items* elements under way."""
+    """Split *iname* over neighbouring threads, each with *items* concurrent loads."""
     knl = split_iname(knl, iname, lanes*items)
     return split_iname(knl, f"{iname}_inner", lanes, outer_iname=f"{iname}_item", inner_iname=f"{iname}_lane",
                        outer_tag="unr", inner_tag="l.0")

@@ -1,4 +1,4 @@
-"""Stencils: one sweep at the memory's pace, and several sweeps for one read and one write of the grid."""
+"""Stencils: one sweep at the bandwidth of the memory, and several sweeps for one read and one write of the grid."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -18,11 +18,11 @@ from loopkit.transform.iname import split_iname
 from loopkit.transform.prefetch import precompute
 from loopkit.transform.tags import tag_inames
 
-#: Of what a thread computes of a column in shared memory: several blocks of such threads share a multiprocessor.
+#: Bytes of a column that a thread computes in shared memory; several blocks of such threads share a multiprocessor.
 BYTES_A_COLUMN = 64
-#: Of a multiprocessor that works on vectors in three dimensions: each has 48 registers then.
+#: Threads of a multiprocessor that work on vectors in three dimensions; each then has 48 registers.
 THREADS_AT_ONCE = 1280
-#: Columns that may be needed of the rows beside one, of all rows that a thread has: shorter rows have no such vectors.
+#: Least length of a row for vectors that rows do not divide: columns of neighbouring rows may be needed.
 LEAST_COLUMNS = 64
 
 
@@ -31,23 +31,22 @@ def stencil_2d(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None,
                threads: tuple[int, int] | None = None) -> LoopKernel:
     """The five-point Laplacian ``a[i-1, j] + a[i+1, j] + a[i, j-1] + a[i, j+1] - 4*a[i, j]`` of the inner points.
 
-    A thread has 16 bytes of a row at once, which it loads by one instruction. Of what a row needs of the rows above
-    and below, the thread that goes down its columns has loaded most already: unrolled, *rows* of it are one piece of
-    code, in which each element is loaded once. Of the neighbours along a row all but two are in its own registers;
-    those come from the L1 cache, where other threads of the warp have them.
+    One instruction loads 16 bytes of a row for a thread. A thread goes down its columns, so it has loaded most of the
+    rows above and below already: its *rows* rows are unrolled into one piece of code that loads each element once. All
+    but two of the neighbours along a row are in the thread's own registers; the two come from the L1 cache.
 
-    Few rows a thread, although the rows between two blocks are read by both: these come from memory once only if what
-    all blocks at once read and write in between fits the L2 cache. 2 rows of 16 bytes, in and out, of 270000 threads
-    are 17 MB.
+    The number of rows per thread is small although two blocks read the rows between them. Memory supplies these rows
+    only once if the reads and writes of all concurrent blocks in between fit into the L2 cache: 2 rows of 16 bytes, in
+    and out, of 270000 threads are 17 MB.
 
-    Long rows that vectors do not divide begin anywhere in one. There columns are counted from where a row has its first
-    aligned element, for all rows of a thread from that of the first; from row to row its columns move on by the one or
-    two elements by which rows differ from whole vectors, so that rows of vectors lie exactly above each other.
+    Long rows that vectors do not divide start at arbitrary addresses. Their columns are counted from the first aligned
+    element of the first of a thread's rows. From row to row the columns then move on by the row's length modulo a
+    vector, so that vectors of neighbouring rows are exactly above each other.
 
-    :arg columns: how long rows of the arrays are, if that is known; default: a multiple of a vector of 16 bytes. Calls
-        with other rows run a text without vectors, but a length of 64 or more that is no such multiple is a promise:
-        rows of calls have its remainder, and as many elements too.
-    :arg rows: that a thread computes; default: 2, and 8 where elements are moved one by one.
+    :arg columns: length of the rows of the arrays, if it is known; default: a multiple of a vector of 16 bytes. Calls
+        with other rows run a text without vectors. A length of 64 or more that is no such multiple is an assumption:
+        the rows of a call have the same remainder, and at least 64 elements.
+    :arg rows: that a thread computes; default: 2, or 8 if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
 
     >>> knl = lk.library.stencil_2d()
@@ -87,15 +86,15 @@ def stencil_3d(dtype: npt.DTypeLike = np.float32, *, columns: int | tuple[int, i
                min_blocks: int | None = None) -> LoopKernel:
     """The seven-point Laplacian of the inner points; each thread has rows of some planes as in :func:`stencil_2d`.
 
-    A block's threads cover a rectangle of a plane: the L1 cache then has the rows above and below too, and the L2 cache
-    the planes between two blocks, as there the rows.
+    A block's threads cover a rectangle of a plane. The L1 cache then holds the rows above and below too, and the L2
+    cache the planes between two blocks.
 
-    :arg columns: how long rows of the arrays are, or how many a plane has and how long they are, see
-        :func:`stencil_2d`; where vectors begin in a row that they do not divide depends on both.
-    :arg planes: that a thread computes, *rows* of each; default: 4, and 2 where elements are moved one by one.
+    :arg columns: length of the rows of the arrays, or the number of rows of a plane and their length; see
+        :func:`stencil_2d`. The alignment of a row that vectors do not divide depends on both.
+    :arg planes: that a thread computes, *rows* of each; default: 4, or 2 if elements are moved one by one.
     :arg threads: of a block, along a row and across the rows.
-    :arg min_blocks: that shall share a multiprocessor; default: as many as have 1280 threads, for whose registers
-        vectors of 4 elements have enough, and else as the compiler likes (0).
+    :arg min_blocks: least number of blocks on a multiprocessor; default: as many as have 1280 threads, whose registers
+        are enough for vectors of 4 elements; else no limit (0).
 
     >>> knl = lk.library.stencil_3d()
     >>> for x in ("i_outer", "i_inner", "j_outer_outer", "j_outer_inner", "j_inner", "k_vec_outer", "k_vec_inner"):
@@ -135,15 +134,15 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
            threads: tuple[int, int] = (2*WARP, 4)) -> LoopKernel:
     """*sweeps* of Jacobi's method: each takes the mean of the four neighbours of every inner point; the rim stays.
 
-    A sweep by itself is as slow as the memory. Here a block computes a tile of the last sweep from a larger tile of
-    the one before, and so on down to the first, which reads the grid: in shared memory each sweep has two rows and
-    two columns less than the one before. What neighbouring blocks compute twice is the price. The values are those of
-    *sweeps* single ones, to the last bit.
+    Memory bandwidth bounds a single sweep. Here a block computes a tile of the last sweep from a larger tile of the
+    sweep before, and so on down to the first sweep, which reads the grid: in shared memory each sweep has two rows and
+    two columns fewer than the one before. Neighbouring blocks compute the overlap twice. The values equal those of
+    *sweeps* single sweeps to the last bit.
 
-    :arg rows: that a thread computes of each sweep; default: as many as have 64 bytes in a column.
+    :arg rows: that a thread computes of each sweep; default: 64 bytes of a column.
     :arg threads: of a block, along a row and across the rows; the first sweep's tile has a point for each of them
         and of their *rows*.
-    :raises PreconditionError: a sweep is not a positive number, or there are so many that nothing is left of a tile.
+    :raises PreconditionError: *sweeps* is not a positive number, or so large that a tile has no points.
 
     >>> knl = lk.library.jacobi(sweeps=3, rows=4, threads=(32, 4))
     >>> print(lk.lower(knl, stop="storage"))
@@ -166,15 +165,15 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
     knl = add_dtypes(_sweeps(sweeps), {"a,out": known})
     knl = split_iname(knl, "i", tile[0], outer_tag="g.1")
     knl = split_iname(knl, "j", tile[1], outer_tag="g.0")
-    # the last sweep but one on all that the tile needs of it, then what that needs, and so on; corners, which nobody
-    # needs, make a box of each
+    # the last sweep but one on all points that the tile reads, then the points that these read, and so on; each is a
+    # box, which contains its unneeded corners
     inner = ["i_inner", "j_inner"]
     for k in reversed(range(1, sweeps)):
         knl = precompute(knl, f"u{k}", inner, precompute_inames=[f"i{k}", f"j{k}"], default_tag=None,
                          fetch_bounding_box=True, temporary_name=f"u{k}_tile", compute_insn_id=f"sweep{k}",
                          within="insn" if k == sweeps - 1 else f"sweep{k + 1}")
         inner = [f"i{k}", f"j{k}"]
-    # rows of a thread lie together: unrolled, each value is loaded once for those below, at and above it
+    # neighbouring rows of a thread are unrolled: each value is loaded once for the points below, at and above it
     for k in range(1, sweeps):
         knl = split_iname(knl, f"i{k}", rows, outer_tag="l.1", inner_tag="unr")
         knl = tag_inames(knl, {f"j{k}": "l.0"})
@@ -183,7 +182,7 @@ def jacobi(dtype: npt.DTypeLike = np.float32, *, sweeps: int = 4, rows: int | No
 
 
 def _sweeps(sweeps: int) -> LoopKernel:
-    """``out`` as what *sweeps* rules make of ``a``, one on top of the other."""
+    """``out`` as the composition of *sweeps* rules on ``a``."""
     rules = []
     for k in range(1, sweeps + 1):
         above, below, left, right = (f"u{k - 1}({at})" if k > 1 else f"a[{at}]"
@@ -195,9 +194,10 @@ def _sweeps(sweeps: int) -> LoopKernel:
 
 
 def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple[int, int]:
-    """The elements that a thread has of a row at once, and how many more than whole vectors rows of *columns* have.
+    """The elements of a row that a thread has at once, and the remainder of *columns* modulo a vector.
 
-    As many as have 16 bytes; where rows have more, and are short or may not begin *anywhere*, as many as divide them.
+    A vector has 16 bytes. If vectors leave a remainder, and rows are short or must not start *anywhere*, the elements
+    are as many as divide the rows.
     """
     items = items_a_thread(dtype)
     if columns is None or columns % items == 0:
@@ -206,16 +206,16 @@ def _items(columns: int | None, dtype: np.dtype, anywhere: bool = True) -> tuple
 
 
 def _promised(columns: str, rest: int, items: int) -> str | None:
-    """What rows that are no whole vectors have to be, for vectors that begin where memory is aligned."""
+    """The assumption on the length of rows that vectors do not divide, for aligned vectors."""
     return f"{columns} % {items} = {rest} and {columns} >= {LEAST_COLUMNS}" if rest else None
 
 
 def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
-    """By how much columns are counted from another start, so that vectors begin at a multiple of *items*.
+    """The offset by which columns are skewed, so that vectors begin at a multiple of *items*.
 
-    Each iname of *steps* is split, into pieces of so many iterations, and each iteration begins so many elements
-    further behind such a multiple. That is looked at for the first iteration of a piece; from there columns move on by
-    what an iteration has more, or less, than the nearest number of whole vectors.
+    *steps* gives for each iname the number of iterations of a piece, and the elements that each iteration starts
+    further behind such a multiple. The offset is computed for the first iteration of a piece. From there columns move
+    on by the difference of an iteration to the nearest multiple of a vector.
     """
     pieces = [f"{rest*count}*{x}_outer" for x, (rest, count) in steps.items() if rest]
     inside = [f"{rest if 2*rest <= items else rest - items}*{x}_inner" for x, (rest, _) in steps.items() if rest]
@@ -223,10 +223,10 @@ def _start(steps: Mapping[str, tuple[int, int]], items: int) -> str:
 
 
 def _along_rows(knl: LoopKernel, iname: str, items: int, along: int) -> LoopKernel:
-    """Rows, along *iname*, in vectors of *items*, one for each of *along* threads of a block.
+    """Map rows, along *iname*, to vectors of *items*, one for each of *along* threads of a block.
 
-    Inner points begin at 1, vectors at multiples of their length. So the first and the last of a row are loaded whole,
-    and stored without the elements that are no inner points.
+    Inner points begin at 1, vectors at multiples of their length. The first and the last vector of a row are therefore
+    loaded whole, and stored without the elements that are no inner points.
     """
     if items == 1:
         return split_iname(knl, iname, along, outer_tag="g.0", inner_tag="l.0")

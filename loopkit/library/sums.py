@@ -1,4 +1,4 @@
-"""Sums over all elements, over rows and over columns, in two launches where blocks have to meet."""
+"""Sums over all elements, over rows and over columns; two launches if blocks share a sum."""
 from __future__ import annotations
 
 import numpy as np
@@ -21,12 +21,12 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
              ) -> LoopKernel:
     """``s[0]``, the sum of all ``x[i]``: *blocks* partial sums, and their sum in a second launch.
 
-    The number of blocks is fixed, so that the second launch has little to do however long *x* is. In a step all blocks
-    together read one piece of memory, *items* vectors of 16 bytes a thread.
+    The number of blocks is fixed, so the second launch has little work for any length of *x*. In each step all blocks
+    together read one piece of memory, *items* vectors of 16 bytes per thread.
 
     :arg blocks: of the first launch, about as many as run at once; they are the terms of the second.
     :arg threads: of a block.
-    :arg items: loads that a thread has under way at once.
+    :arg items: concurrent loads per thread.
 
     >>> lk.library.full_sum()(x=np.arange(5, dtype=np.float32)).s
     array([10.], dtype=float32)
@@ -54,9 +54,9 @@ def full_sum(dtype: npt.DTypeLike = np.float32, *, blocks: int = 1024, threads: 
 def row_sum(dtype: npt.DTypeLike = np.float32, *, columns: int | None = None, threads: int = THREADS) -> LoopKernel:
     """``s[i]``, the sum of row *i* of *x*; a block has a row.
 
-    :arg columns: how long rows are, so that all loads of a thread are under way at once, and are of vectors of up to
-        16 bytes, as far as the length is a multiple of those; default: what the arrays of a call say.
-    :arg threads: of a block; each adds up a part of the row, and shuffles the parts.
+    :arg columns: length of the rows, so that all loads of a thread run concurrently, in the longest vectors of up to 16
+        bytes that divide the length; default: any, given by the arrays of a call.
+    :arg threads: of a block; each adds up a part of the row, and shuffles add up the parts.
 
     >>> lk.library.row_sum()(x=np.ones((2, 3), np.float32)).s
     array([3., 3.], dtype=float32)
@@ -79,12 +79,12 @@ def column_sum(dtype: npt.DTypeLike = np.float32, *, rows: int = 256, threads: t
                items: int = 4) -> LoopKernel:
     """``s[j]``, the sum of column *j* of *x*: sums over *rows* rows each, and their sum in a second launch.
 
-    Neighbouring threads have neighbouring columns, so that a warp reads a piece of a row. There are too few columns
-    for all threads of a GPU; so blocks share a column, and threads of a block do.
+    Neighbouring threads have neighbouring columns, so that a warp reads a piece of a row. A matrix has too few columns
+    to occupy all threads of a GPU, so several blocks share a column, and so do threads of a block.
 
     :arg rows: that a block adds up.
     :arg threads: of a block, along a row and across the rows.
-    :arg items: loads that a thread has under way at once.
+    :arg items: concurrent loads per thread.
 
     >>> lk.library.column_sum()(x=np.ones((2, 3), np.float32)).s
     array([2., 2., 2.], dtype=float32)

@@ -28,20 +28,20 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
               tile: int | tuple[int, int] | None = None, threads: tuple[int, int] | None = None) -> LoopKernel:
     """``b[j, i] = a[i, j]``.
 
-    Read along rows, the matrix would be written along columns: a warp would touch 32 pieces of memory for 32
-    elements. So a block reads a tile by rows, and writes it by rows of the result.
+    Reading along rows and writing along columns would access 32 pieces of memory for the 32 elements of a warp. A block
+    therefore reads a tile by rows of *a*, and writes it by rows of *b*.
 
-    Memory is written in sectors of 32 bytes. Where rows of *b* begin within one, the pieces that blocks write would
-    have parts of sectors at both ends, each of which is put together of two writes. With *rows* the length of these
-    rows is fixed, and pieces begin where sectors do, in each row of *b* at another row of *a*. A block reads a few rows
-    more for that, which the cache has; for elements of one byte these would cost more than they save.
+    Memory is written in sectors of 32 bytes. If a row of *b* starts within a sector, the pieces that blocks write have
+    partial sectors at both ends, and two writes share each partial sector. *rows* fixes the length of the rows of *b*.
+    Pieces then begin at sectors, in each row of *b* at another row of *a*. A block reads a few more rows for this, from
+    the cache. For elements of one byte these rows would cost more than they save.
 
-    :arg rows: how many rows *a* has; default: what the arrays of a call say.
-    :arg tile: rows and columns of a tile, a number where there are as many of both; default: 128 by 64 elements of four
-        bytes or less, with *rows* 64 by 128 (not of one byte), and 64 by 64 larger ones. The more rows, the longer the
-        pieces that are written; the more columns, those that are read.
-    :arg threads: of a block, along the rows and across them; default: 32 by 32, and 32 by 16 for elements of less than
-        four bytes. Large blocks are few at a time, whose rows of *b* the memory has to follow.
+    :arg rows: of *a*; default: any, given by the arrays of a call.
+    :arg tile: rows and columns of a tile, or one number for both; default: 128 by 64 for elements of four bytes or
+        less, with *rows* 64 by 128 (except for one byte), and 64 by 64 for larger elements. More rows make longer
+        pieces of writes; more columns make longer pieces of reads.
+    :arg threads: of a block, along the rows and across them; default: 32 by 32, or 32 by 16 for elements of less than
+        four bytes. Fewer large blocks run at once, so memory has to keep fewer rows of *b* open.
 
     >>> knl = lk.library.transpose()
     >>> print(lk.lower(knl, stop="storage"))
@@ -61,32 +61,32 @@ def transpose(dtype: npt.DTypeLike = np.float32, *, rows: int | None = None,
     height, width = tile if isinstance(tile, tuple) else (tile, tile)
     if rows is not None:
         knl = fix_parameters(knl, n=require_positive(rows, "rows"))
-        # bytes, moved one by one, are not at the memory's pace: what costs are loads, of which a larger box has more
+        # the number of loads, not memory bandwidth, bounds one-byte elements, and a larger box has more loads
         if known.itemsize > 1:
             knl = _in_whole_sectors(knl, rows, max(SECTOR // known.itemsize, 1))
-    # a block has a tile; blocks that follow each other write pieces of the same rows, so that the memory gets long ones
+    # a block has a tile; consecutive blocks write pieces of the same rows, so that memory gets long rows
     knl = split_iname(knl, "i", height, outer_tag="g.0")
     knl = split_iname(knl, "j", width, outer_tag="g.1")
-    # which it reads by rows of a, as many warps side by side as a row has pieces for; where the pieces of b begin at
-    # different rows, it reads all of the box around them and a row more, so that no load has a condition
+    # a block reads its tile by rows of a, with as many warps side by side as a row has pieces; if the pieces of b begin
+    # at different rows, it reads the box around them and one more row, so that no load has a condition
     beside = gcd(across, -(-width // along))
     knl = add_prefetch(knl, "a", ["i_inner", "j_inner"], default_tag=None, fetch_bounding_box=True,
                        box_multiples=(across // beside, along*beside))
     knl = split_levels(knl, "a_dim_1", {"a_round": None, "a_warp": beside, "a_lane": along},
                        tags={"a_round": "unr", "a_warp": "l.1", "a_lane": "l.0"})
     knl = split_iname(knl, "a_dim_0", across // beside, inner_tag="l.1", outer_tag="unr")
-    # and writes by rows of b
+    # a block writes its tile by rows of b
     knl = split_iname(knl, "i_inner", along, inner_tag="l.0", outer_tag="unr")
     knl = split_iname(knl, "j_inner", across, inner_tag="l.1", outer_tag="unr")
-    # one after another, too
+    # consecutive writes go to one row
     knl = prioritize_loops(knl, ("j_inner_outer", "i_inner_outer"))
-    # a warp then reads a column of the tile: with a cell more a row, its elements lie in different banks
+    # a warp then reads a column of the tile: with one more cell per row, its elements are in different banks
     knl = add_padding(knl, "a_fetch", 0, by=1)
-    # a cache that evicts results first writes them soon, and one after another
+    # evicting results first writes them early and consecutively
     return set_cache_policy(knl, "a", "evict_last")
 
 
 def _in_whole_sectors(knl: LoopKernel, rows: int, sector: int) -> LoopKernel:
-    """Rows of *b*, *rows* elements long, counted from the sector of so many elements in which they begin."""
+    """Count the rows of *b*, *rows* elements long, from the sector of *sector* elements in which each begins."""
     behind = rows % sector
     return skew(knl, "i", f"{behind}*j % {sector}" if behind > 1 else f"j % {sector}") if behind else knl

@@ -38,8 +38,8 @@ class Stage:
 
     :ivar run: takes what the stages before it found.
     :ivar check: raises an :class:`InternalError` if the result is not well-formed; tests check each stage.
-    :ivar show: prints what the stage added.
-    :ivar always: users' kernels are checked behind it too.
+    :ivar show: the result as text.
+    :ivar always: *check* runs outside of tests, too.
     """
 
     name: str
@@ -106,7 +106,7 @@ def _loops(low: Lowered) -> Lowered:
 
 
 def _bodies(change: Callable[[Lowered, Launch, Block], Block]) -> Callable[[Lowered], Lowered]:
-    """The stage that changes the body of each function."""
+    """The ``run`` of a stage that changes the body of each function."""
     def run(low: Lowered) -> Lowered:
         functions = (replace(function, body=change(low, launch, function.body))
                      for launch, function in zip(low.launches, low.program.functions, strict=True))
@@ -181,7 +181,7 @@ _NUMBER = {stage.name: i for i, stage in enumerate(STAGES)}
 
 
 def stages(first: str, last: str) -> Sequence[Stage]:
-    """Those from *first* to *last*."""
+    """The stages from *first* to *last*, both included."""
     return STAGES[_NUMBER[first]:_NUMBER[last] + 1]
 
 
@@ -196,7 +196,7 @@ def run(low: Lowered, some: Sequence[Stage]) -> Lowered:
 
 @checked
 def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None = None) -> Lowered:
-    """Lower *knl* for *target*, as far as the stage *stop*, and no further; the result prints what that stage added.
+    """Lower *knl* for *target*, as far as the stage *stop*, and no further; the result prints as that stage leaves it.
 
     The first stages change the kernel: ``types``, ``dead_statements``, ``auto`` (drops idle ``l.auto`` tags) and
     ``reductions``. ``schedule`` cuts it into launches, and ``memory`` ends launches where temporaries come to lie in
@@ -205,9 +205,10 @@ def lower(knl: LoopKernel, target: str | Target | None = None, stop: str | None 
     the host's part of the loop program and ``loops`` that of each launch, which ``simplify``, ``unroll``,
     ``mma``, ``vectors`` and ``unused_names`` change. ``ast`` is the finished loop program.
 
-    :arg target: as for :func:`loopkit.generate_code`; ``None`` stands for ``"cuda"``.
+    :arg target: as for :func:`loopkit.generate_code`; ``None`` stands for ``"cuda"``. Lowering depends on the warp
+        size only; :func:`loopkit.generate_code` checks the limits.
     :raises PreconditionError: there is no such target, or no stage *stop*.
-    :raises TypeInferenceError, StorageError, IllegalTransformError, LimitError: what a stage refuses.
+    :raises TypeInferenceError, StorageError, ScheduleError, IllegalTransformError: a stage refuses *knl*.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> knl = lk.add_dtypes(knl, {"x": np.float32})
@@ -241,7 +242,7 @@ def lower_fully(knl: LoopKernel, machine: Machine = GPU, stop: str = STAGES[-1].
 
 
 def lowered_once(knl: LoopKernel, machine: Machine = GPU) -> Lowered:
-    """*knl* through all stages; its checks, and its texts for several targets and layouts, have this in common."""
+    """*knl* through all stages, from its memo: its checks and all of its texts share the result."""
     return kept(knl.memo, ("lowered", machine), lambda: lower_fully(knl, machine))
 
 
@@ -256,5 +257,5 @@ def lowered_as_typed(typed: LoopKernel, machine: Machine, stop: str) -> Lowered:
 
 
 def with_program(low: Lowered) -> Lowered:
-    """*low* with the loop program of its launches, whose order on the host stays."""
+    """*low* with the stages from ``loops`` on run again; the host's part stays."""
     return run(low, stages("loops", FINISHED))

@@ -1,1 +1,1 @@
-"""Compiling kernels, keeping what was compiled, and running it."""
+"""Compiling kernels, caching the compiled objects, and running them."""

@@ -1,7 +1,7 @@
-"""The calling contract: what a caller gives, checked and completed into what a launch takes.
+"""The calling contract: the arguments of a call, checked and completed to the arguments of a launch.
 
-All that does not depend on the values given is worked out once, in :class:`CallPlan`; a call then runs
-through plain tuples and closures.
+:class:`CallPlan` computes everything that does not depend on the values of a call, once. A call then uses only plain
+tuples and closures.
 """
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from loopkit.runtime import stages
 from loopkit.runtime.scalars import converter
 from loopkit.runtime.views import ArrayLike, internal_overlap
 
-#: Makes an output that the caller did not pass, given its shape and dtype.
+#: Makes an output that the caller did not pass, from its shape and dtype.
 Allocate = Callable[[tuple[int, ...], np.dtype[Any]], ArrayLike]
 
 _LIMIT_32 = 2**31
-# bits of ndarray.flags.num: one attribute instead of three
+# bits of ndarray.flags.num: one attribute access instead of three
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
 
@@ -37,9 +37,9 @@ _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 class Axis:
     """One axis of an array argument.
 
-    :ivar expression: the extent in the kernel's parameters; ``None``: unknown, a subscript is read from memory.
-    :ivar extent: the same, as a function of their values.
-    :ivar parameter: where the extent is a parameter plus *constant*, the parameter.
+    :ivar expression: the extent in the kernel's parameters; ``None``: unknown, because a subscript is read from memory.
+    :ivar extent: the same, as a function of the parameters' values.
+    :ivar parameter: the parameter, if the extent is a parameter plus *constant*.
     """
 
     expression: Expression | None
@@ -50,10 +50,10 @@ class Axis:
 
 @dataclass(frozen=True)
 class ArrayPlan:
-    """What is known about an array argument before a call.
+    """The properties of an array argument that are known before a call.
 
     :ivar exact: the shape was declared; else it is inferred and a lower bound.
-    :ivar like: for an output, the input whose shape it takes when it is allocated.
+    :ivar like: for an output, the input whose shape the allocated output takes.
     """
 
     name: str
@@ -71,9 +71,9 @@ class BoundArguments:
 
     :ivar arrays: every array argument, allocated outputs included.
     :ivar values: every value argument as a Python number.
-    :ivar strided: the arrays that do not lie in C order with exactly their shape.
-    :ivar longer: those of them that are longer than they need be along an axis behind the first.
-    :ivar filled: the arrays of which the kernel writes all and does not read what was there.
+    :ivar strided: the arrays that are not in C order with exactly their shape.
+    :ivar longer: the *strided* arrays that are longer than needed along an axis behind the first.
+    :ivar filled: the arrays that the kernel writes completely and does not read before.
     :ivar wide: an array (or a size) needs 64-bit indices.
     """
 
@@ -89,7 +89,7 @@ _NONE: frozenset[str] = frozenset()
 
 
 class CallPlan:
-    """How the calls of one kernel, all of whose dtypes are known and which is lowered for *machine*, are checked."""
+    """The check of the calls of one kernel, all of whose dtypes are known and which is lowered for *machine*."""
 
     def __init__(self, knl: LoopKernel, machine: Machine) -> None:
         shapes = stages.array_shapes(knl)
@@ -110,7 +110,7 @@ class CallPlan:
         self._structural = stages.structural_values(knl)
         self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
-        # below these, arrays and sizes need no closer look
+        # 32-bit indices are enough for arrays and sizes below these
         self._surely_32 = _LIMIT_32 // (self._shift + 1)
         self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
@@ -120,10 +120,10 @@ class CallPlan:
             for name, _, _ in self.values}
 
     def bind(self, given: Mapping[str, Any], allocate: Allocate = np.zeros) -> BoundArguments:
-        """Check *given*, solve for the sizes and allocate the outputs that are not there.
+        """Check *given*, solve for the sizes and allocate the missing outputs.
 
-        :arg given: array arguments as :class:`ArrayLike`, values as they came.
-        :raises CallError: something does not fit.
+        :arg given: array arguments as :class:`ArrayLike`, values as the caller passed them.
+        :raises CallError: an argument does not fit.
         """
         require_known(self.kernel, self.names, given)
         arrays: dict[str, ArrayLike] = {}
@@ -158,17 +158,17 @@ class CallPlan:
             array = arrays.get(plan.name)
             if array is None:
                 array = arrays[plan.name] = _allocate(plan, extents, arrays, allocate)
-            # an array may be larger than what is written
+            # an array may be larger than its written part
             if plan.name in self._filled and not plan.read and list(array.shape) == extents:
                 filled.append(plan.name)
-            # the extent of the first axis does not enter the address of an element
+            # the extent of the first axis is not part of an element's address
             fits = _fits(plan, array.shape, extents, values)
             if not (fits and contiguous.get(plan.name, True)):
                 strided.append(plan.name)
                 if not fits:
                     longer.append(plan.name)
                 wide = wide or _reach(array, self._shift) >= _LIMIT_32
-            elif array.size >= self._surely_32:        # no array in C order reaches farther than its size and a shift
+            elif array.size >= self._surely_32:        # no offset into an array in C order exceeds its size and a shift
                 wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:
@@ -188,11 +188,10 @@ def require_known(kernel: str, names: Any, given: Mapping[str, object]) -> None:
 
 
 def solve(name: str, axes: Sequence[tuple[str, int, int]], arrays: Mapping[str, ArrayLike]) -> int:
-    """The size *name* from the axes whose extent it is, plus a constant.
+    """The size *name* from the axes whose extent is the size plus a constant.
 
-    Inferred extents are lower bounds, so a stencil's output may be as long as its input although it
-    needs less. So the axis that leaves least room decides; every other one must agree with it, or be
-    just as long.
+    Inferred extents are lower bounds: a stencil's output may be as long as its input although it needs less. The axis
+    that gives the least size decides; every other axis must give the same size, or have the same length.
     """
     best: tuple[int, str, int, int] | None = None
     for array, axis, constant in axes:
@@ -236,7 +235,7 @@ def _axis(extent: Expression | None) -> Axis:
 
 
 def _checked(plan: ArrayPlan, array: ArrayLike) -> tuple[ArrayLike, bool]:
-    """*array*, and whether it is C-contiguous; :raises CallError: it is not of the right kind."""
+    """*array*, and whether it is C-contiguous; :raises CallError: its dtype, rank, alignment or strides do not fit."""
     name = plan.name
     if array.dtype != plan.dtype:
         raise _wrong_dtype(name, array, plan.dtype)
@@ -290,7 +289,7 @@ def _allocate(plan: ArrayPlan, extents: list[int | None], arrays: Mapping[str, A
 
 
 def _reach(array: ArrayLike, shift: int) -> int:
-    """The largest offset that the address of an element, or a part of it before *shift* steps back, may have."""
+    """The largest offset in the address of an element, or in a part of it before a shift back by *shift*."""
     strides = [abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1]
     reach: int = sum((n - 1) * abs(s) for n, s in zip(array.shape, array.strides, strict=True) if n > 1)
     return (reach + shift * max(strides, default=0)) // array.itemsize + 1

@@ -1,19 +1,19 @@
 """Compiled objects on disk: written atomically, checked when read, shared by many processes.
 
-An entry is an object and a record, which are the files whose names begin with its key:
+An entry is an object and a record, in files whose names begin with the entry's key:
 
 - ``KEY.DIGEST.so`` (or another suffix): the object, DIGEST being the hash of its bytes. Two writers of one key whose
-  compilers give different bytes write two files, and neither a file nor a path ever changes its meaning: what a
-  process has mapped stays as it is when the entry is rebuilt or evicted.
+  compilers give different bytes write two files, and the content of a path never changes: an object that a process has
+  mapped stays unchanged when the entry is rebuilt or evicted.
 - ``KEY.loopkit-record``: a line with the hash of the rest, then JSON: facts about the object, and its DIGEST.
 
-*Crashes.* A file is written under another name and then renamed, so that a reader sees all of it or nothing, also
-where the writer is killed. When the machine itself goes down, a renamed file may come back empty or full of zeros, as
-nothing is synchronised to the disk. That is on purpose: every byte that is used was compared with a hash before, so
-such an entry is compiled again, which costs less than making every entry wait for the disk.
+*Crashes.* A file is written under another name and then renamed, so a reader gets all of it or nothing, even if the
+writer is killed. After a crash of the machine a renamed file may be empty or full of zeros, because nothing is
+synchronised to the disk. Every read compares the bytes with a hash first, so such an entry is compiled again. This
+costs less than waiting for the disk at every write.
 
-*Trust.* What is loaded from here runs as the user, and a hash beside an object proves nothing about who wrote both.
-So directories and files are used only where they belong to the user or root and nobody else may write to them.
+*Security.* Objects from the cache run with the user's rights, and a hash beside an object does not authenticate its
+writer. Directories and files are therefore used only if they belong to the user or root and nobody else may write them.
 """
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from pathlib import Path
 
 import platformdirs
 
-#: How large a cache may become before the entries that were used longest ago go, in bytes.
+#: Default size of a cache, in bytes; above it, the least recently used entries are evicted.
 DEFAULT_LIMIT = 1 << 30
-#: Clocks that disagree by less count as one; writing a file takes less.
+#: Largest difference of clocks, in seconds, that counts as none; writing a file takes less.
 _HOUR = 3600.0
 _RECORD = ".loopkit-record"
 _TEMPORARY = ".loopkit-"
-#: Only such names are counted and evicted: the directory may be one where the user keeps other files.
+#: Only files with such names are counted and evicted: the user may keep other files in the directory.
 _OURS = re.compile(rf"{re.escape(_TEMPORARY)}\w+|[^.]+(?:{re.escape(_RECORD)}|\.[0-9a-f]{{64}}\.\w+)")
 _warned: set[Path] = set()
 
@@ -48,7 +48,7 @@ _warned: set[Path] = set()
 def cache_directory() -> Path:
     """``$LOOPKIT_CACHE_DIR``, else the user's cache directory of the platform.
 
-    Absolute, as the loader searches its own places for a name without a directory.
+    The path is absolute, because the loader searches its own places for a name without a directory.
     """
     chosen = os.environ.get("LOOPKIT_CACHE_DIR")
     return Path(chosen or platformdirs.user_cache_dir("loopkit")).absolute()
@@ -56,9 +56,9 @@ def cache_directory() -> Path:
 
 @dataclass(frozen=True)
 class Entry:
-    """What is kept under a key. Content and facts belong together, whatever became of the files since.
+    """The object and the facts of a key, read together and unaffected by later changes of the files.
 
-    :ivar path: where the content was read from; another process may evict it at any time.
+    :ivar path: the file that was read; another process may evict it at any time.
     """
 
     path: Path
@@ -70,10 +70,10 @@ class Entry:
 class DiskCache:
     """Binary objects by key. A key is a file name without dots.
 
-    Nothing here raises: what is missing, damaged or not to be trusted is not there, and a directory that cannot be
-    used costs one warning for each process.
+    Nothing here raises: missing, damaged or insecure files count as absent, and an unusable directory costs one warning
+    per process.
 
-    :ivar directory: made, for the user alone, when first written to.
+    :ivar directory: created, for the user alone, at the first write.
     :ivar limit: size bound in bytes; it may be exceeded by a few hundredths, and by one entry that is larger.
     """
 
@@ -81,7 +81,7 @@ class DiskCache:
     limit: int = DEFAULT_LIMIT
 
     def lookup(self, key: str, suffix: str) -> Entry | None:
-        """The entry of *key*, whole and sound, else ``None``."""
+        """The entry of *key*, complete and undamaged, else ``None``."""
         record = self._record(key)
         if record is None:
             return None
@@ -93,30 +93,30 @@ class DiskCache:
             return None
         if _digest(content) != digest:
             return None
-        # the record's time of modification is the entry's last use: times of access are off on many file systems
+        # the record's modification time is the entry's last use: many file systems do not update access times
         with contextlib.suppress(OSError):
             os.utime(self.directory / f"{key}{_RECORD}")
         return Entry(path, content, facts)
 
     def put(self, key: str, content: bytes, facts: dict[str, object], suffix: str) -> Path | None:
-        """Store *content* and *facts*, which JSON can express; ``None`` where that is impossible."""
+        """Store *content* and *facts*, a JSON object; ``None`` if that fails."""
         digest = _digest(content)
         path = self.directory / f"{key}.{digest}{suffix}"
-        # the record comes last: it names what is there already
+        # the record is written last, because it names the object
         stored = self._store({path: content, self.directory / f"{key}{_RECORD}": _record_text(facts, digest)})
         return path if stored else None
 
     def get_record(self, key: str) -> dict[str, object] | None:
-        """The facts of *key*, with an object or without."""
+        """The facts of *key*, with or without an object."""
         record = self._record(key)
         return None if record is None else record[0]
 
     def put_record(self, key: str, facts: dict[str, object]) -> None:
-        """Store facts without an object (about a compiler, say)."""
+        """Store facts without an object, e.g. about a compiler."""
         self._store({self.directory / f"{key}{_RECORD}": _record_text(facts, None)})
 
     def size(self) -> tuple[int, int]:
-        """Number of files and bytes in them."""
+        """The number of files, and their bytes."""
         sizes = [status.st_size for _, status in self._files()]
         return len(sizes), sum(sizes)
 
@@ -125,7 +125,7 @@ class DiskCache:
             return None
         try:
             digest, _, text = _read(self.directory / f"{key}{_RECORD}").partition(b"\n")
-            # compared first, so that the parser sees nothing but what _record_text has written
+            # compared first, so that the parser only reads the output of _record_text
             record = json.loads(text) if _digest(text).encode() == digest else None
         except (OSError, ValueError):
             return None
@@ -151,11 +151,11 @@ class DiskCache:
         return True
 
     def _trusted(self) -> bool:
-        """Whether all that is in the directory can be the user's (or root's) doing only."""
+        """Can only the user or root have written the directory's files?"""
         try:
             status = self.directory.stat()
         except OSError:
-            return True                # nothing can be read from it, and writing will say what is wrong
+            return True                # there is nothing to read, and writing will report the problem
         if _is_private(status):
             return True
         _warn_once(self.directory, "belongs to another user or can be written to by others (mode "
@@ -164,16 +164,16 @@ class DiskCache:
         return False
 
     def _is_time_to_look(self, files: dict[Path, bytes], needed: int) -> bool:
-        """By chance, on average once for each 64th of the bound that is written, by whichever process.
+        """Is it time to check the size? Pseudo-random, on average once per 64th of the bound written, in any process.
 
-        Listing a gigabyte of small objects takes several times as long as compiling one. The hash of what is
-        written serves as the die, so that no process has to know about the others and every run is like the last.
+        Listing a gigabyte of small objects takes several times as long as compiling one. The hash of the written
+        bytes is the random number, so processes need no shared state and every run is reproducible.
         """
         thrown = int(_digest(b"".join(files.values()))[:8], 16) / (1 << 32)
         return thrown * self.limit < 64 * needed
 
     def _make_room(self, needed: int) -> None:
-        """Remove what killed writers left, then the entries unused for longest, until *needed* more bytes fit."""
+        """Remove files of killed writers, then the least recently used entries, until *needed* more bytes fit."""
         now = time.time()
         entries: defaultdict[str, list[tuple[Path, os.stat_result]]] = defaultdict(list)
         for path, status in self._files():
@@ -184,7 +184,7 @@ class DiskCache:
 
         def last_use(files: list[tuple[Path, os.stat_result]]) -> int:
             used = max(files, key=lambda file: file[1].st_mtime_ns)[1]
-            # a time in the future is a wrong clock's: were it believed, that entry would outlive all new ones
+            # a time in the future comes from a wrong clock; that entry would outlive all new ones
             return used.st_mtime_ns if used.st_mtime < now + _HOUR else 0
 
         excess = needed - self.limit + sum(status.st_size for files in entries.values() for _, status in files)
@@ -202,7 +202,7 @@ class DiskCache:
         except OSError:
             return
         for entry in entries:
-            # another process may take a file away between the listing and this
+            # another process may remove a file between the listing and this
             with contextlib.suppress(OSError):
                 if entry.is_file(follow_symlinks=False):
                     yield Path(entry.path), entry.stat(follow_symlinks=False)
@@ -214,7 +214,7 @@ def _record_text(facts: dict[str, object], digest: str | None) -> bytes:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write *path*, for the user alone, so that a reader sees all of it or nothing."""
+    """Write *path*, for the user alone, so that a reader gets all of it or nothing."""
     handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
     temporary = Path(name)
     try:
@@ -226,9 +226,9 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _read(path: Path) -> bytes:
-    """The bytes of a file that only the user (or root) can have written.
+    """The bytes of a regular file that only the user (or root) can have written.
 
-    :raises OSError: it is anything else. Links, pipes and devices may lead anywhere, block, or never end.
+    :raises OSError: it is not such a file. Links, pipes and devices may lead anywhere, block, or never end.
     """
     with open(path, "rb", opener=_open_directly) as file:
         status = os.fstat(file.fileno())
@@ -242,13 +242,13 @@ def _open_directly(path: str, flags: int) -> int:
 
 
 def _is_private(status: os.stat_result) -> bool:
-    if sys.platform == "win32":        # which has neither owners by number nor these bits
+    if sys.platform == "win32":        # Windows has neither numeric owners nor these bits
         return True
     return status.st_uid in (0, os.geteuid()) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def _remove(path: Path) -> None:
-    # another process may have been faster; what cannot be removed stays
+    # another process may have been faster; files that cannot be removed stay
     with contextlib.suppress(OSError):
         path.unlink()
 

@@ -1,9 +1,9 @@
-"""Calls of one kernel: recognised by their signature, or checked in full.
+"""Calls of one kernel: the fast path by their signature, and the full check.
 
-A call's signature is all that a check looks at but addresses: which names are passed, the dtypes, shapes and strides of
-arrays, and the scalars that shapes, launches or texts depend on. Calls of one signature share a launch plan. The
-general path opens the inputs, whatever arrays they are, checks them and makes the plan. The fast path goes from the
-signature to the plan. The plan looks at the addresses of each call, and launches.
+A call's signature is everything that a check depends on except addresses: the names passed, the dtypes, shapes and
+strides of arrays, and the scalars that shapes, launches or texts depend on. Calls of one signature share a launch plan.
+The general path opens the inputs, whatever arrays they are, checks them and makes the plan. The fast path looks up the
+plan by the signature. The plan checks the addresses of each call, and launches.
 """
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from loopkit.runtime.typed import Text, TypedKernel, TypedKernels
 from loopkit.runtime.views import Array, ArrayLike, DeviceView, overlapping, share_memory, span
 from loopkit.target.text_target import TextTarget
 
-#: How many signatures are kept; beyond it all are forgotten, and learnt again.
+#: Most signatures that are kept; then all are dropped and collected again.
 _MOST_SIGNATURES = 4096
 
 
-# {{{ what a call was found to be
+# {{{ a checked call
 
 @dataclass(frozen=True)
 class Input:
-    """An array argument that the caller passes.
+    """An array argument of the caller.
 
-    :ivar position: which of a call's values it is; its address has the number of its place among the inputs.
-    :ivar view: its dtype, shape and strides; the array itself is not kept.
-    :ivar alignment: its address is a multiple of so many bytes.
-    :ivar on_host: it lies in the host's memory.
-    :ivar needed: what it holds before the call matters: it is read, or not written as a whole.
+    :ivar position: its index among a call's values; its address has its index among the inputs.
+    :ivar view: its dtype, shape and strides, without the array itself.
+    :ivar alignment: of its address, in bytes.
+    :ivar on_host: it is in the host's memory.
+    :ivar needed: the call uses its previous content: the array is read, or not completely written.
     """
 
     name: str
@@ -60,8 +60,8 @@ class Input:
 class Output:
     """An array that the kernel writes and the call allocates.
 
-    :ivar adopt: for one in the host's memory, turns numpy's array into the caller's kind; else ``None``.
-    :ivar clear: the kernel does not write all of it, and what it does not is zero.
+    :ivar adopt: for an array in the host's memory, converts numpy's array to the caller's kind; else ``None``.
+    :ivar clear: the kernel does not write all of it; the rest is zero.
     """
 
     name: str
@@ -72,19 +72,19 @@ class Output:
     clear: bool
 
     def new(self, ordinal: int) -> Any:
-        """It, on the GPU *ordinal*."""
+        """A new output array on the GPU *ordinal*."""
         return self.kind.new(self.shape, self.dtype, ordinal, zero=self.clear)
 
 
 @dataclass(frozen=True)
 class CheckedCall:
-    """All that follows from a call's signature, whatever the kernel runs on.
+    """Everything that follows from a call's signature, for host and GPU.
 
-    :ivar scalars: position among a call's values and conversion, of the scalars that are no part of the signature;
-        *scalar_names*: their names.
-    :ivar values: the scalars that are.
-    :ivar fields: the names of all outputs; *returned*: for each, whether it is an input, and which of the call's values
-        or of the allocated *outputs* it is.
+    :ivar scalars: index among a call's values and conversion, of the scalars outside the signature; *scalar_names*:
+        their names.
+    :ivar values: the scalars of the signature.
+    :ivar fields: the names of all outputs; *returned*: for each, whether it is an input, and its index among the call's
+        values or the allocated *outputs*.
     """
 
     kernel: str
@@ -98,12 +98,12 @@ class CheckedCall:
 
     @property
     def array_names(self) -> list[str]:
-        """All arrays, in the order of their addresses."""
+        """The names of all arrays, in the order of their addresses."""
         return [*(x.name for x in self.inputs), *(x.name for x in self.outputs)]
 
     @cached_property
     def check(self) -> Callable[[Sequence[int]], None]:
-        """A function that raises ``CallError`` where an input's address is not aligned, or a written input overlaps
+        """A function that raises ``CallError`` if an input's address is not aligned, or a written input overlaps
         another one."""
         masks = [(k, x.alignment - 1) for k, x in enumerate(self.inputs) if x.alignment > 1]
         apart = self._apart()
@@ -118,8 +118,8 @@ class CheckedCall:
         return check
 
     def _apart(self) -> list[tuple[int, int, int, int]]:
-        """Pairs of inputs that must not share memory, the first of which is written, with the range in which the
-        difference of their addresses means that their bytes meet."""
+        """Pairs of inputs that must not share memory, the first of which is written, with the range of the difference
+        of their addresses at which they may overlap."""
         spans = [span(x.view.shape, x.view.strides, x.view.itemsize) for x in self.inputs]
         found = []
         for (a, x), (b, y) in itertools.permutations(enumerate(self.inputs), 2):
@@ -129,19 +129,19 @@ class CheckedCall:
         return found
 
     def _require_apart(self, a: int, b: int, addresses: Sequence[int]) -> None:
-        """The exact question, for two inputs whose bytes meet."""
+        """The exact overlap test, for two inputs whose address ranges overlap."""
         views = [DeviceView(x.view.dtype, x.view.shape, x.view.strides, address, 0)
                  for x, address in ((self.inputs[a], addresses[a]), (self.inputs[b], addresses[b]))]
         if share_memory(*views):
             raise overlapping(self.inputs[a].name, self.inputs[b].name)
 
     def numbers(self, values: Sequence[Any]) -> list[Scalar]:
-        """The scalars that are no part of the signature; :raises CallError: one does not fit."""
+        """The scalars outside the signature; :raises CallError: one does not fit."""
         return [convert(values[i]) for i, convert in self.scalars]
 
     @cached_property
     def results(self) -> Callable[[Sequence[Any], Sequence[Any]], Outputs]:
-        """A function from a call's values and the allocated outputs to what the call returns."""
+        """A function from a call's values and the allocated outputs to the call's result."""
         make, returned = Outputs.maker(self.fields), self.returned
         positions = tuple(i for _, i in returned)
         if all(is_input for is_input, _ in returned):
@@ -158,9 +158,9 @@ def _not_aligned(x: Input) -> CallError:
 
 
 class LaunchPlan(Protocol):
-    """What calls of one signature launch."""
+    """The launches of the calls of one signature."""
 
-    #: Runs a call: its values, the addresses of its inputs, and its values before some were opened, to its outputs.
+    #: Runs a call: from its values, the addresses of its inputs, and its values before conversion, to its outputs.
     @property
     def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]: ...
 
@@ -172,7 +172,7 @@ class LaunchPlan(Protocol):
 
 
 class BoundCall(Protocol):
-    """A call with all arguments fixed, which keeps its arrays; made by :meth:`CompiledKernel.bind`."""
+    """A call with all arguments fixed; keeps its arrays alive; made by :meth:`CompiledKernel.bind`."""
 
     @property
     def number_of_launches(self) -> int: ...
@@ -188,9 +188,9 @@ class BoundCall(Protocol):
 class CallSignatures:
     """The signatures of calls that pass the same names in the same order.
 
-    :ivar arrays: positions of the array arguments; *sizes*: of the scalars that decide about shapes, launches or text.
-    :ivar open: positions of the scalars whose types decide about dtypes; *scalars*: there are some of either sort.
-    :ivar read: reads the arrays, by the shortest way for the kinds that came so far.
+    :ivar arrays: indices of the array arguments; *sizes*: of the scalars that shapes, launches or texts depend on.
+    :ivar open: indices of the scalars whose types determine dtypes; *scalars*: there are some of either sort.
+    :ivar read: the fastest reader of the kinds of arrays passed so far.
     :ivar plans: by signature; *recent*: the last one.
     """
 
@@ -207,7 +207,7 @@ class CallSignatures:
         self.scalars = bool(self.sizes or self.open)
 
     def add_scalars(self, values: Sequence[Any], signature: list[Hashable]) -> None:
-        """Add to *signature* what a check looks at of the scalars; :raises CallError: one does not fit.
+        """Add the scalars that a check depends on to *signature*; :raises CallError: one does not fit.
 
         ``None`` stands for an argument that is not passed, and is in no signature.
         """
@@ -231,7 +231,7 @@ class Runner(ABC):
         self._lock = threading.RLock()
 
     def call(self, given: Mapping[str, Any]) -> Outputs:
-        """Run the kernel: a call whose signature is known goes to its plan with as few steps as there can be."""
+        """Run the kernel: a call with a known signature goes to its plan in as few steps as possible."""
         known = self._signatures.get(tuple(given))
         if known is not None:
             values = [*given.values()]
@@ -264,12 +264,12 @@ class Runner(ABC):
         return plan.run(values, addresses, originals)
 
     def bind(self, given: Mapping[str, Any]) -> BoundCall:
-        """The call with all of its arguments fixed; outputs that are not passed are made once, where they can be."""
+        """The call with all of its arguments fixed; outputs that are not passed are allocated once, if possible."""
         given = _passed(given)
         known = self._known(given)
         originals = [*given.values()]
         _, values, addresses = self._opened(known, originals)
-        plan = self._plan(known, values)               # of its own, as its launches keep their parameters
+        plan = self._plan(known, values)               # a plan of its own, because its launches keep their parameters
         made = plan.allocated()
         return self.bind({**given, **made}) if made else plan.bound(values, addresses, originals)
 
@@ -292,7 +292,7 @@ class Runner(ABC):
 
     def _opened(self, known: CallSignatures, originals: list[Any]
                 ) -> tuple[tuple[Hashable, ...], list[Any], list[int]]:
-        """A call's signature, its values with arrays opened, and the addresses of these."""
+        """A call's signature, its values with opened arrays, and the addresses of these arrays."""
         values = [*originals]
         signature: list[Hashable] = []
         addresses = []
@@ -306,13 +306,13 @@ class Runner(ABC):
         return tuple(signature), values, addresses
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
-        """What the place of a run depends on besides the arguments."""
+        """The properties of the device that a run depends on besides the arguments."""
         return ()
 
     @property
     @abstractmethod
     def kinds(self) -> ArrayKinds:
-        """The kinds of arrays that came along."""
+        """The kinds of arrays passed so far."""
 
     @property
     @abstractmethod
@@ -321,17 +321,17 @@ class Runner(ABC):
 
     @abstractmethod
     def _plan(self, known: CallSignatures, values: Sequence[Any]) -> LaunchPlan:
-        """The launch plan of a call, checked in full; :raises CallError: an argument does not fit."""
+        """The launch plan of a fully checked call; :raises CallError: an argument does not fit."""
 
     def _checked(self, known: CallSignatures, typed: TypedKernel, text: Text, bound: BoundArguments,
                  kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike],
                  maker: tuple[Kind, Callable[[Any], Any] | None],
                  alignment: Callable[[ArrayLike], int]) -> CheckedCall:
-        """The call that *bound* was made of.
+        """The checked call of *bound*.
 
-        :arg kinds: of the inputs; *views*: of their memory. The kernel may leave some of them untouched.
-        :arg maker: the kind of the outputs that the call allocates, and what adopts them.
-        :arg alignment: of the address of an array that the kernel touches.
+        :arg kinds: of the inputs; *views*: of their memory. The kernel may not access some of them.
+        :arg maker: the kind of the outputs that the call allocates, and their conversion to it.
+        :arg alignment: of the address of an array that the kernel accesses.
         """
         written, fields = self.kernels.kernel.written_names, typed.plan.outputs
         inputs = tuple(
@@ -357,7 +357,7 @@ def _without_address(array: ArrayLike) -> DeviceView:
 
 
 def _passed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments that a caller passes: ``None`` stands for one that is not."""
+    """The arguments of a call without those that are ``None``."""
     return {name: x for name, x in given.items() if x is not None}
 
 # }}}

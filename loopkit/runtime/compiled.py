@@ -1,4 +1,4 @@
-"""Compiled kernels: called with arrays, made for each dtype and layout when first needed."""
+"""Compiled kernels: called with arrays, compiled for each dtype and layout at the first call that needs it."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -25,12 +25,12 @@ from loopkit.target.text_target import resolve_text_target
 
 
 class CompiledKernel:
-    """A kernel with what was compiled for it; call it with arrays and scalars by name.
+    """A kernel with its compiled texts; call it with arrays and scalars by name.
 
-    Dtypes that the kernel leaves open are taken from the arrays of each call. A text is generated and compiled
-    when the first call needs it.
+    The arrays of each call determine the dtypes that the kernel leaves open. A text is generated and compiled at the
+    first call that needs it.
 
-    :ivar kernel: the kernel, as it was given.
+    :ivar kernel: the kernel, as given.
     :ivar target: the name of the target, such as ``"c"`` or ``"cuda"``.
     """
 
@@ -63,8 +63,8 @@ class CompiledKernel:
     def bind(self, /, *args: object, **kwargs: object) -> BoundCall:
         """The kernel with all arguments fixed: a function without arguments that runs it and gives the outputs.
 
-        All checks are done here, once. The arrays are kept, and read anew at each run; outputs that are not passed are
-        made once, zeroed, and written by each run.
+        All checks run here, once. The arrays are kept, and read again at each run. Outputs that are not passed are
+        allocated and zeroed once, and written by each run.
 
         :raises CallError: an argument does not fit.
         """
@@ -73,10 +73,10 @@ class CompiledKernel:
         return self._runner.bind(kwargs)
 
     def on(self, stream: object) -> CompiledKernel:
-        """The same kernel, launching on *stream*; whoever chooses a stream orders what else uses the arrays.
+        """The same kernel, launching on *stream*; the caller then orders other uses of the arrays with the launches.
 
-        :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle. Otherwise
-            launches go to the stream that the library of the arrays works on at that moment.
+        :arg stream: a stream of torch, CuPy, pycuda, numba or cuda.core, or the number that is its handle. Without
+            this call, launches go to the current stream of the arrays' library.
         :raises DeviceError: the kernel runs on the host.
         """
         if not isinstance(self._runner, CudaRunner):
@@ -91,18 +91,18 @@ class CompiledKernel:
     def time(self, arguments: Mapping[str, Any] | None = None, /, *, duration: float = 0.2, warmup: int = 3,
              rotate: bool = False, bytes: float | None = None, flops: float | None = None,  # noqa: A002
              **kwargs: Any) -> Timing:
-        """How long the kernel runs; arrays that it writes are copied first and left as they are.
+        """Measure the kernel's run time; arrays that it writes are copied first and stay unchanged.
 
-        On a GPU, events before and after the launches are read, with the arrays already there: copies are not counted,
-        nor is what the host does. On the host its clock is read.
+        On a GPU, events before and after the launches are measured, with the arrays already on the GPU: copies and the
+        host's work do not count. On the host its clock is used.
 
         :arg arguments: arguments whose names are taken by the options here.
-        :arg duration: about how long to measure, in seconds.
-        :arg warmup: runs before the first that counts.
-        :arg rotate: take turns among copies of the arrays that together are larger than the caches, so that each run
-            finds its arguments in memory.
-        :arg bytes: what one run moves, *flops*: how many operations it does; the result then has rates.
-        :raises PreconditionError: an option is of another kind than its annotation names.
+        :arg duration: approximate length of the measurement, in seconds.
+        :arg warmup: number of runs before the measurement.
+        :arg rotate: rotate among copies of the arrays that together exceed the caches, so that each run reads its
+            arguments from memory.
+        :arg bytes: bytes moved by one run, *flops*: its floating-point operations; the result then has rates.
+        :raises PreconditionError: an option has another type than its annotation.
 
         >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
         >>> timing = lk.compile(knl, target="c").time(x=np.ones(1000), bytes=16000, duration=0.01)
@@ -115,7 +115,7 @@ class CompiledKernel:
 
     # }}}
 
-    # {{{ what was compiled
+    # {{{ texts and machine code
 
     @property
     def source(self) -> str:
@@ -127,7 +127,7 @@ class CompiledKernel:
 
     @property
     def ptx(self) -> str:
-        """NVIDIA's portable assembly of :attr:`source`; needs a compiler for CUDA and no GPU.
+        """NVIDIA's portable assembly of :attr:`source`; needs a CUDA compiler and no GPU.
 
         :raises DeviceError: the kernel is compiled for the host.
         """
@@ -136,7 +136,7 @@ class CompiledKernel:
 
     @property
     def cubin(self) -> bytes:
-        """The machine code of :attr:`source`, an ELF file; needs a compiler for CUDA and no GPU.
+        """The machine code of :attr:`source`, an ELF file; needs a CUDA compiler and no GPU.
 
         :raises DeviceError: the kernel is compiled for the host.
         """
@@ -145,7 +145,7 @@ class CompiledKernel:
 
     @property
     def sass(self) -> str:
-        """The machine code of :attr:`source` in words; needs nvdisasm or cuobjdump besides.
+        """The disassembled machine code of :attr:`source`; also needs nvdisasm or cuobjdump.
 
         :raises DeviceError: the kernel is compiled for the host.
         :raises CompilerError: there is no disassembler.
@@ -154,7 +154,7 @@ class CompiledKernel:
 
     @property
     def resources(self) -> Resources:
-        """What the kernels of :attr:`source` take: registers, spills, shared memory, theoretical occupancy.
+        """The resources of the kernels of :attr:`source`: registers, spills, shared memory, theoretical occupancy.
 
         :raises DeviceError: the kernel is compiled for the host.
 
@@ -192,7 +192,7 @@ class CompiledKernel:
                          hint=f"call it as {self.kernel.name}({listed})")
 
     def __copy__(self) -> CompiledKernel:
-        return self                                    # nothing about it can be changed
+        return self                                    # it is immutable
 
     def __deepcopy__(self, memo: object) -> CompiledKernel:
         return self
@@ -221,25 +221,26 @@ def compile(knl: LoopKernel, target: Target | str | None = None,                
             device: object = None, *, debug: bool = False, verify: bool | str | None = None) -> CompiledKernel:
     """Make *knl* ready to be called.
 
-    :arg target: ``"cuda"``, ``"c"``, or a target object that says how to compile (``lk.CudaTarget(arch="sm_90a")``,
-        ``lk.CTarget(fast=True)``); ``None`` takes a GPU if one can be used, else the host.
-    :arg device: which GPU, a number, or a device of torch or CuPy; ``None`` takes the one that the arrays of each call
-        lie on, and for arrays of the host the one that is current.
+    :arg target: ``"cuda"``, ``"c"``, or a target object with options (``lk.CudaTarget(arch="sm_90a")``,
+        ``lk.CTarget(fast=True)``); ``None``: a GPU if one is usable, else the host.
+    :arg device: the GPU, as a number or a device of torch or CuPy; ``None``: the GPU of the arrays of each call, and
+        for arrays of the host the current GPU.
     :arg debug: wait for each launch on a GPU and report its errors with the launch and its arguments.
-    :arg verify: how much is checked before there is a text, as for :func:`loopkit.generate_code`; ``None`` does as the
-        kernel's options say.
-    :raises PreconditionError: there is no such target, or no such extent of checks.
-    :raises CompilerError: there is no compiler, or the host's is wrong with the options of the target.
+    :arg verify: the checks before code generation, as for :func:`loopkit.generate_code`; ``None``: the kernel's options
+        decide.
+    :raises PreconditionError: *target* or *verify* does not exist.
+    :raises CompilerError: there is no compiler, or the host's miscompiles the trial loops with the options of the
+        target.
     :raises DeviceError: there is no such GPU.
     """
     if target is None:
-        # a GPU is of use where there is also something to compile for it
+        # a GPU is usable only with a CUDA compiler
         target = "cuda" if device is not None or (why_not() is None and has_cuda_compiler()) else "c"
     return CompiledKernel(knl, target, device, debug=debug, verify=verify)
 
 
 def call(knl: LoopKernel, /, *args: object, **kwargs: object) -> Outputs:
-    """Run *knl* as ``knl(...)`` does: compiled once, and kept with the kernel."""
+    """Run *knl* like ``knl(...)``: compiled once, and kept with the kernel."""
     compiled: CompiledKernel | None = knl.memo.get("compiled")
     if compiled is None:
         compiled = knl.memo["compiled"] = compile(knl)

@@ -1,4 +1,4 @@
-"""The host's C compiler: finding it, trying it, and calling it."""
+"""The host's C compiler: search, trial, and compilation."""
 from __future__ import annotations
 
 import hashlib
@@ -38,12 +38,12 @@ from loopkit.target.host import CTarget
 
 @dataclass(frozen=True)
 class HostCompiler:
-    """A C compiler that was found and tried.
+    """A C compiler that passed its trial.
 
-    :ivar command: how it is called (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
-    :ivar version: the first line that it says about itself.
-    :ivar chosen: the flags that it is given beyond ``BASE_FLAGS``.
-    :ivar dropped: faster ones with which it fails the battery.
+    :ivar command: the command (``("gcc",)``, ``(python, "-m", "ziglang", "cc")``).
+    :ivar version: the first line of its version text.
+    :ivar chosen: its flags beyond ``BASE_FLAGS``.
+    :ivar dropped: faster flags with which it fails the trial loops.
     """
 
     command: tuple[str, ...]
@@ -57,12 +57,12 @@ class HostCompiler:
 
     @property
     def openmp(self) -> bool:
-        """A program with ``-fopenmp`` links and runs."""
+        """Does a program with ``-fopenmp`` link and run?"""
         return OPENMP in self.chosen
 
     @property
     def native(self) -> bool:
-        """Programs are made for the machine's own processor."""
+        """Are programs compiled for the machine's own processor?"""
         return NATIVE in self.chosen
 
     @property
@@ -75,7 +75,7 @@ class HostCompiler:
         """The shared object of a translation unit.
 
         :arg kernel: the kernel's name, for the message.
-        :raises CompilerError: the compiler refuses the text or does not run.
+        :raises CompilerError: the compiler rejects the text or does not run.
         """
         with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
             text, result = Path(place, "kernel.c"), Path(place, "kernel.so")
@@ -88,7 +88,7 @@ class HostCompiler:
 
 @dataclass(frozen=True)
 class UnfitCompiler:
-    """A C compiler that fails the battery with all flags.
+    """A C compiler that fails the trial loops with all flags.
 
     :ivar dropped: those flags, the plainest last.
     """
@@ -99,12 +99,12 @@ class UnfitCompiler:
 
 
 def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None) -> HostCompiler:
-    """The host's C compiler for *target*: the one that it names, else the first that works of ``$CC``, ``cc``,
-    ``gcc``, ``clang`` and the ``ziglang`` wheel.
+    """The host's C compiler for *target*: the target's own, else the first that works of ``$CC``, ``cc``, ``gcc``,
+    ``clang`` and the ``ziglang`` wheel.
 
-    :arg cache: keeps what was found out about each compiler.
-    :raises CompilerError: there is none, the one that *target* names does not work, or it fails the battery with the
-        options of *target*.
+    :arg cache: keeps the results of trials.
+    :raises CompilerError: there is none, the target's own does not work, or it fails the trial loops with the options
+        of *target*.
     """
     return _find(target or CTarget(), os.environ.get("CC"), os.environ.get("PATH"), cache, SAFE, FAST)
 
@@ -112,7 +112,7 @@ def find_compiler(target: CTarget | None = None, cache: DiskCache | None = None)
 @lru_cache(maxsize=64)
 def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCache | None, safe: Rungs, fast: Rungs
           ) -> HostCompiler:
-    # the environment is part of the key, so that a change to it is seen
+    # the environment is part of the key, so that a change of it has an effect
     rungs = (*fast, *safe) if target.fast else safe
     candidates = [tuple(shlex.split(target.compiler))] if target.compiler else list(_candidates(chosen))
     unfit: list[UnfitCompiler] = []
@@ -137,7 +137,7 @@ def _find(target: CTarget, chosen: str | None, path: str | None, cache: DiskCach
 
 def available_compilers(cache: DiskCache | None = None, *, fast: bool = False
                         ) -> tuple[HostCompiler | UnfitCompiler, ...]:
-    """Every compiler that :func:`find_compiler` looks at, in its order; it takes the first that is fit."""
+    """Every compiler that :func:`find_compiler` tries, in its order; it takes the first that passes its trial."""
     rungs = (*FAST, *SAFE) if fast else SAFE
     found = (_probe(command, cache, rungs) for command in _candidates(os.environ.get("CC")))
     return tuple(c for c in found if c is not None)
@@ -152,7 +152,7 @@ def _candidates(chosen: str | None) -> list[tuple[str, ...]]:
 
 
 def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> HostCompiler | UnfitCompiler | None:
-    """*command* with the flags that it is fit for, or ``None`` if it cannot compile and run a program."""
+    """*command* with the flags that pass the trial, or ``None`` if it cannot compile and run a program."""
     executable = shutil.which(command[0])
     if executable is None:
         return None
@@ -168,7 +168,7 @@ def _probe(command: tuple[str, ...], cache: DiskCache | None, rungs: Rungs) -> H
 
 
 def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskCache | None) -> HostCompiler:
-    """*compiler* with the user's *options*, where it passes the battery with them."""
+    """*compiler* with the user's *options*, if it passes the trial loops with them."""
     trial = _trial(compiler.command, compiler.version, cache, (compiler.chosen,), options)
     if trial.flags is not None:
         return replace(compiler, chosen=trial.flags)
@@ -182,13 +182,13 @@ def _with_options(compiler: HostCompiler, options: tuple[str, ...], cache: DiskC
                         hint="leave that out of CTarget(options=...): results would be wrong")
 
 
-#: What this process found out, by the same keys as on the disk.
+#: Trials of this process, by the same keys as on the disk.
 _trials: dict[str, Trial] = {}
 
 
 def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs,
            options: tuple[str, ...] = ()) -> Trial:
-    """How the compiler passes the battery, kept for later processes."""
+    """The compiler's trial, kept for later processes."""
     key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), battery.program(), *BASE_FLAGS,
                               *(" ".join(rung) for rung in rungs), "", *options)
     kept = _of_record(cache.get_record(key)) if cache is not None else None
@@ -202,7 +202,7 @@ def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rung
 
 
 def _of_record(record: dict[str, object] | None) -> Trial | None:
-    """The trial that was kept, if that is what *record* is."""
+    """The trial stored in *record*; ``None`` if it is not one."""
     match record:
         case {"flags": list() | None as flags, "dropped": list(pairs)} if flags is not None or pairs:
             if not all(isinstance(pair, list) and len(pair) == 2 and all(map(_are_strings, pair)) for pair in pairs):
@@ -221,7 +221,7 @@ def _are_strings(values: object) -> bool:
 
 @lru_cache(maxsize=1)
 def _processor() -> str:
-    """What tells processors apart: an object made with ``-march=native`` on one may not run on another."""
+    """The identity of the processor: an object made with ``-march=native`` on one may not run on another."""
     try:
         text = Path("/proc/cpuinfo").read_text(errors="replace")
     except OSError:

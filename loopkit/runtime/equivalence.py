@@ -1,4 +1,4 @@
-"""Running two kernels, or a kernel and numpy, on the same random data."""
+"""Comparison of two kernels, or a kernel and a numpy function, on the same random data."""
 from __future__ import annotations
 
 import inspect
@@ -29,9 +29,9 @@ Reference = LoopKernel | Callable[..., Any]
 class OutputComparison:
     """One output of the two runs.
 
-    :ivar error: the largest distance between two elements; 0 where all are equal.
-    :ivar bound: the distance that was allowed.
-    :ivar index: the element at which it is largest.
+    :ivar error: the largest distance between two elements; 0 if all are equal.
+    :ivar bound: the largest allowed distance.
+    :ivar index: the element with the largest distance.
     """
 
     name: str
@@ -45,9 +45,9 @@ class OutputComparison:
 
 @dataclass(frozen=True)
 class EquivalenceReport:
-    """What :func:`check_equivalent` found; it prints one line for each output.
+    """The result of :func:`check_equivalent`; it prints one line for each output.
 
-    :ivar length: the number of operations that the error bound was made for.
+    :ivar length: the number of operations in the error bound.
     """
 
     outputs: tuple[OutputComparison, ...]
@@ -69,22 +69,22 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
                      ) -> EquivalenceReport:
     """Run *ref* and *knl* on the same random data and compare every element of every output.
 
-    Floating-point data are uniform in [0.5, 1.5), so that roots, logarithms and quotients have values and long products
-    stay finite; integers are from -7 to 7 without 0; arrays that another array is subscripted with must be given.
+    Floating-point data are uniform in [0.5, 1.5): roots, logarithms and quotients exist and long products stay finite.
+    Integers are from -7 to 7 without 0. Arrays in subscripts of other arrays must be given.
 
-    The error allowed is ``eps * (8 + 2*length) * max|ref|`` for each output: *eps* of the coarsest floating-point dtype
-    among the arguments and temporaries, *length* the operations that follow one another
-    (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, as must the places
-    of NaN and of the infinities.
+    The error bound is ``eps * (8 + 2*length) * max|ref|`` for each output. *eps* is that of the coarsest floating-point
+    dtype among the arguments and temporaries. *length* is the longest chain of operations
+    (:func:`loopkit.analysis.rounding.accumulation_length`). Integers and truth values must be equal, and so must the
+    places of NaN and of the infinities.
 
-    :arg ref: a kernel with the same arrays, or a function whose parameters are called like arguments of *knl*: it is
-        given those that it names (all, by ``**``), and returns the outputs: an array, a tuple in *knl*'s order, or a
-        dict.
-    :arg parameters: values for the sizes; for other scalars and for arrays, where random ones will not do.
+    :arg ref: a kernel with the same arrays, or a function whose parameters are named like arguments of *knl*. The
+        function receives these arguments (all, by ``**``), and returns the outputs: an array, a tuple in *knl*'s order,
+        or a dict.
+    :arg parameters: values for the sizes; for other scalars and for arrays, if random values do not fit.
     :arg rtol: allow ``rtol * max|ref|`` instead.
     :raises EquivalenceError: with the worst element.
     :raises CallError: *ref* and *knl* differ in the names of arguments, or an argument cannot be random.
-    :raises PreconditionError: *seed* is negative, or *rtol* no number of at least 0.
+    :raises PreconditionError: *seed* is negative, or *rtol* is not a number of at least 0.
     """
     if seed < 0:
         raise PreconditionError(f"check_equivalent: seed= is an integer of at least 0, not {seed}.", subject="seed")
@@ -101,7 +101,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
     written = {a.name for a in typed.array_args.values() if a.name in typed.written_names}
     _require_known(ref, knl, parameters)
     if isinstance(ref, LoopKernel):
-        # both start from the same contents everywhere, so that an element written by one only is found
+        # both start from the same contents, so that an element written by only one of them is found
         passed = _arguments(ref, _copied(given, written))
         expected: Mapping[str, Array] = compiled.compile(ref, target)(**passed).asdict()
     else:
@@ -115,7 +115,7 @@ def check_equivalent(ref: Reference, knl: LoopKernel, parameters: Mapping[str, A
 
 
 def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any]) -> None:
-    """:raises CallError: a kernel to compare with lacks an array of *knl*, or a parameter is an argument of neither."""
+    """:raises CallError: a reference kernel lacks an array of *knl*, or no kernel has a parameter's name."""
     known = dict.fromkeys(knl.argument_by_name)
     if isinstance(ref, LoopKernel):
         missing = [x for x in knl.array_args if x not in ref.array_args]
@@ -136,7 +136,7 @@ def _require_known(ref: Reference, knl: LoopKernel, parameters: Mapping[str, Any
 
 
 def _signature(ref: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The parameters of *ref* by name; of a function that is written in C they may not be known."""
+    """The parameters of *ref* by name; empty for a function in C without a signature."""
     try:
         return inspect.signature(ref).parameters
     except ValueError:
@@ -144,7 +144,7 @@ def _signature(ref: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 
 def _arguments(knl: LoopKernel, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What of *given* are arguments of *knl*: a size that one of the kernels has fixed is none."""
+    """The arguments of *knl* among *given*: a size that one of the kernels has fixed is not an argument."""
     return {k: v for k, v in given.items() if k in knl.argument_by_name}
 
 
@@ -157,7 +157,7 @@ def _typed(knl: LoopKernel) -> LoopKernel:
 
 
 def _shapes(knl: LoopKernel, ref: Reference, sizes: Mapping[str, int]) -> dict[str, tuple[int | None, ...]]:
-    """The extents that both kernels need; ``None`` where they depend on data."""
+    """The extents that both kernels need; ``None``: it depends on data."""
     shapes = {}
     for name, shape in stages.array_shapes(knl).items():
         if name not in knl.array_args:
@@ -187,11 +187,11 @@ def _data(knl: LoopKernel, shapes: Mapping[str, tuple[int | None, ...]], paramet
     subscripting = index_names(knl)
     for arg in knl.arguments:
         if arg.name in data or (isinstance(arg, GlobalArg) and arg.name not in shapes):
-            continue                                   # an array that nothing touches need not be there
+            continue                                   # an array without accesses need not be passed
         if isinstance(arg, ValueArg):
             if arg.dtype is not None and kind_of(np.dtype(arg.dtype)) in "fc":
                 data[arg.name] = random_array((), np.dtype(arg.dtype), random)[()]
-            continue                                   # an integer may be solved; the call says where it cannot
+            continue                                   # the call may solve for an integer, or reports it missing
         data[arg.name] = _random_argument(arg, shapes[arg.name], arg.name in subscripting, random)
     return data
 
@@ -208,7 +208,7 @@ def _random_argument(arg: GlobalArg, shape: tuple[int | None, ...], subscripts: 
 
 
 def random_array(shape: tuple[int, ...], dtype: np.dtype[Any], random: np.random.Generator) -> Array:
-    """Data as :func:`check_equivalent` uses them."""
+    """Random data of :func:`check_equivalent`."""
     match dtype.kind:
         case "b":
             return np.asarray(random.integers(0, 2, shape), dtype)
@@ -227,7 +227,7 @@ def _copied(given: Mapping[str, Any], names: set[str]) -> dict[str, Any]:
 
 
 def _call(ref: Callable[..., Any], given: Mapping[str, Any], knl: LoopKernel) -> Mapping[str, Array]:
-    """*ref*'s outputs by name; :raises CallError: it has a parameter that is called like no argument of *knl*."""
+    """*ref*'s outputs by name; :raises CallError: no argument of *knl* has the name of one of its parameters."""
     # copies, because the reference may work in place
     copied = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in given.items()}
     positional, named = _bound(ref, copied, knl)
@@ -299,18 +299,18 @@ def _compare(name: str, got: Array, expected: Array, relative: float) -> OutputC
 
 
 def _wide(array: Array) -> Array:
-    """Halves as float32: ml_dtypes warns of each NaN that it meets."""
+    """Halves as float32: ml_dtypes warns about each NaN."""
     return array.astype(np.float32) if is_half(array.dtype) else array
 
 
 def _distance(got: Array, expected: Array) -> Array:
-    """Elementwise ``|got - expected|``; infinite where only one is NaN, or where infinities differ."""
+    """Elementwise ``|got - expected|``; infinite if only one is NaN, or if infinities differ."""
     same = (got == expected) | (np.isnan(got) & np.isnan(expected))
     if got.dtype.kind in "fc" or expected.dtype.kind in "fc":
         wide = np.result_type(got.dtype, expected.dtype, np.float64)
         with np.errstate(invalid="ignore", over="ignore"):
             difference = np.abs(got.astype(wide) - expected.astype(wide))
     else:
-        # Python's integers: no difference of two int64 or uint64 wraps to something small
+        # Python's integers: no difference of two int64 or uint64 wraps around to a small one
         difference = np.abs(got.astype(object) - expected.astype(object)).astype(np.float64)
     return np.where(same, 0.0, np.where(np.isfinite(difference), difference, np.inf))

@@ -1,4 +1,4 @@
-"""How kernels are executed, by the name of their target."""
+"""The execution of kernels, by the name of their target."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
@@ -15,10 +15,9 @@ from loopkit.target.text_target import TextTarget
 
 @dataclass(frozen=True)
 class Execution:
-    """How the kernels of a target are executed.
+    """The execution of the kernels of a target.
 
-    :ivar runner: makes what runs a kernel, from the target, the device that a user names, and whether to wait for each
-        launch.
+    :ivar runner: makes the runner of a kernel from the target, the user's device, and whether to wait for each launch.
     :ivar time: measures a call of a runner.
     """
 
@@ -26,7 +25,7 @@ class Execution:
     time: Callable[[Any, Mapping[str, Any], TimingRequest], Timing]
 
 
-#: By the name of a target; a module is imported for the first kernel that it runs.
+#: By the name of a target; a module is imported at the first use of its target.
 EXECUTIONS = LazyTable[Execution]({
     "c": "loopkit.runtime.host:ON_THE_HOST",
     "cuda": "loopkit.runtime.cuda.timing:ON_GPUS",
@@ -34,7 +33,7 @@ EXECUTIONS = LazyTable[Execution]({
 
 
 def execution_for(target: TextTarget) -> Execution:
-    """:raises PreconditionError: kernels for *target* have a text, and nothing runs it."""
+    """:raises PreconditionError: *target* has no execution, only a text."""
     if target.name not in EXECUTIONS:
         raise PreconditionError(f"Nothing runs kernels for the target '{target.name}'.", subject=target.name,
                                 hint=f"generate_code(knl, target={target.name!r}) gives their text")

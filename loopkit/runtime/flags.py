@@ -1,9 +1,9 @@
-"""The flags of a host compiler: the fastest with which it translates known difficult loops rightly.
+"""The flags of a host compiler: the fastest with which it compiles the trial loops correctly.
 
-By default loops stay as the text has them. GCC rests its transformations of loops on an analysis of dependences that
-was wrong time and again (12 and 13: iterations that write one element are mixed; 12: elements written under a condition
-are lost), and a result that is compared with numpy's must not depend on it. Straight lines become vectors, and so does
-a loop over a ``vec`` iname, once its few iterations are written out.
+By default loops stay as the text has them. GCC's transformations of loops rest on a dependence analysis with repeated
+faults (12 and 13: iterations that write one element are mixed; 12: elements written under a condition are lost), and
+results must not depend on it. Straight-line code becomes vectors, and so does a loop over a ``vec`` iname after
+unrolling.
 """
 from __future__ import annotations
 
@@ -15,32 +15,31 @@ from pathlib import Path
 from loopkit.runtime import battery
 from loopkit.runtime.processes import run_quietly
 
-#: Contraction to fused multiply-adds is off so that one expression gives one result whatever the tiling:
-#: "bit for bit" comparisons between variants of a kernel mean something. Signed integers wrap around, as
-#: numpy's do. ``errno`` is never read.
+#: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
+#: can be compared bit for bit. Signed integers wrap around like numpy's. ``errno`` is not set.
 BASE_FLAGS = ("-std=c11", "-fPIC", "-shared", "-ffp-contract=off", "-fwrapv", "-fno-math-errno")
 LIBRARIES = ("-lm",)
 Rungs = tuple[tuple[str, ...], ...]
 OPENMP = "-fopenmp"
 NATIVE = "-march=native"
 
-#: No transformation that moves iterations of a loop or an access from one iteration to another. Clang knows the first
-#: two, which turn off its loop vectorizer and leave its vectors of straight lines.
+#: No transformation that moves iterations of a loop or an access between iterations. Clang accepts the first two: they
+#: turn off its loop vectorizer and keep its vectorizer of straight-line code.
 _LOOPS_AS_WRITTEN = ("-fno-tree-vectorize", "-ftree-slp-vectorize", "-fno-loop-interchange", "-fno-loop-unroll-and-jam",
                      "-fno-tree-loop-if-convert", "-fno-tree-loop-distribution", "-fno-tree-loop-distribute-patterns",
                      "-fno-predictive-commoning")
 _NO_VECTORS = (*_LOOPS_AS_WRITTEN, "-fno-tree-slp-vectorize")
 
-#: What GCC 12 must not do.
+#: Faulty transformations of GCC 12.
 _RISKY_OFF = ("-fno-loop-unroll-and-jam", "-fno-tree-loop-if-convert")
 
-#: What to try, the fastest first: all that the compiler does at ``-O3``, for ``CTarget(fast=True)``,
+#: Flags to try, the fastest first: everything at ``-O3``, for ``CTarget(fast=True)``,
 FAST: Rungs = (("-O3", NATIVE), ("-O3", NATIVE, *_RISKY_OFF), ("-O3", *_RISKY_OFF))
-#: and what serves by default.
+#: and the default.
 SAFE: Rungs = (("-O3", NATIVE, *_LOOPS_AS_WRITTEN), ("-O3", *_LOOPS_AS_WRITTEN), ("-O2", *_NO_VECTORS),
                ("-O1", *_NO_VECTORS), ("-O0",))
 
-#: Seconds that the program of the battery may take, which takes a hundredth of one.
+#: Time limit of the trial program in seconds; it normally takes 0.01.
 _TIMEOUT = 60
 
 _SMALL = """\
@@ -61,9 +60,9 @@ int main(int argc, char **argv)
 
 @dataclass(frozen=True)
 class Dropped:
-    """Flags that a compiler was tried with in vain.
+    """Flags with which a compiler fails its trial.
 
-    :ivar faults: the loops of the battery that went wrong; none where the program was not compiled, or did not run.
+    :ivar faults: the miscompiled loops; empty if the program was not compiled, or did not run.
     """
 
     flags: tuple[str, ...]
@@ -79,10 +78,10 @@ class Dropped:
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of trying a compiler.
+    """The result of a compiler's trial.
 
-    :ivar flags: those that it passes with, beyond ``BASE_FLAGS``; ``None`` where there are none.
-    :ivar dropped: the faster ones that it fails with.
+    :ivar flags: the flags with which it passes, beyond ``BASE_FLAGS``; ``None``: there are none.
+    :ivar dropped: the faster flags with which it fails.
     """
 
     flags: tuple[str, ...] | None
@@ -90,15 +89,15 @@ class Trial:
 
     @property
     def lasting(self) -> bool:
-        """No disk was full, no process was killed: another trial would end like this one."""
+        """Is the result reproducible? A full disk or a killed process is not."""
         return all(d.faults for d in self.dropped)
 
 
 def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -> Trial:
-    """Try *rungs* of flags, from the first one to that with which the compiler passes the battery.
+    """Try *rungs* of flags, from the first to the first that passes the trial.
 
-    :arg options: more flags, which go with each rung. A flag of a rung that the compiler does not know is left
-        out; such a flag among these is a failure.
+    :arg options: more flags, added to each rung. A flag of a rung that the compiler does not accept is left out; such a
+        flag among *options* is a failure.
     """
     known = set(accepted(command, [*dict.fromkeys(f for rung in rungs for f in (*rung, OPENMP))], strict=True))
     dropped: list[Dropped] = []
@@ -111,7 +110,7 @@ def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -
 
 
 def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
-    """The loops that a compiler gets wrong with *flags*; ``None`` where there is no program, or it does not run."""
+    """The loops that a compiler miscompiles with *flags*; ``None``: there is no program, or it does not run."""
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         program = _built(Path(place), command, battery.program(), flags)
         if program is None:
@@ -122,9 +121,9 @@ def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] |
 
 
 def accepted(command: Sequence[str], flags: Sequence[str], *, strict: bool) -> tuple[str, ...]:
-    """Those of *flags* with which a small program compiles and runs.
+    """The *flags* with which a small program compiles and runs.
 
-    :arg strict: a flag that the compiler warns of, for it does nothing, is not accepted.
+    :arg strict: reject a flag that the compiler warns about because it has no effect.
     """
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
         return tuple(_accepted(Path(place), command, tuple(flags), ("-Werror",) if strict else ()))
@@ -134,7 +133,7 @@ def _accepted(place: Path, command: Sequence[str], flags: tuple[str, ...], stric
     program = _built(place, command, _SMALL, (*flags, *strict))
     if program is not None and run_quietly([program], timeout=_TIMEOUT).returncode == 0:
         yield from flags
-    elif len(flags) > 1:                               # most are accepted, or most of one compiler's spelling are not
+    elif len(flags) > 1:                               # usually all are accepted, or none of one compiler's spelling
         middle = len(flags) // 2
         yield from _accepted(place, command, flags[:middle], strict)
         yield from _accepted(place, command, flags[middle:], strict)

@@ -32,7 +32,7 @@ from loopkit.target.host import CTarget
 
 
 class _Complex64(ctypes.Structure):
-    # passed in registers just like C's ``float complex`` on the ABIs in use (x86-64, aarch64)
+    # passed in registers like C's ``float complex`` on the supported ABIs (x86-64, aarch64)
     _fields_ = [("re", ctypes.c_float), ("im", ctypes.c_float)]
 
 
@@ -40,7 +40,7 @@ class _Complex128(ctypes.Structure):
     _fields_ = [("re", ctypes.c_double), ("im", ctypes.c_double)]
 
 
-#: More than a processor's caches hold, in bytes.
+#: More than the size of a processor's caches, in bytes.
 _CACHE_BYTES = 64 << 20
 
 _CTYPES: dict[str, Any] = {
@@ -51,10 +51,10 @@ _CTYPES: dict[str, Any] = {
 
 
 class HostPlan:
-    """What calls of one signature launch on the host.
+    """The launches of the calls of one signature on the host.
 
-    A call's operands are the addresses of its inputs, of the outputs that it allocates and of temporaries, its scalars,
-    and then the constants; each function takes some of them.
+    A call's operands are the addresses of its inputs, of its allocated outputs and of temporaries, its scalars, and
+    then the constants. Each function takes some of them.
 
     :arg functions: of the loaded text.
     :arg arrays: inputs and outputs, for their strides.
@@ -68,7 +68,7 @@ class HostPlan:
         self._scratch = tuple(scratch.values())
         self._makers = tuple(_maker(x) for x in checked.outputs)
         dtypes = {p.name: np.dtype(p.dtype) for x in text.code.kernels for p in x.parameters}
-        # what no function takes is converted for the sake of the check
+        # scalars that no function takes are converted too, as a check
         self._scalars = tuple((i, convert, _passed_as(dtypes.get(name)))
                               for (i, convert), name in zip(checked.scalars, checked.scalar_names, strict=True))
         operands = {x: k for k, x in enumerate([
@@ -84,7 +84,7 @@ class HostPlan:
                     operands[key] = len(operands)
                     constants.append(stride(arrays[p.array], p.axis) if p.kind is ParameterKind.STRIDE else
                                      _passed_as(np.dtype(p.dtype))(checked.values[p.name]))
-                # the host's inames stand behind all others, counted from the end
+                # the host's inames are behind all others, counted from the end
                 places.append(text.hosts.index(p.name) - len(text.hosts) if p.kind is ParameterKind.HOST
                               else operands[key])
             picks[launch.name] = functions[launch.name], _picker(places)
@@ -93,7 +93,7 @@ class HostPlan:
 
     @cached_property
     def run(self) -> Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]:
-        """Runs a call: its values, the addresses of its inputs, and its values before some were opened."""
+        """A function that runs a call: from its values, its inputs' addresses, and its values before conversion."""
         check, results, makers, scratch = self._checked.check, self._checked.results, self._makers, self._scratch
         launch, scalars, constants = self._launch, self._scalars, self._constants
         checked: list[int] = []
@@ -112,7 +112,7 @@ class HostPlan:
 
     @cached_property
     def _launch(self) -> Callable[[Sequence[Any]], None]:
-        """Calls the functions with a call's operands."""
+        """A function that calls the text's functions with a call's operands."""
         functions, order, values, hosts = self._functions, self._text.code.order, self._checked.values, self._text.hosts
         if order is None:
             every = tuple(functions.values())
@@ -125,7 +125,7 @@ class HostPlan:
         def launch_in_loops(operands: Sequence[Any]) -> None:
             for name, seen in calls(order, values):
                 function, pick = functions[name]
-                # outside of a loop its iname has no value, and nobody takes it
+                # outside of a loop its iname has no value and is not used
                 function(*pick([*operands, *[seen.get(x, 0) for x in hosts]]))
         return launch_in_loops
 
@@ -147,7 +147,7 @@ class HostPlan:
 class BoundHostCall:
     """A call on the host with all arguments fixed.
 
-    :ivar kept: what must live as long as it.
+    :ivar kept: objects that must live as long as the call.
     """
 
     launches: Sequence[Callable[[], object]]
@@ -165,7 +165,7 @@ class BoundHostCall:
 
 
 class HostRunner(Runner):
-    """Runs one kernel on the host: compiles with the host's C compiler, keeps the objects on disk, and loads them."""
+    """Runs one kernel on the host: compiles it with the host's C compiler, caches the object on disk, and loads it."""
 
     def __init__(self, knl: LoopKernel, target: CTarget) -> None:
         super().__init__(knl, target.machine)
@@ -205,7 +205,7 @@ class HostRunner(Runner):
             return self._functions[text]
 
     def time(self, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-        """By the host's clock; arrays that the kernel writes are copied first and left as they are."""
+        """Measure by the host's clock; arrays that the kernel writes are copied first and stay unchanged."""
         sets = [self.bind(copies) for copies in self._copies(given, request)]
         times: list[float] = []
         for run in itertools.islice(itertools.cycle(sets), max(request.warmup, 1)):
@@ -229,13 +229,13 @@ class HostRunner(Runner):
 
 
 def _maker(x: Output) -> tuple[Callable[[], Array], Callable[[Array], Any]]:
-    """What makes an output as numpy's array, and what turns it into the caller's kind."""
+    """A function that allocates an output as a numpy array, and its conversion to the caller's kind."""
     assert x.adopt is not None
     return partial(np.zeros, x.shape, x.dtype), x.adopt
 
 
 def _picker(places: Sequence[int]) -> Callable[[Sequence[Any]], Sequence[Any]]:
-    """Gives the operands at *places*."""
+    """A function that gives the operands at *places*."""
     if len(places) > 1:
         return itemgetter(*places)
     return lambda operands: [operands[i] for i in places]
@@ -265,7 +265,7 @@ def _ctype(parameter: Parameter) -> Any:
 
 
 def _passed_as(dtype: np.dtype[Any] | None) -> Callable[[Any], Any]:
-    """What turns a Python number into what ctypes passes for *dtype*."""
+    """The conversion of a Python number to a ctypes argument for *dtype*."""
     if dtype is not None and dtype.kind == "c":
         pair = _CTYPES[dtype.name]
         return lambda value: pair(value.real, value.imag)

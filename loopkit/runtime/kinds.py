@@ -1,4 +1,4 @@
-"""The kinds of arrays that kernels take: how each is read, made, and which stream its library works on.
+"""The array libraries that kernels accept: how to read and make their arrays, and their current stream.
 
 No library is imported here unless one of its arrays was passed.
 """
@@ -16,50 +16,50 @@ from loopkit.errors import CallError
 from loopkit.expr.kinds import named_dtype
 from loopkit.runtime.views import Array, ArrayLike, DeviceView
 
-#: The handle of the stream that orders itself with all others.
+#: The handle of the legacy stream, which is ordered with all others.
 LEGACY_STREAM = 0
 
 
-#: All that a check of an array looks at but its address; can be hashed. The first entry says how many there are.
+#: Everything that a check of an array depends on except its address; hashable. The first entry is their number.
 ArraySignature = tuple[Any, ...]
-#: Reads the arrays at some positions of a call's values: their signatures one after another, and their addresses.
-#: ``None``: one is of a type that this reader does not read, or does not say where it lies.
+#: Reads the arrays at given positions of a call's values: their concatenated signatures, and their addresses. ``None``:
+#: an array has a type that this reader does not support, or no address.
 Reader = Callable[[Sequence[Any], Sequence[int]], tuple[list[Hashable], list[int]] | None]
-#: What arrays of other libraries raise that do not say where they lie: they are gone, or keep no protocol.
+#: Errors of arrays of other libraries without an address: deleted arrays, or arrays without a protocol.
 _SILENT = (RuntimeError, AttributeError, TypeError, KeyError, ValueError)
 
 
 def legacy_stream() -> int:
-    """The stream of libraries that have no current one."""
+    """The stream of libraries without a current stream."""
     return LEGACY_STREAM
 
 
 class Kind(Protocol):
     """One library's arrays.
 
-    :ivar name: as messages call them.
+    :ivar name: its name in messages.
     """
 
     name: str
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
-        """All that a check of *x* looks at but its address, and the address."""
+        """Everything that a check of *x* depends on except its address, and the address."""
 
     def view(self, name: str, x: Any) -> ArrayLike:
-        """*x*, the argument *name*, as checks want it; one that lies in the host's memory as numpy's array.
+        """*x*, the argument *name*, in the form for checks; an array in the host's memory as numpy's array.
 
-        :raises CallError: it is of a sort that kernels do not take.
+        :raises CallError: kernels do not support arrays of this sort.
         """
 
     def new(self, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, *, zero: bool) -> Any:
-        """A new array on the device *ordinal*, whose context is current, in C order; of zeros, or of anything."""
+        """A new array in C order on the device *ordinal*, whose context is current; zeroed or uninitialized."""
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        """Gives the handle of the stream that the library works on at that moment."""
+        """A function that gives the handle of the library's current stream."""
 
 
 class HostKind(Kind, Protocol):
-    """A library whose arrays may lie in the host's memory."""
+    """A library whose arrays may be in the host's memory."""
 
     def adopt(self, array: Array) -> Any:
         """*array* as one of the library's, over the same memory."""
@@ -71,7 +71,7 @@ class NumpyKind:
     name = "numpy"
 
     def signature(self, x: Array) -> tuple[ArraySignature, int]:
-        # of the subclasses some are refused
+        # some subclasses are rejected
         return (type(x), x.dtype, x.shape, x.strides, x.flags.num), x.ctypes.data
 
     def view(self, name: str, x: Array) -> ArrayLike:
@@ -90,7 +90,7 @@ class NumpyKind:
         return legacy_stream
 
 
-#: What torch calls as numpy does.
+#: The dtypes with the same name in torch and numpy.
 _TORCH_DTYPES = ("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
                  "bfloat16", "float32", "float64", "complex64", "complex128")
 
@@ -106,10 +106,10 @@ class TorchKind:
         self._names = {getattr(torch, name): name for name in _TORCH_DTYPES if hasattr(torch, name)}
         self._torch_dtypes = {d: t for t, d in self._names.items()}
         self._complex = frozenset(t for t in self._names if t.is_complex)
-        # to be called without being looked up on each tensor, as part of a microsecond matters
+        # looked up once: a fraction of a microsecond per tensor matters
         self._methods = tuple(getattr(torch.Tensor, name) for name in (
             "is_contiguous", "stride", "get_device", "is_neg", "data_ptr"))
-        # the public way costs as much as a launch
+        # the public function takes as long as a launch
         raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)         # noqa: SLF001
         self._raw_stream: Callable[[int], int] = self._slow_stream if raw is None else raw
 
@@ -118,18 +118,18 @@ class TorchKind:
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         dtype = x.dtype
-        # in C order, strides say no more: to ask for them costs more than to ask whether they are needed
+        # in C order strides are redundant: is_contiguous() costs less than stride()
         found = (dtype, x.shape, x.is_contiguous() or x.stride(), x.get_device(), x.requires_grad, x.is_neg())
         return (*found, x.is_conj()) if dtype in self._complex else found, x.data_ptr()
 
     def is_plain(self, x: Any) -> bool:
-        """May :meth:`read_plain` read *x*, now and when it comes again?"""
+        """Can :meth:`read_plain` read *x*, now and at later calls?"""
         return type(x) is self._tensor and x.dtype not in self._complex
 
     def read_plain(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
-        """A :data:`Reader` for plain tensors of real numbers: :meth:`signature` of each, in one go.
+        """A :data:`Reader` for plain tensors of real numbers: :meth:`signature` of each, in one loop.
 
-        A complex tensor's entries here are never its signature, so that nothing is mistaken for it.
+        The entries of a complex tensor here are never its signature, so the two cannot be confused.
         """
         tensor = self._tensor
         is_contiguous, stride, get_device, is_neg, data_ptr = self._methods
@@ -174,7 +174,7 @@ class TorchKind:
         return self.torch.from_numpy(array)
 
     def _on_host(self, x: Any, dtype: np.dtype[Any]) -> Array:
-        if dtype.name == "bfloat16":                 # numpy() knows no such dtype
+        if dtype.name == "bfloat16":                 # numpy() does not support this dtype
             return np.asarray(x.view(self.torch.int16).numpy()).view(dtype)
         return np.asarray(x.numpy())
 
@@ -191,8 +191,7 @@ _torch: list[TorchKind] = []
 
 
 class ArrayKinds:
-    """The kind of every type of array that came along: numpy's and torch's, and what DLPack opens in the host's memory.
-    """
+    """The kind of each array type passed so far: numpy's, torch's, and arrays in the host's memory with DLPack."""
 
     def __init__(self) -> None:
         self._kinds: dict[type, Kind] = {}
@@ -207,13 +206,13 @@ class ArrayKinds:
         return type(x) in self._kinds
 
     def of(self, x: object) -> Kind:
-        """The kind of an array that was opened."""
+        """The kind of an opened array."""
         return self._kinds[type(x)]
 
     def open(self, name: str, x: Any) -> Any:
-        """*x*, or what stands for it, of a type that is known from now on.
+        """*x*, or its replacement, of a type that is supported from now on.
 
-        :raises CallError: it is no array.
+        :raises CallError: it is not an array.
         """
         if not self.knows(x):
             kind = general_kind(x)
@@ -223,19 +222,19 @@ class ArrayKinds:
         return x
 
     def signature(self, name: str, x: Any) -> tuple[ArraySignature, int]:
-        """All that a check of the opened array *x* looks at but its address, and the address.
+        """Everything that a check of the opened array *x* depends on except its address, and the address.
 
-        :raises CallError: it does not say where it lies.
+        :raises CallError: it has no address.
         """
         try:
             return self._signatures[type(x)](x)
         except _SILENT as err:
             with suppress(*_SILENT):
-                self.of(x).view(name, x)               # its kind may have words of its own for that
+                self.of(x).view(name, x)               # its kind may raise a more specific error
             raise CallError(f"'{name}' does not say where it lies: {err}.", argument=name) from None
 
     def read(self, values: Sequence[Any], positions: Sequence[int]) -> tuple[list[Hashable], list[int]] | None:
-        """The :data:`Reader` for arrays of any types that are known."""
+        """The :data:`Reader` for arrays of all types passed so far."""
         signatures = self._signatures
         result: list[Hashable] = []
         addresses = []
@@ -253,7 +252,7 @@ class ArrayKinds:
         return result, addresses
 
     def reader(self, arrays: Sequence[Any], before: Reader) -> Reader:
-        """The quickest reader of *arrays*, and of those that *before* was chosen for."""
+        """The fastest reader of *arrays*, and of the arrays that *before* was chosen for."""
         kind = self._kinds.get(type(arrays[0])) if arrays else None
         if isinstance(kind, TorchKind) and before in (reads_none, kind.read_plain) and all(map(kind.is_plain, arrays)):
             return kind.read_plain
@@ -261,12 +260,12 @@ class ArrayKinds:
 
 
 def reads_none(values: Sequence[Any], positions: Sequence[int]) -> None:
-    """The reader of calls whose arrays were never seen."""
+    """The reader of calls before the first array."""
     return
 
 
 def general_kind(x: object) -> HostKind | None:
-    """numpy's or torch's kind, if *x* is an array of theirs; arrays of both may lie in the host's memory."""
+    """The kind of *x*, if it is an array of numpy or torch; arrays of both may be in the host's memory."""
     if isinstance(x, np.ndarray):
         return NUMPY
     torch = sys.modules.get("torch")
@@ -280,7 +279,7 @@ def general_kind(x: object) -> HostKind | None:
 def host_view(name: str, x: object) -> Array:
     """The argument *name* as a numpy array over the same memory.
 
-    :raises CallError: it is no array in the host's memory.
+    :raises CallError: it is not an array in the host's memory.
     """
     kind = general_kind(x)
     if kind is None and _lies_on_host(x):
@@ -298,13 +297,13 @@ def host_view(name: str, x: object) -> Array:
 
 
 def not_an_array(name: str, x: object) -> CallError:
-    """The error for something that was to be an array."""
+    """The error for an argument that is not an array."""
     return CallError(f"'{name}' must be an array, not {type(x).__name__}.", argument=name,
                      hint=f"pass np.asarray({name}), of the dtype that the kernel wants")
 
 
 def is_on_gpu(x: object) -> bool:
-    """Does *x* say that it lies on an NVIDIA GPU?"""
+    """Is *x*, by its protocols, on an NVIDIA GPU?"""
     return dlpack_device(x) in (2, 13) or hasattr(x, "__cuda_array_interface__")
 
 

@@ -18,9 +18,9 @@ _libraries: dict[str, ctypes.CDLL] = {}
 
 
 def load_library(source: str, kernel: str, compiler: HostCompiler, cache: DiskCache) -> ctypes.CDLL:
-    """The compiled and loaded *source*: from this process, from the disk, or made now.
+    """The compiled and loaded *source*: from this process, from the disk cache, or compiled now.
 
-    :raises CompilerError: the compiler refuses *source*, or the object cannot be loaded.
+    :raises CompilerError: the compiler rejects *source*, or the object cannot be loaded.
     """
     key = object_key(source, compiler)
     known = _libraries.get(key)
@@ -46,7 +46,7 @@ def object_key(source: str, compiler: HostCompiler) -> str:
 
 
 def dump(source: str, kernel: str, suffix: str) -> None:
-    """Write a text that is about to be compiled to ``$LOOPKIT_DUMP``, if that is set."""
+    """Write a text before its compilation to ``$LOOPKIT_DUMP``, if that is set."""
     directory = os.environ.get("LOOPKIT_DUMP")
     if directory:
         place = Path(directory)
@@ -66,20 +66,20 @@ def _load_kept(key: str, cache: DiskCache) -> ctypes.CDLL | None:
     try:
         return _open(entry.path, entry.content)
     except OSError:
-        # sound, but not for this machine (a library that it needs is missing): compile it here
+        # undamaged, but not for this machine (a library that it needs is missing): compile it here
         return None
 
 
 def _open(path: Path | None, content: bytes) -> ctypes.CDLL:
     """Map the object *content*, from *path* if it is still there.
 
-    :raises OSError: the loader refuses it.
+    :raises OSError: the loader rejects it.
     """
     if path is not None:
-        # evicted a moment ago by another process, or in a directory from which nothing may be executed
+        # another process may have evicted it, or its directory may not allow execution
         with contextlib.suppress(OSError):
             return ctypes.CDLL(str(path))
-    # a file of its own, which goes as soon as it is mapped
+    # a temporary file, removed after it is mapped
     with tempfile.TemporaryDirectory(prefix="loopkit-", ignore_cleanup_errors=True) as place:
         private = Path(place, "kernel.so")
         private.write_bytes(content)

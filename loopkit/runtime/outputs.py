@@ -1,4 +1,4 @@
-"""The outputs of a call: a tuple with names."""
+"""The result of a kernel call: a tuple with names."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -25,11 +25,11 @@ class Outputs(tuple[Any, ...]):
 
     @staticmethod
     def maker(fields: tuple[str, ...]) -> Callable[[Iterable[Any]], Outputs]:
-        """The constructor for given *fields*, for callers to whom part of a microsecond matters."""
+        """The constructor for given *fields*, for callers where a fraction of a microsecond matters."""
         return partial(tuple.__new__, _named(fields))
 
     def __getattr__(self, name: str) -> Any:
-        # a name that a tuple has itself ("count", "index") is reached by outputs["count"] only
+        # for a tuple's own names ("count", "index") use outputs["count"]
         if name in self._fields:
             return tuple.__getitem__(self, self._fields.index(name))
         raise AttributeError(f"no output is called '{name}'; there is {', '.join(self._fields) or 'none'}")
@@ -57,5 +57,5 @@ class Outputs(tuple[Any, ...]):
 
 @lru_cache(maxsize=1024)
 def _named(fields: tuple[str, ...]) -> type[Outputs]:
-    """The type of outputs with these names: a class holds them, so that making a tuple is all that a call does."""
+    """The type of outputs with these names: the class holds the names, so a call only makes a tuple."""
     return type("Outputs", (Outputs,), {"__slots__": (), "_fields": fields})

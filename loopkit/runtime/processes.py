@@ -1,4 +1,4 @@
-"""Processes of other programs: run quietly, with an error for a compiler that refuses."""
+"""Running other programs, and the error for a text that a compiler rejects."""
 from __future__ import annotations
 
 import os
@@ -12,9 +12,7 @@ _MOST_LINES = 40
 
 
 def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess.CompletedProcess[str]:
-    """Run *command*; not being able to, within *timeout* seconds, is a failure like any other.
-
-    Messages come in English.
+    """Run *command* with messages in English; a start that fails, or more than *timeout* seconds, is an exit status.
     """
     try:
         return subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=timeout, check=False,
@@ -30,9 +28,9 @@ def run_quietly(command: Sequence[str], timeout: float = _TIMEOUT) -> subprocess
 def rejected(compiler: str, kernel: str, source: str, log: str, line: int | None, *, hint: str) -> CompilerError:
     """The error for kernel *kernel* whose text is *source*.
 
-    :arg compiler: how the sentence calls it.
-    :arg log: the compiler's own words.
-    :arg line: the line that it means, where it says so.
+    :arg compiler: its name in the sentence.
+    :arg log: the compiler's output.
+    :arg line: number of the rejected line, if it is known.
     """
     said = log.strip().splitlines()[:_MOST_LINES]
     where = ""

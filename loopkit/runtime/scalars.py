@@ -1,4 +1,4 @@
-"""Scalars of any kind into the kernel's dtypes: a value that does not fit is refused, never wrapped."""
+"""Conversion of scalars to the kernel's dtypes: a value that does not fit is rejected, never wrapped."""
 from __future__ import annotations
 
 import math
@@ -17,7 +17,7 @@ Scalar = bool | int | float | complex
 
 @lru_cache(maxsize=512)
 def converter(name: str, dtype: np.dtype[Any] | None) -> Callable[[object], Scalar]:
-    """A function that turns what the caller gave for *name* into a Python number that *dtype* can hold.
+    """A function that converts the caller's value of *name* to a Python number that *dtype* can hold.
 
     :arg dtype: ``None`` for a size whose width is chosen for each call.
     """
@@ -37,7 +37,7 @@ def _real_converter(name: str, dtype: np.dtype[Any]) -> Callable[[object], Scala
     largest = largest_real(dtype)
 
     def convert(value: object) -> Scalar:
-        # nearly every call passes this: no more than a comparison is needed then
+        # the fast path of nearly every call
         if type(value) is float and -largest <= value <= largest:
             return value
         return _inexact(name, dtype, value)
@@ -51,7 +51,7 @@ def integer_range(dtype: np.dtype[Any] | None) -> tuple[int, int]:
 
 
 def dtype_of(name: str, value: object) -> np.dtype[Any]:
-    """The dtype that a scalar brings along: numpy's own, and for Python's numbers the widest of their kind."""
+    """The dtype of a scalar: numpy's own, and for Python's numbers the widest of their kind."""
     if isinstance(value, np.generic | np.ndarray):
         return value.dtype
     if isinstance(value, bool | int | float | complex):
@@ -93,7 +93,7 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
         value = value[()]                           # a 0-dimensional array gives its scalar
     wanted = "a number" if dtype.kind == "c" else "a real number"
     if isinstance(value, np.generic) and is_bfloat16(value.dtype):
-        value = float(value)                        # numpy does not take it for a number
+        value = float(value)                        # it is not a numpy number
     if not isinstance(value, bool | int | float | complex | np.bool_ | np.number):
         raise _not_a_scalar(name, wanted, value)
     if dtype.kind != "c" and isinstance(value, complex | np.complexfloating):
@@ -111,7 +111,7 @@ def _inexact(name: str, dtype: np.dtype[Any], value: object) -> complex:
 def _require_finite(name: str, dtype: np.dtype[Any], given: object, number: complex) -> None:
     with np.errstate(over="ignore"):
         narrowed = complex(dtype.type(number))
-    # an infinity that was passed as one is a value like another
+    # an infinity that the caller passed is legal
     if np.isinf(narrowed) and not (isinstance(given, float | complex | np.inexact) and np.isinf(given)):
         raise CallError(f"'{name}' is {given}, which overflows {dtype}.", argument=name)
 

@@ -1,4 +1,4 @@
-"""The stages below the runtime that a call needs, gathered in one place."""
+"""The functions of lower floors that the runtime uses, gathered in one module."""
 from __future__ import annotations
 
 import pymbolic.primitives as p
@@ -44,14 +44,14 @@ def structural_values(knl: LoopKernel) -> frozenset[str]:
         found.update(name for extent in shape if extent is not None for name in variables(extent))
     if vector_inames(knl):
         found |= knl.value_params           # the first element of a vector may depend on any
-    # a size that nobody declared is as wide as the text's indices
+    # a size without a declared dtype is as wide as the text's indices
     found.update(a.name for a in knl.arguments if a.dtype is None)
     return frozenset(a.name for a in knl.arguments
                      if isinstance(a, ValueArg) and a.name in found.difference(unknown_dtypes(knl)))
 
 
 def size_values(knl: LoopKernel) -> frozenset[str]:
-    """The value arguments that are sizes, or stand in subscripts and comparisons as sizes do: signed integers."""
+    """The value arguments that are sizes, or that subscripts and comparisons use like sizes: signed integers."""
     found = set(structural_values(knl))
     for s in knl.statements:
         for e in (s.assignee, s.expression, *s.predicates):
@@ -62,14 +62,14 @@ def size_values(knl: LoopKernel) -> frozenset[str]:
 
 
 def size_forms(knl: LoopKernel, machine: Machine) -> tuple[MagnitudeBound | AddressBound, ...]:
-    """How large loops, guards, grids and scratch arrays of a text become, in the kernel's sizes, and all on the way."""
+    """The ranges of a text's loops, guards, grids, scratch arrays and intermediate values, in the kernel's sizes."""
     lowered, beyond = lowered_once(knl, machine), largest_literal(knl) + 1
     return (*magnitude_bounds(lowered.program, knl.value_params),
             *(AddressBound(s.shape, beyond) for s in lowered.storages.values() if s.space is AddressSpace.GLOBAL))
 
 
 def largest_literal(knl: LoopKernel) -> int:
-    """The largest number that stands in a subscript: by how many steps along an axis a text may overshoot."""
+    """The largest integer in a subscript: a text may overshoot an axis by this many steps."""
     expressions = [e for s in knl.statements for e in (s.assignee, s.expression, *s.predicates)]
     expressions += [rule.expr for rule in knl.substitutions.values()]
     return max((abs(n) for e in expressions for node in subexpressions(e) if isinstance(node, p.Subscript)

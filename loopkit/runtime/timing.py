@@ -1,4 +1,4 @@
-"""Timings of calls: the request, and the measured result."""
+"""Timing of calls: the request and the result."""
 from __future__ import annotations
 
 import statistics
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 from loopkit.errors import CallError
 
-#: Rotated arguments are this many times as large as the cache, so that nothing of a set is left when its turn comes.
+#: Size of rotated arguments, in caches: a set is evicted before its next use.
 _CACHES = 3
 _MOST_SETS = 4096
 
 
 @dataclass(frozen=True)
 class TimingRequest:
-    """What :meth:`CompiledKernel.time` was asked for; see there.
+    """The options of :meth:`CompiledKernel.time`.
 
-    :ivar fewest: how many runs there must be, however long one takes; *most*: how many there may be.
+    :ivar fewest: least number of runs, however long one takes; *most*: the largest number of runs.
     """
 
     duration: float = 0.2
@@ -33,9 +33,9 @@ class TimingRequest:
                             hint="time(duration=0.2, warmup=3, ...)")
 
     def number_of_sets(self, size: int, cache: int) -> int:
-        """How many copies of arguments of *size* bytes to rotate among, so that they do not fit into *cache* bytes.
+        """The number of copies of arguments of *size* bytes to rotate among, so that they exceed *cache* bytes.
 
-        :raises CallError: they are so small that it would take too many.
+        :raises CallError: the arguments are so small that it would take too many copies.
         """
         if not self.rotate:
             return 1
@@ -49,12 +49,12 @@ class TimingRequest:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long calls took.
+    """The measured time of calls.
 
     :ivar seconds: the median.
     :ivar spread: half the distance between the quartiles, in seconds.
-    :ivar runs: how many calls were timed.
-    :ivar bytes: moved by one call, as the caller said; *flops*: its operations.
+    :ivar runs: number of timed calls.
+    :ivar bytes: bytes moved by one call, as given by the caller; *flops*: its floating-point operations.
     """
 
     seconds: float
@@ -71,12 +71,12 @@ class Timing:
 
     @property
     def gigabytes_per_second(self) -> float | None:
-        """``bytes`` over the median; ``None`` where they were not given."""
+        """``bytes`` over the median, in 1e9 bytes per second; ``None`` if ``bytes`` was not given."""
         return None if self.bytes is None or self.seconds <= 0 else self.bytes / self.seconds / 1e9
 
     @property
     def teraflops(self) -> float | None:
-        """1e12 operations a second; ``None`` where ``flops`` was not given."""
+        """``flops`` over the median, in 1e12 operations per second; ``None`` if ``flops`` was not given."""
         return None if self.flops is None or self.seconds <= 0 else self.flops / self.seconds / 1e12
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A kernel with its dtypes known, and its texts, each made when a call first needs it."""
+"""A kernel with known dtypes, and its texts, each generated at the first call that needs it."""
 from __future__ import annotations
 
 import threading
@@ -26,14 +26,15 @@ from loopkit.runtime.views import Array, ArrayLike, c_strides
 from loopkit.target.code import GeneratedCode, GeneratedKernel, Layout, ParameterKind
 from loopkit.target.text_target import TextTarget
 
-#: Temporaries of so many elements get 64-bit indices; half of what 32 bits hold, as parts of an address may overshoot.
+#: Least number of elements of temporaries with 64-bit indices; half the 32-bit range, since parts of an address may
+#: overshoot.
 _SCRATCH_32 = 2**30
 
 
 class ScratchPlan:
     """The temporaries in global memory of a program: allocated for each call, shared by its launches.
 
-    :ivar cleared: those whose bytes are zero when a call begins; they come first.
+    :ivar cleared: the temporaries that are zeroed before a call; they come first.
     """
 
     def __init__(self, launches: Sequence[GeneratedKernel]) -> None:
@@ -45,16 +46,16 @@ class ScratchPlan:
         self._bytes = {p.name: p.element_bytes for p in found.values()}
 
     def byte_counts(self, values: Mapping[str, Any]) -> dict[str, int]:
-        """How large each temporary is under the sizes *values*, one element at least."""
+        """The bytes of each temporary at the sizes *values*, one element at least."""
         shapes = self.shapes(values)
         return {name: max(prod(shapes[name]), 1) * self._bytes[name] for name, _, _ in self._plans}
 
     def shapes(self, values: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-        """The shape of each temporary under the sizes *values*."""
+        """The shape of each temporary at the sizes *values*."""
         return {name: tuple(max(f(values), 0) for f in extents) for name, _, extents in self._plans}
 
     def makers(self, values: Mapping[str, Any]) -> dict[str, Callable[[], Array]]:
-        """What makes each temporary in the host's memory under the sizes *values*."""
+        """Functions that allocate each temporary in the host's memory at the sizes *values*."""
         shapes = self.shapes(values)
         return {name: partial(np.empty, shapes[name], dtype) for name, dtype, _ in self._plans}
 
@@ -77,14 +78,14 @@ def integer_limits(launches: Sequence[GeneratedKernel]) -> tuple[IntegerLimit, .
 
 
 def require_in_range(limits: Sequence[IntegerLimit], values: dict[str, Any]) -> None:
-    """:raises CallError: a value that the text's parameter cannot hold."""
+    """:raises CallError: the text's parameter cannot hold a value."""
     for limit in limits:
         if not limit.low <= values[limit.name] <= limit.high:
             raise out_of_range(limit.name, values[limit.name], limit.dtype)
 
 
 class Text:
-    """One generated text, with what a call of it needs.
+    """One generated text, with the data for its calls.
 
     :ivar limits: the ranges of all integers that it takes by value.
     :ivar hosts: the inames of the host's loops whose values its functions take.
@@ -109,9 +110,9 @@ class TypedKernel:
 
     def fitting(self, target: TextTarget, bound: BoundArguments, strided: frozenset[str], *, vectors: bool = True
                 ) -> Text:
-        """The text for the arrays of a call, of which those in *strided* have strides of their own.
+        """The text for the arrays of a call; the arrays in *strided* have strides of their own.
 
-        :arg vectors: it may have vector accesses, if shapes, strides and sizes let them; addresses are not looked at.
+        :arg vectors: allow vector accesses, if shapes, strides and sizes permit; addresses are not checked.
         :raises CallError: a value does not fit into the text's parameter.
         """
         found = self.text(target, Layout(64 if bound.wide else 32, strided, vectors))
@@ -153,12 +154,12 @@ class TypedKernels:
             return stages.structural_values(self.kernel)
 
     def of(self, given: Mapping[str, Any]) -> TypedKernel:
-        """The kernel with its open dtypes taken from what is *given*: arrays with a numpy dtype, and scalars.
+        """The kernel with its open dtypes taken from *given*: arrays with a numpy dtype, and scalars.
 
-        :raises CallError: a dtype is not known, or no kernel has it.
+        :raises CallError: a dtype is not known, or kernels do not support it.
         """
         signature = tuple(getattr(given.get(name), "dtype", None) for name in self.unknown)
-        # Python's numbers carry no dtype: their kind decides, so they are looked up each time
+        # Python's numbers have no dtype: their kind decides, so they are looked up at each call
         known = self._known.get(signature) if None not in signature else None
         if known is not None:
             return known
@@ -172,7 +173,7 @@ class TypedKernels:
             return self._known[signature]
 
     def _closed(self, dtypes: Mapping[str, np.dtype[Any]]) -> LoopKernel:
-        """The kernel with *dtypes*, first for what it reads: an output's dtype follows from that where it can."""
+        """The kernel with *dtypes*, first for its inputs: they may determine an output's dtype."""
         reads, writes = stages.needed_inputs(self.kernel), self.kernel.written_names
         typed = stages.with_dtypes(self.kernel, {k: v for k, v in dtypes.items() if k in reads or k not in writes})
         typed = stages.with_dtypes(typed, {k: dtypes[k] for k in stages.unknown_dtypes(typed) if k in dtypes})
@@ -204,13 +205,13 @@ def _supported(name: str, dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def serves(assumed: Iterable[Assumed], arrays: Mapping[str, ArrayLike], values: Mapping[str, Any]) -> bool:
-    """Does all that is *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
+    """Does everything in *assumed* hold, apart from addresses? Arrays of the host are copied to C order."""
     return all(_has_rows(arrays[a.array], a, values) if isinstance(a, AlignedArray)
                else evaluate(a.size, values) % a.divisor == 0 for a in assumed)
 
 
 def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]) -> bool:
-    """Is the last stride one element, and each other one as *assumed*, or a multiple of its elements?"""
+    """Is the last stride one element, and each other stride as *assumed*, or a multiple of its elements?"""
     strides = c_strides(array.shape, array.itemsize) if isinstance(array, np.ndarray) else array.strides
     if array.shape[-1] > 1 and strides[-1] != array.itemsize:
         return False
@@ -223,7 +224,7 @@ def _has_rows(array: ArrayLike, assumed: AlignedArray, values: Mapping[str, Any]
 
 def address_masks(assumed: Iterable[Assumed], names: Sequence[str], sizes: Mapping[str, int]
                   ) -> tuple[tuple[int, int], ...]:
-    """The places among *names* of arrays that must be aligned, each with the bits that its address must not have.
+    """The places among *names* of arrays that must be aligned, each with the address bits that must be zero.
 
     :arg sizes: bytes of an element of each array.
     """

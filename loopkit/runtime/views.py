@@ -1,4 +1,4 @@
-"""Views of arrays in numpy's terms, wherever an array lies; and whether arrays share memory."""
+"""The view of an array that a call needs, in numpy's terms, on the host or a GPU; the test for shared memory."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ Array = np.ndarray[Any, np.dtype[Any]]
 # bits of numpy's ndarray.flags.num
 _C_CONTIGUOUS, _ALIGNED, _WRITEABLE = 0x1, 0x100, 0x400
 
-#: Work that the exact test may do (numpy's measure); beyond it, arrays whose ranges meet are refused.
+#: Most work of the exact overlap test (in numpy's measure); above it, overlapping address ranges count as overlap.
 _WORK = 10_000
 
 
 class ArrayLike(Protocol):
-    """What checks ask of an array: numpy's arrays answer, and :class:`DeviceView` for those on a GPU."""
+    """The attributes of an array that checks use: those of numpy's arrays, and of :class:`DeviceView` for a GPU."""
 
     @property
     def dtype(self) -> np.dtype[Any]: ...
@@ -44,7 +44,7 @@ class ArrayLike(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """The bits of ``ndarray.flags.num`` that calls look at."""
+    """The bits of ``ndarray.flags.num`` that calls use."""
 
     num: int
 
@@ -54,8 +54,8 @@ class DeviceView:
     """An array on a GPU.
 
     :ivar strides: in bytes.
-    :ivar pointer: the address of the element with all subscripts 0; 0 for an array that a call is going to make.
-    :ivar ordinal: the device it lies on.
+    :ivar pointer: the address of the element with all subscripts 0; 0 for an array that a call will allocate.
+    :ivar ordinal: number of its device.
     """
 
     dtype: np.dtype[Any]
@@ -97,14 +97,14 @@ def c_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
 
 
 def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> bool:
-    """Does an array lie in C order without gaps? The stride of an axis of one element does not matter."""
+    """Is an array in C order without gaps? The stride of an axis of one element does not matter."""
     if 0 in shape:
         return True
     return all(n == 1 or s == c for n, s, c in zip(shape, strides, c_strides(shape, itemsize), strict=True))
 
 
 def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, int]:
-    """The first byte of an array and the one behind its last, from its pointer; equal for an empty array."""
+    """The first byte of an array and the one behind its last, relative to its pointer; equal for an empty array."""
     if 0 in shape:
         return 0, 0
     reaches = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
@@ -112,7 +112,7 @@ def span(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tup
 
 
 def stride(array: ArrayLike, axis: int) -> int:
-    """The stride along *axis* in elements; 0 where there is only one, whose stride numpy leaves open."""
+    """The stride along *axis* in elements; 0 for one element, whose stride numpy leaves open."""
     return array.strides[axis] // array.itemsize if array.shape[axis] > 1 else 0
 
 
@@ -123,19 +123,19 @@ def overlapping(written: str, other: str) -> CallError:
 
 
 def share_memory(a: ArrayLike, b: ArrayLike) -> bool:
-    """Do two arrays have a byte in common? What cannot be excluded counts as yes."""
+    """Do two arrays have a byte in common? An undecided test counts as yes."""
     x, y = _addresses(a), _addresses(b)
     if not np.may_share_memory(x, y):
         return False
     try:
-        # numpy takes any bound on the work; its types know 0 and -1 only
+        # numpy accepts any bound on the work; its type annotation allows only 0 and -1
         return np.shares_memory(x, y, max_work=_WORK)         # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return True
 
 
 class _Ghost:
-    """Offers numpy the addresses of an array on a GPU; nothing reads what is there."""
+    """Gives numpy the addresses of an array on a GPU; its memory is never read."""
 
     def __init__(self, view: DeviceView) -> None:
         self.__array_interface__ = {"version": 3, "typestr": f"|V{view.itemsize}", "shape": view.shape,
@@ -144,16 +144,16 @@ class _Ghost:
 
 def _addresses(array: ArrayLike) -> Array:
     if isinstance(array, DeviceView):
-        # a GPU and the host have one space of addresses, so that both kinds can be compared
+        # a GPU and the host share one address space, so that arrays on both can be compared
         return np.asarray(_Ghost(array)) if array.pointer else np.empty(0, np.uint8)
     assert isinstance(array, np.ndarray)
     return array
 
 
 def internal_overlap(array: ArrayLike) -> bool:
-    """May two different subscripts of *array* reach one address?
+    """Can two different subscripts of *array* have one address?
 
-    Exact for views made by slicing and transposing; a stranger array whose strides interleave counts as overlapping.
+    Exact for views made by slicing and transposing; any other array whose strides interleave counts as overlapping.
     """
     if array.size == 0:
         return False

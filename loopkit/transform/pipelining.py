@@ -55,7 +55,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
     :arg stages: how many tiles there are at once.
     :arg temporaries: default: all filled from arrays alone, by a copy that shares no inner loop with other statements.
-    :arg registers: hold a tile in registers from its load to its store; not with *asynchronous*.
+    :arg registers: hold a tile in registers from its load to its store; *asynchronous* ignores it.
     :arg asynchronous: elements of 4, 8 or 16 bytes as they are; they may be transposed, but not converted.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
     :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag, or nothing can be

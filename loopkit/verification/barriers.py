@@ -1,4 +1,4 @@
-"""Barriers: what each one serves, which are missing, which nothing needs, which not all threads reach."""
+"""Barriers: the conflicts that each one orders; missing, needless and divergent barriers."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -15,8 +15,8 @@ from loopkit.verification.report import Check, Finding, refuted
 
 
 def barriers(launches: Sequence[Conflicts], functions: Sequence[Function]) -> Check:
-    """Is there a barrier wherever one is needed, and a wait for copies; does every thread of the block reach each, and
-    what are they for?"""
+    """Does a barrier or a wait order each conflict, and does every thread of the block execute each barrier? Lists the
+    conflicts of each barrier."""
     findings = [f for conflicts in launches for f in (*missing_barriers(conflicts), *early_accesses(conflicts))]
     notes: list[str] = []
     count = idle = 0
@@ -56,12 +56,12 @@ def _divergent(launch: Launch, function: Function) -> Iterator[Finding]:
 
 
 def divergent_barriers(node: Node, divergent: frozenset[str], why: str = "") -> Iterator[tuple[Sync | Region, str]]:
-    """The barriers, and the regions with instructions, in *node* that not all threads reach equally often.
+    """The barriers, and the regions with instructions, in *node* that may not be executed equally often by all threads.
 
-    Each comes with what it stands under.
+    Each comes with the condition or loop around it.
 
     :arg divergent: names that may differ between threads; names defined by them do so too.
-    :arg why: what *node* stands under that differs between threads; ``""``: nothing.
+    :arg why: the condition or loop around *node* that differs between threads; ``""``: none.
     """
     match node:
         case Sync():

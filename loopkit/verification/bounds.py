@@ -1,4 +1,4 @@
-"""Bounds: every access lies inside its array, for all sizes that the assumptions allow."""
+"""Bounds: every access is inside its array, for all sizes that the assumptions allow."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from loopkit.verification.smallest import smallest_instance
 
 
 def bounds(lowered: Lowered) -> Check:
-    """Does every access of the lowered kernel touch a cell that exists? Temporaries are looked at in their storage."""
+    """Is every access of the lowered kernel inside its array? Temporaries have the shape of their storage."""
     knl = lowered.kernel
     findings: dict[Finding, None] = {}
     cache: dict[object, InstanceSet | None] = {}
@@ -38,7 +38,7 @@ def bounds(lowered: Lowered) -> Check:
 
 
 def _unknown_extent(knl: LoopKernel, name: str, shape: Shape, storage: Storage | None) -> object:
-    """An extent that cannot be compared with subscripts and is not the least that holds them all; ``None``: none is."""
+    """An extent that is not affine, unless the shape is the least that holds all accesses; ``None``: none is."""
     if storage is not None:
         inferred = knl.temporaries[name].shape is None
     else:
@@ -75,6 +75,6 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
 
 
 def _outside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> InstanceSet | None:
-    """The instances that touch something outside; ``None`` if there are none."""
+    """The instances that access an element outside; ``None`` if there are none."""
     bad = outside(a.relation if storage is None else storage.touched(a), shape, knl.assumptions)
     return None if bad is None else a.domain.named(bad)

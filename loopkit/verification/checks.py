@@ -1,4 +1,4 @@
-"""The checks that users call, and all of them in one report."""
+"""The public checks of a kernel, and the report of all of them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -24,9 +24,9 @@ from loopkit.verification.validation import validate
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: a kernel as it was given, and what it was lowered to.
+    """A kernel and its lowered form, which the checks examine.
 
-    :ivar made: the checks that were made already, by name.
+    :ivar made: results of earlier checks, by name.
     """
 
     kernel: LoopKernel
@@ -35,11 +35,11 @@ class Subject:
 
     @cached_property
     def launches(self) -> tuple[Conflicts, ...]:
-        """The launches with the conflicts of their instances, found once for all checks."""
+        """The launches with the conflicts of their instances, computed once for all checks."""
         return tuple(Conflicts(launch, self.lowered.storages) for launch in self.lowered.launches)
 
 
-# {{{ what is checked of a subject
+# {{{ the checks of a subject
 
 def _order(subject: Subject) -> Check:
     check = legal(subject.kernel)
@@ -75,18 +75,18 @@ def _program(subject: Subject) -> Check:
 
 Checker = Callable[[Subject], Check]
 
-#: What is checked before code is generated, in this order.
+#: The checks before code generation, in this order.
 DEFAULT: Sequence[tuple[str, Checker]] = (
     ("order", _order), ("bounds", _bounds), ("coverage", _coverage), ("races", _races), ("barriers", _barriers))
 
-#: What ``verify="full"`` checks besides.
+#: Additional checks of ``verify="full"``.
 ADDITIONAL: Sequence[tuple[str, Checker]] = (("program", _program),)
 
 # }}}
 
 
 def report_of(subject: Subject, *, full: bool = False) -> Report:
-    """All checks of *subject*; what isl cannot answer is undecided."""
+    """All checks of *subject*; a question beyond isl's budget is undecided."""
     return Report(subject.kernel.name, tuple(
         _made(name, check, subject) for name, check in (*DEFAULT, *(ADDITIONAL if full else ()))))
 
@@ -107,20 +107,20 @@ def _one(knl: LoopKernel, target: str | Target | None, name: str) -> Report:
 
 
 def subject_of(knl: LoopKernel, machine: Machine) -> Subject:
-    """*knl* as it is lowered for *machine*; whoever asks for a check, it is made once."""
+    """*knl* lowered for *machine*; all callers share the results of its checks."""
     return kept(knl.memo, ("verified subject", machine), lambda: Subject(knl, lowered_once(knl, machine)))
 
 
-# {{{ what users call
+# {{{ public checks
 
 @checked
 def verify(knl: LoopKernel, target: str | Target | None = None, *, full: bool = False) -> Report:
-    """Check *knl* and what it is lowered to: order, bounds, coverage, races and barriers.
+    """Check *knl* and its lowered form: order, bounds, coverage, races and barriers.
 
-    Nothing is raised for what is refuted; ask the report, or call its ``raise_if_refuted``.
+    A refutation raises nothing: read the report, or call its ``raise_if_refuted``.
 
-    :arg target: what *knl* is lowered for, as for :func:`loopkit.lower`.
-    :arg full: show besides that the loop program does what the launches say (translation validation).
+    :arg target: the target that *knl* is lowered for, as in :func:`loopkit.lower`.
+    :arg full: also prove that the loop program executes the lowered kernel (translation validation).
     :raises TypeInferenceError, StorageError, IllegalTransformError: the kernel cannot be lowered.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", name="twice")
@@ -155,10 +155,10 @@ def check_legal(knl: LoopKernel) -> Report:
 
 @checked
 def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """Do two threads touch one element in no order, one of them writing?
+    """Do two threads access one element without an order, one of them writing?
 
-    Looked at is the lowered kernel with its barriers as they stand: threads of one block on shared and global memory,
-    and blocks of one launch on global memory.
+    The check examines the lowered kernel with its barriers: threads of one block on shared and global memory, and
+    blocks of one launch on global memory.
 
     >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")
@@ -173,7 +173,7 @@ def check_races(knl: LoopKernel, target: str | Target | None = None) -> Report:
 def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
     """Does every access stay inside its array, for all sizes that the assumptions allow?
 
-    Temporaries are looked at in the storage that they were given.
+    Temporaries have the shape of their allocated storage.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = x[i-1]", name="shifted")
     >>> print(lk.check_bounds(lk.add_dtypes(knl, {"x": np.float32})))
@@ -187,9 +187,9 @@ def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
 
 @checked
 def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """Which elements of the outputs are written, and is a temporary ever read before it is written?
+    """List the elements of the outputs that are written, and prove that no temporary is read before it is written.
 
-    An output may be written in part, and an element more than once; the report tells of it.
+    An output may be written in part, and an element more than once; the report notes both.
 
     >>> knl = lk.make_kernel("{[i]: 1<=i<n-1}", "out[i] = a[i-1] + a[i+1]", name="ends")
     >>> print(lk.check_coverage(lk.add_dtypes(knl, {"a": np.float32})))
@@ -202,9 +202,9 @@ def check_coverage(knl: LoopKernel, target: str | Target | None = None) -> Repor
 
 @checked
 def check_barriers(knl: LoopKernel, target: str | Target | None = None) -> Report:
-    """What does each barrier of the lowered kernel serve; which are missing, which does nothing need?
+    """List the conflicts that each barrier of the lowered kernel orders, missing barriers, and needless ones.
 
-    A barrier that not all threads of a block reach is refuted.
+    A barrier that not all threads of a block execute is refuted.
 
     >>> knl = lk.make_kernel("{[i,j]: 0<=i,j<64}", "<> t[i] = x[i]\\ny[j] = t[63-j]", name="reversed")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"x": np.float32}), "i:l.0, j:l.0")

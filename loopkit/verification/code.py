@@ -1,4 +1,4 @@
-"""Code generation as users call it: lowered once, checked, then written."""
+"""Public code generation: lower, check, write the text."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -25,13 +25,12 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
     """The source text of *knl* for a target, after the checks of :func:`loopkit.verify`.
 
     :arg target: ``"cuda"``, ``"c"``, or a target object (``lk.CudaTarget(arch="sm_80")``).
-    :arg layout: what of the arrays' memory layout the text is made for; default: C order, 32-bit indices.
-    :arg verify: ``False`` (or ``"off"``) checks nothing, ``"full"`` adds translation validation to ``True``
-        (``"on"``); ``None`` does as the kernel's options say. What was proven, and what was not, stands at the top
-        of a CUDA text.
-    :raises PreconditionError: there is no such target, or no such extent of checks.
+    :arg layout: the arrays' memory layout for the text; default: C order, 32-bit indices.
+    :arg verify: ``False`` (or ``"off"``): no checks; ``True`` (or ``"on"``): the checks; ``"full"``: also translation
+        validation; ``None``: the kernel's options decide. The head of a CUDA text lists what is proven and what is not.
+    :raises PreconditionError: *target* or *verify* does not exist.
     :raises TypeInferenceError: a dtype is not known; see :func:`loopkit.add_dtypes`.
-    :raises BoundsError: an access lies outside its array for some sizes.
+    :raises BoundsError: an access is outside its array for some sizes.
     :raises VerificationError: another check refutes the kernel.
     :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
 
@@ -47,7 +46,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
     lowered = lowered_once(knl, chosen.machine)
     report = None
     if extent != "off":
-        # texts of one kernel for several targets and layouts have one report
+        # texts of one kernel for several targets and layouts share one report
         report = report_of(subject_of(knl, chosen.machine), full=extent == "full").raise_if_refuted()
     head = () if report is None or not knl.options.annotate else tuple(head_lines(knl, report))
     with bounded(f"generating code for kernel '{knl.name}'"):
@@ -55,7 +54,7 @@ def generate_code(knl: LoopKernel, target: str | Target = "cuda", *, layout: Lay
 
 
 def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
-    """What a reader of a text is told of its checks: a line of what is proven, the rest one by one."""
+    """The lines about the checks at the head of a text: one line of proven claims, one for each other finding."""
     proven = [c.claim for c in report.checks if c.verdict is Verdict.PROVEN and c.claim]
     if proven:
         yield from _wrapped(f"proven: {', '.join(proven).replace(', barriers:', '; barriers:')}")
@@ -67,7 +66,7 @@ def head_lines(knl: LoopKernel, report: Report) -> Iterator[str]:
 
 
 def _wrapped(text: str) -> list[str]:
-    # a backslash at the end of a comment would take the next line into it
+    # a backslash at the end of a C comment would join the next line to it
     words = text.replace("\\", "/").split()
     return wrap(" ".join(words), _WIDTH - len("// "), subsequent_indent="  ", break_long_words=False,
                 break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""Accesses that may come before an asynchronous access that they conflict with is performed."""
+"""Asynchronous accesses: conflicting accesses that may run before an asynchronous access completes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from loopkit.verification.smallest import smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
-    """Conflicts with asynchronous accesses, with no wait between that covers the asynchronous access."""
+    """Conflicts with asynchronous accesses without a wait between that covers the asynchronous access."""
     knl, launch = conflicts.kernel, conflicts.launch
     waits = Waits(knl, launch, launch.tree)
     narrow = any(b.barrier.scope is not Scope.BLOCK and pending(b.barrier.instructions) is not None
@@ -38,7 +38,7 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
 
 
 def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
-    """Is *place* needed so that threads see asynchronous accesses of other threads performed?"""
+    """Does *place* make the completion of asynchronous accesses visible to other threads?"""
     if pending(place.barrier.instructions) is None:
         return False
     waits = Waits(conflicts.kernel, conflicts.launch, conflicts.launch.tree)
@@ -48,7 +48,7 @@ def is_for_completion(conflicts: Conflicts, place: PlacedBarrier) -> bool:
 
 
 def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unfinished]]:
-    """Those pairs of *u* that two threads run, and those that two warps run, with who must wait for each other."""
+    """The pairs of *u* on two threads, and those in two warps, with the scope of the wait that they need."""
     a, b = (conflicts.launch.statements[s] for s in (u.source, u.sink))
     for scope, apart in ((Scope.WARP, conflicts.threads.on_two_threads), (Scope.BLOCK, conflicts.threads.in_two_warps)):
         pairs = apart(a, b, u.pairs)
@@ -58,7 +58,7 @@ def _of_others(conflicts: Conflicts, u: Unfinished) -> Iterator[tuple[Scope, Unf
 
 def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: PlacedBarrier | None = None
           ) -> Map | None:
-    """Those pairs of *u* that no wait of *scope*, *but* one, comes between which covers it; ``None``: none."""
+    """The pairs of *u* without a covering wait of *scope* between, ignoring the wait *but*; ``None``: none."""
     if waits.places is None:
         return _not_surely_waited_for(conflicts, u, scope, but)
     left = waits.left(u, scope, [None if but is not None and place.way == but.way else pending(place.node.instructions)
@@ -72,7 +72,7 @@ def _left(conflicts: Conflicts, waits: Waits, u: Unfinished, scope: Scope, but: 
 
 
 def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, but: PlacedBarrier | None) -> Map | None:
-    """Where groups cannot be counted: those pairs of *u* between which no wait for all of them is sure to come."""
+    """For groups that cannot be counted: the pairs of *u* without a must-run wait for all groups between."""
     way = conflicts.relative_way(u.source, u.sink)
     waits = [b for b in conflicts.ways.places
              if b is not but and pending(b.barrier.instructions) == 0 and b.barrier.scope >= scope]

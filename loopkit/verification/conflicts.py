@@ -1,7 +1,7 @@
-"""Conflicts: instances on different threads that touch one cell of shared or global memory, one of them writing.
+"""Conflicts: instances on different threads that access one cell of shared or global memory, one of them writing.
 
-What is looked at is the lowered launch alone: its tree with the barriers as they stand, who runs each instance, and the
-cells of its accesses. Where a conflict has no barrier between its two instances, it is a race.
+The check uses the lowered launch alone: its tree with the barriers, the thread of each instance, and the cells of its
+accesses. A conflict without a barrier between its two instances is a race.
 """
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from loopkit.verification.threads import Threads
 
 @dataclass(frozen=True)
 class Candidate:
-    """Two accesses that could conflict, the source being the earlier one, by the loop that tells them apart.
+    """Two accesses that could conflict, the source being the earlier one, at one level of their shared loops.
 
-    Of two statements between which dep= asks for an order the array has no name.
+    The array of two statements ordered by dep= is ``""``.
 
-    :ivar level: the shared loop, from 0, in which their iterations differ first; their number: in none.
-    :ivar block: the barriers, by number, that are sure to run between; *warp*: those of each warp.
-    :ivar pattern: which cells are touched by whom; conflicts of one pattern have the same instances.
+    :ivar level: the first shared loop, from 0, in which their iterations differ; the number of shared loops: none.
+    :ivar block: numbers of the block's barriers that must run between; *warp*: numbers of those of each warp.
+    :ivar pattern: identifies the cells and the threads; conflicts of one pattern have the same instances.
     """
 
     array: str
@@ -56,12 +56,12 @@ class Candidate:
 
     @property
     def at_once(self) -> bool:
-        """Are both one statement in one iteration, so that no barrier can come between?"""
+        """Are both one statement in one iteration, so that no barrier can run between?"""
         return self.source.statement == self.sink.statement and self.level == len(self.loops)
 
     @property
     def exact(self) -> bool:
-        """Is it known which cells are touched, and that they are?"""
+        """Are both accesses exact: the cells are known, and the accesses must happen?"""
         return all(a.affine and a.must for a in (self.source, self.sink))
 
     @property
@@ -88,7 +88,7 @@ class Conflicts:
 
     @property
     def kernel(self) -> LoopKernel:
-        """The kernel as the launch sees it."""
+        """The kernel of the launch."""
         return self.launch.kernel
 
     @cached_property
@@ -101,7 +101,7 @@ class Conflicts:
 
     @cached_property
     def shared(self) -> Mapping[str, tuple[Access, ...]]:
-        """The accesses to what several threads see and some instance writes, by array."""
+        """The accesses to arrays that several threads share and an instance writes, by array."""
         found: dict[str, list[Access]] = {}
         for bound in self.launch.statements.values():
             for a in accesses_of(self.kernel, bound.statement):
@@ -121,7 +121,7 @@ class Conflicts:
                   for c in self._levels(array, a, b, self._pattern(array, a, b))), *self._asked_for())
 
     def _asked_for(self) -> Iterator[Candidate]:
-        """The pairs that dep= orders, as if the one statement left something for the other."""
+        """The pairs that dep= orders, treated as conflicts without an array."""
         for i, d in enumerate(self._explicit):
             a, b = (Access(s, "", (), is_first, self.launch.statements[s].statement.domain, affine=True, doubt=None)
                     for s, is_first in ((d.source, True), (d.sink, False)))
@@ -129,7 +129,7 @@ class Conflicts:
 
     @cached_property
     def _explicit(self) -> tuple[Dependence, ...]:
-        """What dep= orders within the launch; the pattern of the one at place *i* is ``-1 - i``."""
+        """The dep= dependences within the launch; the one at place *i* has the pattern ``-1 - i``."""
         return tuple(d for d in dependences(self.kernel) if d.kind == "explicit"
                      and d.source in self.launch.statements and d.sink in self.launch.statements)
 
@@ -139,7 +139,7 @@ class Conflicts:
             yield Candidate(array, a, b, way.loops, level, block, warp - self._no_barriers_for(array), pattern)
 
     def _no_barriers_for(self, array: str) -> frozenset[int]:
-        """The places that put accesses to *array* in no order: instructions of a warp, but for arrays in lanes."""
+        """Places that do not order accesses to *array*: warp instructions, unless the array is in warp registers."""
         storage = self.storages.get(array)
         return frozenset() if storage is not None and storage.lanes else self._warp_instructions
 
@@ -148,7 +148,7 @@ class Conflicts:
         return frozenset(i for i, b in enumerate(self.ways.barriers) if b.barrier is TOGETHER)
 
     def relative_way(self, first: str, second: str) -> Relative:
-        """The levels at which the first may run before the second, or at once, and what barriers run between."""
+        """The levels at which the first may run before the second, or at once, and the barriers between."""
         key = ("way", first, second)
         if key not in self.memo:
             source, sink = self.ways.statements[first], self.ways.statements[second]
@@ -168,7 +168,7 @@ class Conflicts:
     def pairs(self, c: Candidate, *, beyond_warps: bool = False) -> Map | None:
         """The pairs of instances of *c* that conflict; ``None`` if there are none.
 
-        :arg beyond_warps: leave those out that one warp runs.
+        :arg beyond_warps: omit pairs within one warp.
         """
         key = ("pairs", c.pattern, c.loops, c.level, beyond_warps)
         if key not in self.memo:
@@ -180,8 +180,7 @@ class Conflicts:
         return found
 
     def _agreeing(self, c: Candidate, level: int, *, beyond_warps: bool) -> Map | None:
-        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: there are none at all.
-        """
+        """The pairs of :meth:`_meeting` in one iteration of the first *level* loops; ``None``: :meth:`_meeting` is."""
         if level == 0:
             return self._meeting(c, beyond_warps=beyond_warps)
         key = ("agreeing", c.pattern, c.loops[:level], beyond_warps)
@@ -192,7 +191,7 @@ class Conflicts:
         return found
 
     def _meeting(self, c: Candidate, *, beyond_warps: bool) -> Map | None:
-        """Pairs of instances on two threads of one block, or in two warps, that touch one cell, in any order."""
+        """Pairs of instances on two threads of one block, or in two warps, that access one cell, in any order."""
         def meeting() -> Map | None:
             a, b = self._bound(c.source), self._bound(c.sink)
             apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
@@ -200,15 +199,15 @@ class Conflicts:
         return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
 
     def unseparated(self, c: Candidate) -> Map | None:
-        """The conflicting pairs of *c* between which no barrier runs: races; ``None`` if there are none."""
+        """The conflicting pairs of *c* without a barrier between: races; ``None`` if there are none."""
         if c.block or (c.warp and self._stays_in_warps(c.array)):
             return None
         return self._left(c, frozenset())
 
     def _stays_in_warps(self, array: str) -> bool:
-        """Is *array* in lanes, and each of its elements touched by threads of one warp only?
+        """Is *array* in warp registers, with each element accessed by threads of one warp only?
 
-        A shortcut: looked at is each access together with the first one, which gives all elements their values.
+        A sufficient test: compares each access with the first one, which writes all elements.
         """
         key = ("in warps", array)
         if key not in self.memo:
@@ -231,7 +230,7 @@ class Conflicts:
 
     @cached_property
     def _separated_by_one(self) -> Mapping[int, Sequence[Candidate]]:
-        """The candidates that no other barrier of the block, and of the warp, is sure to separate."""
+        """The candidates that no other barrier of the block or the warp must separate."""
         found: dict[int, list[Candidate]] = {}
         for c in self.candidates:
             barriers = c.block or c.warp
@@ -245,7 +244,7 @@ class Conflicts:
         return near if near is not None else self._left(c, gone) is not None
 
     def _left(self, c: Candidate, gone: frozenset[int]) -> Map | None:
-        """The conflicting pairs between which none of the barriers runs but those *gone*."""
+        """The conflicting pairs without any barrier between except those of *gone*."""
         pairs = self.pairs(c, beyond_warps=bool(c.warp - gone))
         if pairs is None or c.at_once:
             return pairs
@@ -260,9 +259,9 @@ class Conflicts:
         return None if pairs.is_empty() else pairs
 
     def _in_neighbouring_iterations(self, c: Candidate, gone: frozenset[int]) -> bool | None:
-        """Is there a conflict between neighbouring iterations, where no barrier can run but those *gone*?
+        """Is there a conflict between neighbouring iterations with no barrier between except those of *gone*?
 
-        ``None``: that way it cannot be told.
+        ``None``: this test does not apply.
         """
         others = self._others(c, gone)
         if not all(b.runs_only_between(c.source.statement, c.sink.statement, c.level) for b in others):
@@ -275,24 +274,25 @@ class Conflicts:
         return None if neighbouring(pairs, c.loops[c.level]).is_empty() else True
 
     def _others(self, c: Candidate, gone: frozenset[int]) -> list[PlacedBarrier]:
-        """The barriers that may run between some of the pairs of *c*, and are not sure to run between all."""
+        """The barriers that may run between some pairs of *c*, but need not run between all."""
         left_out = gone | c.block | c.warp | self._no_barriers_for(c.array)
         return [b for i, b in enumerate(self.ways.barriers)
                 if i not in left_out and b.may_separate(c.source.statement, c.sink.statement, c.level)]
 
     def _iterations_between(self, c: Candidate, b: PlacedBarrier) -> Iterator[Map]:
-        """Pairs between which *b* runs, in an iteration that need be neither the source's nor the sink's."""
+        """Pairs between which *b* runs, in an iteration that may differ from the source's and the sink's."""
         source, sink = self.ways.statements[c.source.statement], self.ways.statements[c.sink.statement]
         for name in b.beside:
             bound = self.launch.statements[name]
             if data_params(self.kernel, bound.statement.domain):
-                continue                            # whether it runs is not known
+                continue                            # it may not run
             behind = self._in_order(self._bound(c.source), source, bound, b.way)
             ahead = self._in_order(bound, b.way, self._bound(c.sink), sink)
             yield behind.apply_range(ahead)
 
     def _in_order(self, a: BoundStatement, first: Path, b: BoundStatement, second: Path) -> Map:
-        """Pairs of instances in one block of which the first, at *first*, runs before the second's place *second*."""
+        """Pairs of instances in one block such that the first, at *first*, runs before the place *second* of the other.
+        """
         domains = [analysis_domain(self.kernel, s.statement) for s in (a, b)]
         pairs = self.threads.in_one_block(a, b, Map.from_domain_and_range(domains[0].set, domains[1].set))
         where = meeting(first, second)
@@ -304,7 +304,7 @@ class Conflicts:
     # {{{ across blocks
 
     def across_blocks(self) -> Iterator[tuple[Candidate, Map]]:
-        """Accesses to one element of global memory in two blocks, which nothing orders."""
+        """Accesses to one element of global memory in two blocks without an order."""
         if all(extent == 1 for extent in self.launch.grid):
             return
         for array, own in self.shared.items():
@@ -322,7 +322,7 @@ class Conflicts:
                         yield c, pairs
 
     def _without_later_blocks(self, c: Candidate, pairs: Map) -> Map | None:
-        """Those *pairs* in which no reader waits for a block that started before; ``None`` if there are none."""
+        """The *pairs* in which no reader waits for an earlier block; ``None`` if there are none."""
         storage = self.storages.get(c.array)
         if storage is None or not storage.between_blocks or c.source.is_write == c.sink.is_write:
             return pairs
@@ -349,9 +349,9 @@ class Conflicts:
         return self.launch.statements[a.statement]
 
     def _touching(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
-        """The pairs of *c* that touch one cell, filtered by *those*; ``None`` if none is left.
+        """The pairs of *c* that access one cell, filtered by *those*; ``None`` if none is left.
 
-        The filter looks at one polyhedron around each union first: mostly it leaves nothing of these either.
+        The filter first runs on a polyhedron around each union: usually its result is empty, and so is the exact one.
         """
         a, b = self._cells(c.array, c.source), self._cells(c.array, c.sink)
         if c.array and a.n_basic_map()*b.n_basic_map() > _FEW:
@@ -363,7 +363,7 @@ class Conflicts:
         return None if found is None else those(found)
 
     def _around(self, array: str, a: Access) -> Map:
-        """A polyhedron around the instances and the cells that they touch."""
+        """A polyhedron around the instances and the cells that they access."""
         key = ("around", self._number(array, a))
         if key not in self.memo:
             self.memo[key] = plain_hull(self._cells(array, a))
@@ -372,7 +372,7 @@ class Conflicts:
 
     def _of_pattern(self, what: tuple[object, ...], pattern: tuple[int, ...], find: Callable[[], Map | None]
                     ) -> Map | None:
-        """The answer of *find* for *pattern*, or the reverse of the one for the same accesses the other way round."""
+        """The result of *find* for *pattern*, or the reverse of the result for the two accesses exchanged."""
         key, turned = (*what, pattern), (*what, (*reversed(pattern[:2]), *pattern[2:]))
         if key not in self.memo:
             known: Map | None = self.memo.get(turned)
@@ -381,16 +381,16 @@ class Conflicts:
         return found
 
     def _cells(self, array: str, a: Access) -> Map:
-        """The cells that each instance touches."""
+        """The cells that each instance accesses."""
         storage = self.storages.get(array)
         return a.relation if storage is None else storage.touched(a)
 
     def _pattern(self, array: str, a: Access, b: Access) -> tuple[int, ...]:
-        """What the pairs of two accesses depend on, in numbers."""
+        """The numbers that determine the conflicting pairs of two accesses."""
         return self._number(array, a), self._number(array, b), a.statement == b.statement
 
     def _number(self, array: str, a: Access) -> int:
-        """A number for the cells that an access touches and for who makes it, the same for all accesses like it."""
+        """A number for the cells and the threads of an access, shared by all equal accesses."""
         known: dict[int, int] = self.memo.setdefault("access", {})
         if id(a) not in known:
             numbers: dict[object, int] = self.memo.setdefault("numbers", {})
@@ -403,10 +403,10 @@ class Conflicts:
     # }}}
 
 
-#: Pairs of pieces up to which the relation itself is looked at.
+#: Most pairs of pieces for which the relation itself is used.
 _FEW = 8
 
-#: Operations of isl that the look at polyhedra around unions may take.
+#: isl's budget, in operations, for a test on polyhedra around unions.
 _ROUGH = 10_000
 
 
@@ -417,11 +417,11 @@ def _clash(a: Access, b: Access) -> bool:
 
 @dataclass(frozen=True)
 class Relative:
-    """How two statements stand to each other in the tree.
+    """The place of two statements relative to each other in the tree.
 
-    :ivar loops: those they share, as dimensions of the first and of the second.
-    :ivar between: for each level at which the first may run before the second: the barriers of the block that are sure
-        to run between, and those of each warp.
+    :ivar loops: their shared loops, as dimensions of the first and of the second.
+    :ivar between: for each level at which the first may run before the second: the block's barriers that must run
+        between, and those of each warp.
     """
 
     loops: tuple[SharedLoop, ...]

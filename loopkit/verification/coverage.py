@@ -1,4 +1,4 @@
-"""Coverage: the elements of the outputs that are written, and that no temporary is read before it is written."""
+"""Coverage: the written elements of the outputs; no temporary is read before it is written."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
@@ -21,14 +21,14 @@ from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
 from loopkit.verification.smallest import smallest_instance
 
-#: Operations of isl for one note.
+#: isl's budget, in operations, for one note.
 NOTE = 500_000
 
 
 def coverage(lowered: Lowered) -> Check:
-    """Is every element of every output written, and is every value of a temporary there when it is read?
+    """Is each value of a temporary written before it is read?
 
-    Elements that are not written, or written more than once, are no fault: notes tell of them.
+    Elements of outputs that are not written, or written more than once, are legal: notes list them.
     """
     knl = lowered.kernel
     by_array = accesses_by_array(knl)
@@ -51,7 +51,7 @@ def coverage(lowered: Lowered) -> Check:
 # {{{ outputs
 
 def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[str]:
-    """What a reader may want to know of the writes to one output."""
+    """A note about the writes to one output."""
     shape = lowered.shapes[name]
     certain = [a.relation for a in writes if a.affine and a.must]
     extents = [e for e in shape if e is not None]
@@ -83,7 +83,7 @@ def _written(lowered: Lowered, name: str, writes: Sequence[Access]) -> Iterator[
 
 
 def _more_than_once(writes: Sequence[Access]) -> bool:
-    """Do two instances write one element, or could they?"""
+    """Can two instances write one element?"""
     for i, a in enumerate(writes):
         if not a.affine or overlap(a.relation, a.relation, one=True):
             return True
@@ -98,7 +98,7 @@ def _more_than_once(writes: Sequence[Access]) -> bool:
 
 def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependence], cache: dict[object, Set | None]
            ) -> Iterator[Finding]:
-    """Reads of one temporary that come before any write of what they read."""
+    """Reads of one temporary that may run before any write of their element."""
     sure = joint_must_writes(knl, accesses)
     for j, read in enumerate(accesses):
         if read.is_write:
@@ -121,7 +121,7 @@ def _reads(knl: LoopKernel, accesses: Sequence[Access], flows: Sequence[Dependen
 
 def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], sure: Sequence[JointMustWrite],
                several: bool) -> Set | None:
-    """The instances of a read that no write has certainly come before; ``None`` if there are none."""
+    """The instances of a read without a must-write before them; ``None`` if there are none."""
     read = accesses[j]
     bare = read.domain.set
     found = {i: _sources(accesses[i], read, flows, several) for i in range(len(accesses)) if accesses[i].is_write}
@@ -130,7 +130,7 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
             bare = reduce(Set.subtract, (p.range() for p in pairs), bare)
     for one in sure:
         if one.read in (None, j) and not bare.is_empty():
-            # one of these writes has happened wherever all of them come before
+            # one of these writes must have run if all of them come before
             behind = [[in_one_iteration(p, one.loops).range() for p in found[i]] for i in one.writes]
             if all(behind):
                 bare = bare.subtract(reduce(Set.intersect, (reduce(Set.union, ranges) for ranges in behind)))
@@ -138,9 +138,9 @@ def _unwritten(accesses: Sequence[Access], j: int, flows: Sequence[Dependence], 
 
 
 def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: bool) -> list[Map]:
-    """The pairs in which *write* gives *read* its value, or might.
+    """The pairs in which *write* gives, or may give, *read* its value.
 
-    :arg several: the reading statement reads the array elsewhere too, so that a flow may be that read's.
+    :arg several: the reading statement has several reads of the array, so a flow may belong to another one.
     """
     pairs = [d.relation for d in flows if d.source == write.statement]
     if not several or not pairs:

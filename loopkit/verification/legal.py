@@ -1,4 +1,4 @@
-"""Order: every dependence runs forwards, in the kernel's order and in that of its launches."""
+"""Order: every dependence runs forwards, in the kernel's order and in the order of its launches."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from loopkit.verification.smallest import smallest_witness
 def legal(knl: LoopKernel) -> Check:
     """Does the order of *knl*, with its parallel inames, keep every dependence?
 
-    Of the dependences those are missing that a step accepted on trust: its obligation stands for them.
+    Assumed dependences are not among them: each has an obligation instead.
     """
     found = [_finding(knl, v) for v in violations(knl)]
     found += [Finding(Verdict.ASSUMED, str(owed)) for owed in knl.obligations]
@@ -48,7 +48,7 @@ def _undecided(knl: LoopKernel, d: Dependence) -> str:
 
 
 def launch_order(lowered: Lowered) -> Iterator[Finding]:
-    """The dependences that the launches, one after another, or the loops inside of one would break."""
+    """The dependences that the order of the launches, or of the loops inside one, would break."""
     knl = lowered.kernel
     places = {s: (i, way) for i, launch in enumerate(lowered.launches) for s, way in paths(launch.tree).items()}
     cache: dict[object, Map | None] = {}
@@ -56,7 +56,7 @@ def launch_order(lowered: Lowered) -> Iterator[Finding]:
         if d.reorderable:
             continue
         (first, source), (second, sink) = places[d.source], places[d.sink]
-        # the loops of the host around both launches, then those inside of one
+        # the host's loops around both launches, then the loops inside a launch
         hosts = set(lowered.launches[first].hosts) & set(lowered.launches[second].hosts)
         shared = [x for x in meeting_of(execution_paths(knl), d.source, d.sink).loops if x in hosts]
         before = first < second

@@ -1,4 +1,4 @@
-"""Barriers of a launch's tree between two instances."""
+"""Barriers between two instances: which barriers of a launch's tree separate them."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -9,16 +9,16 @@ from loopkit.analysis.order import loops_of
 from loopkit.ast.nodes import Scope
 from loopkit.kernel.tree import Barrier, Leaf, Loop, Path, Seq, Step, Tree, leaves, meeting
 
-#: An instruction of a warp, for the order of arrays in lanes: the threads of each warp wait for each other. Accesses to
-#: memory before and behind it are in no order.
+#: A warp instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each other. It does
+#: not order accesses to memory.
 TOGETHER = Barrier(scope=Scope.WARP)
 
 
 @dataclass(frozen=True)
 class Side:
-    """How a statement stands to a barrier.
+    """The place of a statement relative to a barrier.
 
-    :ivar loops: how many loops they share.
+    :ivar loops: number of shared loops.
     :ivar first: in one iteration of those, the statement comes before the barrier.
     """
 
@@ -30,10 +30,10 @@ class Side:
 class PlacedBarrier:
     """A barrier of a tree.
 
-    :ivar way: the way to it from the root.
-    :ivar loops: how many loops stand around it.
-    :ivar beside: the statements in the innermost loop around it: it runs wherever one of them does, for some thread.
-    :ivar sides: how each statement of the tree stands to it.
+    :ivar way: the path from the root.
+    :ivar loops: number of loops around it.
+    :ivar beside: the statements in the innermost loop around it: it runs if one of them does, for some thread.
+    :ivar sides: the place of each statement of the tree relative to it.
     """
 
     barrier: Barrier
@@ -43,11 +43,11 @@ class PlacedBarrier:
     sides: Mapping[str, Side]
 
     def surely_separates(self, source: str, sink: str, level: int) -> bool:
-        """Does it run between any two instances of which the loop *level* carries the pair?
+        """Must it run between any two instances of a pair that the loop *level* carries?
 
-        Loops count from the outermost, from 0; the number of shared loops stands for one iteration of all of them.
-        Looked at are the barrier behind the source in its iteration, and the one before the sink in its own: that such
-        a one runs is sure, since the source, or the sink, is in the same body.
+        Loops count from the outermost, from 0; the number of shared loops means one iteration of all of them. The test
+        considers the barrier behind the source in the source's iteration, and the one before the sink in the sink's:
+        such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
         if not self._is_sure(a, b, level):
@@ -57,13 +57,13 @@ class PlacedBarrier:
         return self.loops == b.loops and not b.first and (level < a.loops or a.first)
 
     def may_separate(self, source: str, sink: str, level: int) -> bool:
-        """Could it run between some of these pairs, in whatever iteration?"""
+        """Can it run between some of these pairs, in any iteration?"""
         a, b = self.sides[source], self.sides[sink]
         return self._is_sure(a, b, level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
 
     def _is_sure(self, a: Side, b: Side, level: int) -> bool:
-        """Does it run in each iteration that ends between such pairs? The last one of a loop goes without a barrier
-        that only separates iterations, so that this one is for pairs which its own loop carries."""
+        """Must it run in each iteration that ends between such pairs? The last iteration of a loop omits a barrier that
+        only separates iterations, so this one separates pairs carried by its own loop."""
         return not self.barrier.left_out_last or (a.loops == b.loops == self.loops == level + 1)
 
     def runs_only_between(self, source: str, sink: str, level: int) -> bool:
@@ -77,7 +77,7 @@ class PlacedBarrier:
 
 @dataclass(frozen=True)
 class Ways:
-    """The ways from the root of a tree to its statements, and its barriers and waits of each thread."""
+    """The paths from the root of a tree to its statements, its barriers, and each thread's waits."""
 
     statements: Mapping[str, Path]
     places: tuple[PlacedBarrier, ...]
@@ -88,7 +88,7 @@ class Ways:
 
 
 def ways_of(tree: Tree) -> Ways:
-    """The statements and the barriers of *tree*, each with its way from the root."""
+    """The statements and the barriers of *tree*, each with its path from the root."""
     statements: dict[str, Path] = {}
     barriers: list[tuple[Barrier, Path, Tree]] = []
 
@@ -97,7 +97,7 @@ def ways_of(tree: Tree) -> Ways:
             case Leaf(statement, None):
                 statements[statement] = way
             case Leaf(statement):
-                # the threads of a warp are there before and behind it, as at a barrier
+                # the threads of a warp synchronize before and behind it, as at a barrier
                 barriers.append((TOGETHER, (*way, Step(0, None)), body))
                 statements[statement] = (*way, Step(1, None))
                 barriers.append((TOGETHER, (*way, Step(2, None)), body))

@@ -40,7 +40,7 @@ def missing_barriers(conflicts: Conflicts) -> Iterator[Finding]:
 
 
 def _at_once(conflicts: Conflicts) -> Iterator[Finding]:
-    """Instances of one statement that run at once, so that no barrier can come between."""
+    """Conflicting instances of one statement that run at once, so that no barrier can run between."""
     seen: set[frozenset[int]] = set()
     for c in conflicts.candidates:
         if not c.at_once or (both := frozenset({id(c.source), id(c.sink)})) in seen:
@@ -58,12 +58,12 @@ def _across_blocks(conflicts: Conflicts) -> Iterator[Finding]:
                     "keep the iname on the grid sequential, or end the launch between the two")
 
 
-#: Pairs of instances, from those of one access to those of another.
+#: Pairs of instances, from the instances of one access to those of another.
 _Pairs = tuple[Access, Access, Map]
 
 
 def _either_way(c: Candidate, pairs: Map) -> list[_Pairs]:
-    """The pairs of which neither instance comes first."""
+    """The pairs in both directions, because neither instance comes first."""
     return [(c.source, c.sink, pairs), (c.sink, c.source, pairs.reverse())]
 
 
@@ -84,8 +84,7 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
 
 
 def _binding(knl: LoopKernel, a: Access, b: Access, pairs: Map) -> Map | None:
-    """Those *pairs* that nobody has answered for: a step that was accepted on trust leaves out of the dependences what
-    it was doubted for. ``None`` if there are none.
+    """The *pairs* that no obligation covers: the kernel's dependences omit assumed ones. ``None`` if there are none.
     """
     if not knl.obligations:
         return pairs

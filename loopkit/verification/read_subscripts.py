@@ -1,4 +1,4 @@
-"""Subscripts that are read from memory, of which the dtype of what is read says enough: a uint8 is 0 to 255."""
+"""Bounds of subscripts that are read from memory, by the range of their dtype: a uint8 is 0 to 255."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -20,15 +20,15 @@ from loopkit.poly.elements import outside
 from loopkit.poly.enumerated import affine_on, where_holds
 from loopkit.poly.sets import InstanceSet
 
-#: Integers of so many bytes have few enough values for an array to hold an element for each.
+#: Most bytes of an integer whose values can index an array with an element for each value.
 _SHORT = 2
 
 
 def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None) -> bool:
-    """Does *a* stay inside, whatever is read into its subscripts? ``False``: it is not known.
+    """Does *a* stay inside for all values read into its subscripts? ``False``: it is not known.
 
-    A value that is read is a coordinate of its own, of any value that its dtype has. A subscript may compute with such
-    values, and choose among them by conditions on them.
+    Each value that is read becomes a coordinate with the range of its dtype. A subscript may compute with such values,
+    and choose among them by conditions on them.
     """
     names: dict[Expression, str] = {}
     ranges: dict[str, np.iinfo] = {}
@@ -51,7 +51,8 @@ def stays_inside(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | No
 
 def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
                ) -> Mapping[Expression, np.iinfo] | None:
-    """What is read in *subscript*, with its range; ``None`` where it is no arithmetic of such values and *integers*."""
+    """The reads in *subscript*, with their ranges; ``None`` if it computes with more than such values and *integers*.
+    """
     reads: dict[Expression, np.iinfo] = {}
 
     def walk(e: Expression) -> bool:
@@ -59,7 +60,7 @@ def _own_reads(knl: LoopKernel, subscript: Expression, integers: frozenset[str]
             case p.Subscript(aggregate=p.Variable(name=name)) | p.Variable(name=name) if name in knl.array_args \
                     or name in knl.temporaries:
                 dtype = _dtype(knl, name)
-                # an array that is written may hold another value when it is read again
+                # a written array may hold another value when it is read again
                 short = dtype is not None and dtype.kind in "iu" and dtype.itemsize <= _SHORT
                 if dtype is not None and short and name not in knl.written_names:
                     reads[e] = np.iinfo(dtype)
@@ -79,13 +80,13 @@ def _dtype(knl: LoopKernel, name: str) -> np.dtype | None:
 
 
 def _named(e: Expression, names: Mapping[Expression, str]) -> Expression:
-    """*e* with what is read as variables."""
+    """*e* with a variable for each read."""
     return p.Variable(names[e]) if e in names else map_children(e, lambda child: _named(child, names))
 
 
 def _choices(where: InstanceSet, subscripts: tuple[Expression, ...], allowed: frozenset[str]
              ) -> Iterator[tuple[InstanceSet, tuple[Expression, ...]]]:
-    """*subscripts* without choices, for each way to choose, and the points at which it may be taken."""
+    """*subscripts* without choices, for each way to choose, and the points at which that way may be taken."""
     choice = next((e for e in chain.from_iterable(map(subexpressions, subscripts)) if isinstance(e, p.If)), None)
     if choice is None:
         yield where, subscripts

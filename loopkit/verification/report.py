@@ -1,4 +1,4 @@
-"""Reports of checks: verdicts with their evidence, which print."""
+"""Results of checks: verdicts with their evidence, in printable form."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from loopkit.errors import ENTRY_POINTS, LoopkitError, UndecidedError
 
 
 class Verdict(Enum):
-    """What a check says; the later one outweighs the earlier."""
+    """The result of a check; a later member outweighs an earlier one."""
 
     PROVEN = "proven"
     ASSUMED = "assumed"
@@ -25,11 +25,11 @@ _WEIGHT = {verdict: i for i, verdict in enumerate(Verdict)}
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that is not proven.
+    """A statement that is not proven.
 
     :ivar text: one sentence.
-    :ivar witness: for what is refuted: sizes, instances and element, in words.
-    :ivar error: what :meth:`Report.raise_if_refuted` raises.
+    :ivar witness: for a refutation: sizes, instances and element, as text.
+    :ivar error: the error that :meth:`Report.raise_if_refuted` raises.
     """
 
     verdict: Verdict
@@ -45,17 +45,17 @@ class Finding:
 
 
 def refuted(error: LoopkitError) -> Finding:
-    """The finding that *error* tells of."""
+    """The finding for *error*."""
     return Finding(Verdict.REFUTED, error.message, "; ".join(error.details()), error)
 
 
 def undecided(text: str) -> Finding:
-    """The finding of a question that the analysis cannot answer."""
+    """The finding for a question that the analysis cannot decide."""
     return Finding(Verdict.UNDECIDED, text)
 
 
 def gave_up(error: UndecidedError) -> Finding:
-    """The finding that isl could not answer."""
+    """The finding for a question beyond isl's budget."""
     return undecided(f"{error.message} {error.reason}")
 
 
@@ -64,10 +64,10 @@ class Check:
     """One question about a kernel and its answer.
 
     :ivar name: ``"order"``, ``"races"``, ``"bounds"``, ``"coverage"``, ``"barriers"``, ...
-    :ivar summary: what was looked at, in a few words.
-    :ivar claim: what the head of a generated text says where all is proven; ``""``: nothing.
-    :ivar findings: what is not proven; nothing where all is.
-    :ivar notes: what a reader may want to know and nothing hangs on.
+    :ivar summary: the checked objects, in a few words.
+    :ivar claim: the claim for the head of a generated text if all is proven; ``""``: none.
+    :ivar findings: everything that is not proven.
+    :ivar notes: information without influence on the verdict.
     """
 
     name: str
@@ -81,7 +81,7 @@ class Check:
         return max((f.verdict for f in self.findings), key=_WEIGHT.__getitem__, default=Verdict.PROVEN)
 
     def lines(self) -> Iterator[str]:
-        """One line, and below it what is not proven and the notes."""
+        """One line, and below it the findings and the notes."""
         yield f"{self.name:9} {self.verdict.value:9}  {self.summary}".rstrip()
         for finding in self.findings:
             yield from (f"    {line}" for line in finding.lines())
@@ -90,7 +90,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Report:
-    """What the checks of one kernel found; ``print(report)`` shows all of it.
+    """The results of the checks of one kernel; ``print(report)`` shows all of them.
 
     :ivar kernel: the kernel's name.
     """
@@ -100,12 +100,12 @@ class Report:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict of the check that fared worst."""
+        """The worst verdict of the checks."""
         return max((c.verdict for c in self.checks), key=_WEIGHT.__getitem__, default=Verdict.PROVEN)
 
     @property
     def ok(self) -> bool:
-        """Is nothing refuted? What is undecided or assumed is listed in the report."""
+        """Is nothing refuted? Undecided and assumed findings are listed in the report."""
         return self.verdict is not Verdict.REFUTED
 
     @property
@@ -127,7 +127,7 @@ class Report:
     def raise_if_refuted(self) -> Report:
         """The report itself.
 
-        :raises LoopkitError: something is refuted; the error is that of the first such finding.
+        :raises LoopkitError: the error of the first refuted finding.
         """
         for finding in self.findings(Verdict.REFUTED):
             assert finding.error is not None

@@ -1,4 +1,4 @@
-"""The smallest instances of what a check found: by parameters in the order of the arguments, then by inames."""
+"""The smallest instances of a finding: by parameters in the order of the arguments, then by inames."""
 from __future__ import annotations
 
 from loopkit.analysis.witnesses import parameters_of, witness_at
@@ -16,7 +16,7 @@ def smallest_witness(knl: LoopKernel, array: str, kind: str, source: str, sink: 
 
 
 def smallest_instance(knl: LoopKernel, points: InstanceSet) -> tuple[dict[str, int], dict[str, int]]:
-    """The parameters and the inames of the smallest of *points*, which are some."""
+    """The parameters and the inames of the smallest of *points*, which are not empty."""
     point = lexmin_point(points.set, points.inames, parameters_of(knl))
     assert point is not None
     return point

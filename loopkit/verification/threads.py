@@ -17,20 +17,20 @@ from loopkit.poly.affine import add, floor_div, multiply, subtract
 from loopkit.poly.relations import equal_coordinates, other_instance
 from loopkit.poly.sets import Map
 
-#: What must be equal for two instances to run at one place, or ``None`` where one of them runs, or may run, anywhere.
+#: Expressions that are equal if two instances run at one place; ``None``: one of the instances may run anywhere.
 Places = list[tuple[Expression, Expression]] | None
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Where the instances of a launch run."""
+    """The places of the instances of a launch."""
 
     kernel: LoopKernel
     launch: Launch
     memo: dict[object, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def in_one_block(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map:
-        """Those *pairs* of instances that one block may run."""
+        """The *pairs* of instances that one block may run."""
         key = ("block", *_signature(a), *_signature(b))
         if key not in self.memo:
             known = [pair for axis in self._long(GRID) for pair in self._places(axis, a, b) or ()]
@@ -39,19 +39,19 @@ class Threads:
         return pairs if same is None else pairs.intersect(same)
 
     def in_two_blocks(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """Those *pairs* that two blocks may run; ``None`` if there are none."""
+        """The *pairs* that two blocks may run; ``None`` if there are none."""
         return self._apart(self._long(GRID), a, b, pairs)
 
     def on_two_threads(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """Those *pairs*, all of one block, that two threads may run; ``None`` if there are none."""
+        """The *pairs*, all of one block, that two threads may run; ``None`` if there are none."""
         if a is b and a.auto:
-            pairs = other_instance(pairs)            # one thread runs it, whichever that is
+            pairs = other_instance(pairs)            # some thread runs it, but only one
         if collective_inames(self.kernel, a.statement) or collective_inames(self.kernel, b.statement):
-            return None if pairs.is_empty() else pairs      # what one reads, any lane of its warp may load
+            return None if pairs.is_empty() else pairs      # any lane of the warp may load the operands
         return self._apart(self._long(BLOCK), a, b, pairs)
 
     def in_two_warps(self, a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """Those *pairs*, all of one block, that threads of two warps may run; ``None`` if there are none.
+        """The *pairs*, all of one block, that threads of two warps may run; ``None`` if there are none.
 
         A warp holds threads with neighbouring numbers, ``l.0`` fastest.
         """
@@ -70,7 +70,7 @@ class Threads:
         return None if pairs.is_empty() else pairs
 
     def _long(self, axes: Sequence[str]) -> list[str]:
-        """The *axes* that have more than one place."""
+        """The *axes* longer than one."""
         return [axis for axis in axes if self.launch.extents.get(axis, 1) != 1]
 
     def _on(self, axis: str, bound: BoundStatement) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class Threads:
         return [subtract(p.Variable(x), iname_range(self.kernel, x)[0]) for x in inames]
 
     def _apart(self, axes: Sequence[str], a: BoundStatement, b: BoundStatement, pairs: Map) -> Map | None:
-        """Those *pairs* that two places along *axes* may run; ``None`` if there are none."""
+        """The *pairs* that two places along *axes* may run; ``None`` if there are none."""
         if not axes:
             return None
         key = ("apart", *axes, *_signature(a), *_signature(b))
@@ -118,13 +118,13 @@ class Threads:
             if own:
                 result = add(result, multiply(stride, packed_coordinate(self.kernel, own)))
             elif extent > 1 and axis not in bound.alone_on and self.launch.machine.warp % (stride * extent):
-                return None                  # else a warp holds all of them, for each place on the other axes
+                return None                  # else one warp holds all of them, for each place on the other axes
             stride *= extent
         return result
 
 
 def _signature(bound: BoundStatement) -> tuple[object, ...]:
-    """What tells where the instances of a statement run."""
+    """The key of the threads that run a statement's instances."""
     return bound.statement.inames, bound.hardware, bound.auto, bound.alone_on
 
 

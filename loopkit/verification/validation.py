@@ -1,4 +1,4 @@
-"""Translation validation: a loop program is shown to do what the lowered kernel says, whatever made it."""
+"""Translation validation: a proof that a loop program executes the lowered kernel, however it was made."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -18,24 +18,24 @@ from loopkit.verification.validation_walk import Execution, annotated_loops, exe
 
 
 def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
-    """What is wrong with the loop program of *lowered*; ``()`` if it is proven right.
+    """The mismatches between the loop program of *lowered* and its kernel; ``()`` if the program is proven right.
 
-    Proven is, for all sizes that the assumptions allow:
+    The proof covers all sizes that the assumptions allow:
 
-    - each statement executes each of its instances once on each thread that has to, and nothing else;
-    - blocks and threads have the values of inames that the kernel's tags give them, by which its order was judged;
+    - each statement executes each of its instances once on each thread of the instance, and no other instance;
+    - the inames of blocks and threads have the values that the kernel's tags give them, as assumed by its legality;
     - each execution reads and writes the elements, and computes the expression, of its instance;
-    - executions that touch one cell of a temporary, or depend on each other, run in the order of the kernel: on one
+    - executions that access one cell of a temporary, or depend on each other, run in the order of the kernel: on one
       thread by the order of the program, on two threads of a block by a barrier between them;
-    - all threads of a block meet each barrier;
-    - an element that an asynchronous access writes is touched, and one that it reads is written, behind a wait for it;
-    - vector accesses move the elements of their loop, each where and when the loop touches it, and are aligned under
-      what they assume;
-    - an instruction of a warp reads the lane that holds the element which the statement means, and no thread reads
-      an element of another lane in any other way, or one that a lane without part in the statement spoils;
-    - of a product of matrices, each lane loads what the iterations of others read and the instruction takes from it,
-      all lanes of a warp are there, and what they load is ordered as if each of them read all of it;
-    - where blocks wait for values, they take tickets as they start, and each such value is stored and loaded so;
+    - all threads of a block execute each barrier;
+    - an element of an asynchronous access is accessed again only behind a wait for that access;
+    - vector accesses move the elements of their loop, at a time that keeps the loop's meaning, and are aligned under
+      their assumptions;
+    - an instruction of a warp reads the lane that holds the element of the statement; a thread reads elements of other
+      lanes in no other way, and none that an inactive lane overwrites;
+    - in a matrix multiply-accumulate, each lane loads the elements that the instruction takes from it for the
+      iterations of other lanes; all lanes of the warp are active; its loads are ordered as if each lane read all of it;
+    - blocks with inter-block flags take tickets in start order, and flagged values are stored and loaded by flags;
     - the host makes each launch once for each iteration of its loops, in an order that keeps the dependences.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
@@ -48,7 +48,7 @@ def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
 
 
 def findings(lowered: Lowered) -> Iterator[Mismatch]:
-    """What :func:`validate` gives, one by one as it is found."""
+    """The mismatches of :func:`validate`, one by one."""
     lowered.require_finished()
     functions = lowered.program.functions
     for launch, function in zip(lowered.launches, functions, strict=True):

@@ -1,4 +1,4 @@
-"""Findings of translation validation: plain values that print."""
+"""The results of translation validation: plain values that print."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Mismatch:
-    """One way in which a loop program departs from its kernel, at the smallest example.
+    """One difference between a loop program and its kernel, at the smallest example.
 
     :ivar kind: ``"missing"``, ``"twice"``, ``"outside"``, ``"element"``, ``"value"``, ``"order"``, ``"barrier"``,
         ``"divergent"``, ``"box"``, ``"vector"``, ``"product"``, ``"turn"`` or ``"undecided"``.

@@ -1,11 +1,11 @@
 """Blocks and threads of a launch as sets: the axes, and the parts of an axis whose lengths depend on sizes.
 
-Inames share an axis in mixed radix. Where the radices are sizes, as in ``i = g.0 // m`` and ``j = g.0 % m``, the inames
-are no affine forms of the axis. They are coordinates of their own then, beside the axis: each runs from 0 to the length
-of its part, and none is above the axis. More places than there are keep these conditions, and a proof for all of them
-holds for those that exist. Two facts come from products of sizes, which are compared term by term: the parts tell the
-places of the axis apart, and the axis is as long as all of them need. A fault is looked for at single sizes, at which
-all coordinates are affine forms.
+Inames share an axis in mixed radix. If the radices are sizes, as in ``i = g.0 // m`` and ``j = g.0 % m``, the inames
+are not affine in the axis. Each of them is then a coordinate of its own, beside the axis: it runs from 0 to the length
+of its part, and is at most the axis. More places than exist satisfy these conditions, so a proof for all of them holds
+for the existing ones. Two facts come from comparing products of sizes term by term: the parts distinguish the places of
+the axis, and the axis is as long as all of them need. Counterexamples are searched at single sizes, at which all
+coordinates are affine.
 """
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from loopkit.poly.sets import InstanceSet, Set, lexmin_point, range_from, univer
 class AxisPart:
     """The part of an axis that an iname runs through: ``axis // stride % length + low``.
 
-    :ivar length: ``None``: all that inner parts leave of the axis.
+    :ivar length: ``None``: all that the inner parts leave of the axis.
     """
 
     axis: str
@@ -48,7 +48,7 @@ class AxisPart:
         return add(place if self.length is None else remainder(place, self.length), self.low)
 
     def at(self, sizes: Mapping[str, int]) -> AxisPart:
-        """The part at certain *sizes*, which is an affine form."""
+        """The part at the given *sizes*, an affine expression."""
         return AxisPart(self.axis, evaluate(self.low, sizes), evaluate(self.stride, sizes),
                         None if self.length is None else evaluate(self.length, sizes))
 
@@ -57,14 +57,15 @@ class AxisPart:
 class Grid:
     """Blocks and threads of a launch.
 
-    :ivar kernel: the kernel as the launch sees it.
+    :ivar kernel: the kernel of the launch.
     :ivar extents: of each axis.
-    :ivar coordinates: what tells the threads apart: the axes, and the inames on an axis that are no affine forms of it.
+    :ivar coordinates: the coordinates that distinguish threads: the axes, and the inames on an axis that are not affine
+        in it.
     :ivar on_axis: the coordinates of each axis, the axis first.
     :ivar values: the other hardware inames in terms of the coordinates.
-    :ivar parts: where each hardware iname lies on its axis.
-    :ivar points: coordinates, as a condition on parameters: all places of the launch are among them, and no others
-        where all hardware inames are affine forms.
+    :ivar parts: the part of its axis of each hardware iname.
+    :ivar points: a superset of the places of the launch, as a condition on parameters; exact if all hardware inames are
+        affine.
     """
 
     kernel: LoopKernel
@@ -77,25 +78,25 @@ class Grid:
 
     @cached_property
     def by_sizes(self) -> tuple[str, ...]:
-        """The inames whose parts of an axis sizes give: coordinates of their own."""
+        """The inames whose parts of an axis depend on sizes: coordinates of their own."""
         return tuple(x for x in self.coordinates if x in self.parts)
 
     @cached_property
     def exact(self) -> bool:
-        """Are :attr:`points` the places of the launch, and no others?"""
+        """Are :attr:`points` exactly the places of the launch?"""
         return not self.by_sizes and all(map(is_piecewise, self.extents.values()))
 
     def onto(self, dims: Sequence[str], points: Set) -> Set:
         """Coordinates that are a condition on parameters, as a set of the dimensions *dims*."""
         return as_points(InstanceSet((), points).onto(self.coordinates).onto(dims).set)
 
-    # {{{ what is certain of the places of a statement
+    # {{{ must-exist places of a statement
 
     def misplaced(self, inames: Sequence[str]) -> str | None:
         """An axis that a statement with *inames* does not use as the kernel packs them; ``None``: there is none.
 
-        Packed as the kernel says, the parts tell the places of an axis apart, and instances of two statements share a
-        place where the kernel's legality and its dependences take them to.
+        In the kernel's packing, the parts distinguish the places of an axis. Instances of two statements then share a
+        place exactly as the kernel's legality and its dependences assume.
         """
         for letter, kind in (("g", GroupTag), ("l", LocalTag)):
             for number, packed in axis_inames(self.kernel, inames, kind).items():
@@ -119,7 +120,7 @@ class Grid:
         return True
 
     def surely_there(self, hardware: Collection[str]) -> Set:
-        """Places of a statement with the inames *hardware* that exist for certain, of those in :attr:`points`.
+        """Places of a statement with the inames *hardware* that must exist, among :attr:`points`.
 
         The result is a condition on parameters.
         """
@@ -147,7 +148,7 @@ class Grid:
 
     # }}}
 
-    # {{{ places at certain sizes
+    # {{{ places at given sizes
 
     def real(self, points: Set, names: Sequence[str]) -> Set | None:
         """Some of *points*, with the dimensions *names*, whose places exist; ``None``: none found."""
@@ -169,7 +170,7 @@ class Grid:
         return None
 
     def at(self, sizes: Mapping[str, int]) -> Set:
-        """The blocks and threads at certain *sizes*, as a condition on parameters; a size that is not named is 1."""
+        """The blocks and threads at the given *sizes*, as a condition on parameters; a size without a value is 1."""
         values = (*self.extents.values(), *(part.value for part in self.parts.values()))
         used = frozenset[str]().union(*map(variables, values))
         known = {**dict.fromkeys(used & self.kernel.value_params, 1), **sizes}
@@ -186,7 +187,7 @@ class Grid:
 def grid_of(knl: LoopKernel, function: Function) -> Grid:
     """The blocks and threads of *function*.
 
-    :raises NotAffineError: a hardware iname is no part of its axis, or the length of a part may not be positive.
+    :raises NotAffineError: a hardware iname is not a part of its axis, or the length of a part may not be positive.
     """
     parts = {x: _part_of(value, function.extents) for x, value in function.coordinates.items()}
     own = {x for x in parts if not is_piecewise(function.coordinates[x])}
@@ -230,7 +231,7 @@ def thread_number(grid: Grid, block: Sequence[int]) -> Expression:
 # {{{ parts of an axis
 
 def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
-    """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is none."""
+    """*value*, a hardware iname, as a part of one of *axes*; :raises NotAffineError: it is not one."""
     terms = value.children if isinstance(value, p.Sum) else (value,)
     place = next((t for t in terms if not variables(t).isdisjoint(axes)), None)
     if place is None:
@@ -246,7 +247,7 @@ def _part_of(value: Expression, axes: Collection[str]) -> AxisPart:
 
 
 def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
-    """What is known of the value of *iname* on its *part*, as a condition on parameters."""
+    """The known conditions on the value of *iname* on its *part*, as a condition on parameters."""
     place = subtract(iname, part.low)
     points = _condition(place, ">=", 0).intersect(_condition(place, "<=", p.Variable(part.axis)))
     if part.length is None:
@@ -257,7 +258,7 @@ def _along(knl: LoopKernel, part: AxisPart, iname: p.Variable) -> Set:
 
 
 def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[str, AxisPart]) -> Set:
-    """What is known of places below *extent*, of which *outermost* are the inames that take all that is left."""
+    """The known conditions on places below *extent*; the inames *outermost* take the rest of the axis."""
     result = Set.empty(universe_params().get_space())
     for condition, length in _lengths(extent):
         points = condition
@@ -274,9 +275,9 @@ def _places(knl: LoopKernel, axis: str, extent: Expression, outermost: Mapping[s
 
 
 def _share_of(knl: LoopKernel, iname: str, part: AxisPart, length: Expression) -> tuple[Expression, list[Set]] | None:
-    """How many values *iname*, outermost on its axis, has in *length* places, and conditions for that.
+    """The number of values of *iname*, outermost on its axis, in *length* places, and the conditions for that.
 
-    ``None``: that is not known.
+    ``None``: the number is not known.
     """
     count = iname_extent(knl, iname)
     positive: list[Expression] = []
@@ -299,7 +300,7 @@ def _lengths(extent: Expression) -> Iterator[tuple[Set, Expression]]:
 
 
 def _below_a_factor(axis: str, length: Expression) -> Set:
-    """Places that are surely below *length*: those below one of its factors, where none of them is less than 1."""
+    """Places that must be below *length*: those below one of its factors if no other factor is less than 1."""
     factors = length.children if isinstance(length, p.Product) and not is_piecewise(length) else (length,)
     if not all(map(is_piecewise, factors)):
         return Set.empty(universe_params().get_space())
@@ -308,9 +309,9 @@ def _below_a_factor(axis: str, length: Expression) -> Set:
 
 
 def _terms(expr: Expression, positive: list[Expression] | None = None) -> Counter[tuple[Expression, ...]]:
-    """A sum of products, by what is multiplied, with the factor of each.
+    """A sum of products, as a counter of the factors of each product.
 
-    :arg positive: gets what has to be at least 1 for that: ``max(1, n)`` is n there.
+    :arg positive: receives expressions that must be at least 1 for the result: ``max(1, n)`` counts as n.
     """
     result: Counter[tuple[Expression, ...]] = Counter()
     match expr:

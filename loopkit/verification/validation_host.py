@@ -1,4 +1,4 @@
-"""Translation validation of the host's loops: each launch once for each iteration, in the order of the kernel."""
+"""Host order: each function is launched once for each iteration of the loops around it, in the order of the kernel."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +32,7 @@ Calls = Mapping[str, Sequence[tuple[Execution, Map]]]
 
 
 def host_findings(lowered: Lowered) -> Iterator[Mismatch]:
-    """What is wrong with the host's part of the program: each call is known by the host's inames at it."""
+    """The mismatches of the host's part of the program; the host's inames identify each call."""
     launches = {launch.name: launch for launch in lowered.launches}
     calls: dict[str, list[tuple[Execution, Map]]] = {name: [] for name in launches}
     for e in host_executions(lowered.kernel, lowered.program.order):
@@ -48,7 +48,7 @@ def _iterations(knl: LoopKernel, launch: Launch, calls: Sequence[tuple[Execution
     """Each iteration in which a statement of *launch* may run is one call."""
     domains = [s.statement.id for s in launch.statements.values()]
     wanted = reduce(InstanceSet.union, (_of_host(knl, s, launch.hosts) for s in domains))
-    # a launch outside of all loops is one call, whatever the sizes
+    # a launch outside all loops is one call at all sizes
     left = as_points(wanted.set) if launch.hosts else InstanceSet((), as_points(knl.assumptions)).set
     for e, relation in calls:
         run = relation.range()
@@ -99,7 +99,7 @@ def _order(lowered: Lowered, calls: Calls) -> Iterator[Mismatch]:
 
 
 def _conflicts(lowered: Lowered) -> Iterator[tuple[str, str, str, Map]]:
-    """Pairs of instances that touch one cell of global memory, and others that depend on each other."""
+    """Pairs of instances that access one cell of global memory, and other dependent pairs."""
     knl = lowered.kernel
     for d in dependences(knl):
         if d.array not in lowered.storages:

@@ -1,4 +1,4 @@
-"""Translation validation of instances: each instance runs once, with the statement's own elements."""
+"""Instances: a loop program executes each instance of each statement once, with the statement's own elements."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -74,7 +74,7 @@ class InstanceCheck:
         return Mismatch(kind, self.launch.name, statement, text, parameters,
                         {x: v for x, v in values.items() if not x.startswith("'")}, instance)
 
-    # {{{ which instances run
+    # {{{ executed instances
 
     def _instances(self, bound: BoundStatement, executions: Sequence[Execution]) -> Iterator[Mismatch]:
         s = bound.statement
@@ -119,7 +119,7 @@ class InstanceCheck:
             yield self._finding("missing", s.id, f"'{s.id}' leaves an instance out", left, names)
 
     def _meant(self, s: Statement, points: Set, names: tuple[str, ...]) -> Set:
-        """*points* without those at which a condition fails that is affine there, at one value of an iname, say."""
+        """*points* without those at which a condition fails that is affine there, e.g. at one value of an iname."""
         found = InstanceSet(names, points)
         own = {x: p.Variable(_own_name(x)) for x in s.inames}
         for condition in self._own_conditions(s)[1]:
@@ -128,7 +128,7 @@ class InstanceCheck:
         return as_points(found.set)
 
     def _domain(self, s: Statement) -> Set:
-        """The instances, without those that an affine condition of the statement's leaves out."""
+        """The instances at which the affine conditions of the statement hold."""
         if s.id not in self._domains:
             points = as_points(s.domain.intersect_params(self.kernel.assumptions).set)
             for condition in self._own_conditions(s)[0]:
@@ -141,7 +141,7 @@ class InstanceCheck:
         return {}
 
     def _own_conditions(self, s: Statement) -> tuple[list[Expression], list[Expression]]:
-        """What must hold for an instance of *s* to run: in affine forms of inames and sizes, and on data."""
+        """The conditions for an instance of *s* to run: the affine ones in inames and sizes, and those on data."""
         affine: list[Expression] = []
         others: list[Expression] = []
         for predicate in s.predicates:
@@ -157,13 +157,13 @@ class InstanceCheck:
         return affine, others
 
     def _axes(self, bound: BoundStatement) -> tuple[str, ...]:
-        """The coordinates whose values tell executions of one instance apart: all that the box is not spread over."""
+        """The coordinates that distinguish executions of one instance: all that the box is not distributed over."""
         own = {axis for x in bound.hardware for axis in variables(self.launch.coordinates[x])}
         return tuple(c for axis, cs in self.grid.on_axis.items() for c in cs
                      if axis in own or not bound.auto or axis.startswith("g"))
 
     def _wanted(self, bound: BoundStatement, axes: tuple[str, ...]) -> Set:
-        """Where each instance has to run: *axes*, then inames."""
+        """The required places of each instance: *axes*, then inames."""
         s = bound.statement
         own = InstanceSet(tuple(map(_own_name, s.inames)), self._domain(s))
         dims = (*axes, *own.inames)
@@ -177,20 +177,20 @@ class InstanceCheck:
         return result
 
     def _relation(self, axes: tuple[str, ...], execution: Execution) -> Map:
-        """Executions to where and what they run."""
+        """From executions to their place and instance."""
         values = (*map(p.Variable, axes), *execution.instance)
         return piecewise_relation(execution.coordinates, values).intersect_domain(execution.points)
 
     def _once(self, bound: BoundStatement, axes: tuple[str, ...], execution: Execution, relation: Map) -> bool:
-        """Is each instance executed once at most here?"""
+        """Is each instance executed at most once here?"""
         told = {e.name for e in execution.instance if isinstance(e, p.Variable)}
         return (not bound.auto and told.issuperset(execution.loops)) or self._by_numbers(axes, execution) \
             or one_to_one(relation)
 
     def _by_numbers(self, axes: tuple[str, ...], execution: Execution) -> bool:
-        """Do executions differ in their numbers, and instances of different numbers too?
+        """Do executions have distinct numbers, and numbers distinct instances?
 
-        A shortcut: integer divisions of a number are easy to tell apart, those of what it is made of are not.
+        A shortcut: isl separates integer divisions of a number easily, and those of its components poorly.
         """
         values = {value: p.Variable(name) for name, value in execution.numbers.items()}
         folded = [_folded(e, values) for e in execution.instance]
@@ -207,10 +207,10 @@ class InstanceCheck:
 
     # }}}
 
-    # {{{ where values are
+    # {{{ places of values
 
     def _arrivals(self) -> Iterator[Mismatch]:
-        """A value in private cells is computed by each thread that reads it, one in shared cells in its block."""
+        """A value in private cells is computed by each thread that reads it, a value in shared cells in its block."""
         for d in dependences(self.kernel):
             ends = self.launch.statements.get(d.source), self.launch.statements.get(d.sink)
             if d.kind != "flow" or not d.of_value or ends[0] is None or ends[1] is None:
@@ -222,7 +222,7 @@ class InstanceCheck:
                 continue
             needed = self._there(ends[1], copies).apply(
                 side_by_side(subscript_relation(copies, tuple(map(p.Variable, copies))), d.relation.reverse()))
-            # what is read from memory may have made bounds too wide
+            # bounds read from memory may have widened the domain
             real = InstanceSet(tuple(map(_own_name, ends[0].statement.inames)), self._domain(ends[0].statement))
             needed = needed.intersect(as_points(real.onto((*copies, *real.inames)).set))
             lost = needed.subtract(self._there(ends[0], copies))
@@ -231,14 +231,14 @@ class InstanceCheck:
                                     lost, (*copies, *real.inames))
 
     def _there(self, bound: BoundStatement, copies: tuple[str, ...]) -> Set:
-        """Which instances run by which of *copies*, some of the grid's coordinates."""
+        """The instances run by each of *copies*, some of the grid's coordinates."""
         axes = self._axes(bound)
         own = tuple(map(_own_name, bound.statement.inames))
         return as_points(InstanceSet((*axes, *own), self._wanted(bound, axes)).onto((*copies, *own)).set)
 
     # }}}
 
-    # {{{ what they compute
+    # {{{ computed values
 
     def _own(self, execution: Execution, expr: Expression) -> Expression:
         """An expression of the statement at *execution*, in terms of the coordinates."""
@@ -260,7 +260,7 @@ class InstanceCheck:
                 yield self._finding("outside", s.id, f"'{s.id}' runs whether {c} {'holds' if h else 'does not'} or not")
 
     def _holds(self, execution: Execution, condition: Expression, holds: bool) -> bool:
-        """Is *condition* affine at *execution*, whose instances are all those at which it holds, or fails?"""
+        """Is *condition* affine at *execution*, with the instances being exactly those at which it has this truth?"""
         if not variables(condition) <= self.kernel.value_params.union(execution.coordinates):
             return False
         try:
@@ -292,9 +292,9 @@ class InstanceCheck:
 
     def _difference(self, execution: Execution, a: Expression, b: Expression, points: Set | None = None
                     ) -> tuple[Expression, Expression, Set] | None:
-        """The first parts in which two expressions differ, and where; ``None`` if they are one.
+        """The first parts in which two expressions differ, and the points; ``None`` if they are equal.
 
-        :arg points: where they count, if that is not all of *execution*.
+        :arg points: the points to compare at; default: all of *execution*.
         """
         if a == b:
             return None
@@ -308,7 +308,7 @@ class InstanceCheck:
             else:
                 return None if apart.is_empty() else (a, b, apart)
         if isinstance(b, p.If) and (meant := self._branch(execution, b, points)) is not None:
-            # the branch may stand there alone, itself a choice, or with the choice around it
+            # the program may have the branch alone, a choice itself, or the branch inside the choice
             if self._of_one_type(meant, b) and self._difference(execution, a, meant, points) is None:
                 return None
             here = None
@@ -329,7 +329,7 @@ class InstanceCheck:
         return None
 
     def _branches(self, execution: Execution, condition: Expression, points: Set) -> tuple[Set, Set, Set]:
-        """Where a condition and its branches count, as far as that can be told apart."""
+        """The points of a condition and of its branches, as far as they can be separated."""
         if variables(condition) <= self.kernel.value_params.union(execution.coordinates):
             with suppress(NotAffineError):
                 holds = points_where(condition, execution.coordinates)
@@ -344,16 +344,16 @@ class InstanceCheck:
         return choice.then if other.is_empty() else None
 
     def _of_one_type(self, branch: Expression, choice: Expression) -> bool:
-        """Does what is around *choice* compute the same with *branch* in its place?"""
+        """Does the expression around *choice* have the same type with *branch* in its place?"""
         whole = self._type(choice)
         return whole is not None and self._type(branch) == whole
 
     def _type(self, expr: Expression) -> Type | None:
         types = index_types(self.kernel)
-        return type_of(expr, lambda name: types.get(name, WEAK_INT))        # what else there is are coordinates
+        return type_of(expr, lambda name: types.get(name, WEAK_INT))        # all other names are coordinates
 
     def _boxes(self) -> Iterator[Mismatch]:
-        """Arrays as large as what they hold, or as all that touches them."""
+        """Accesses outside an array whose shape in the program differs from its storage."""
         for array in self.function.arrays:
             storage = self.storages[array.name]
             if array.shape == storage.in_memory:
@@ -382,12 +382,12 @@ def _folded(expr: Expression, names: Mapping[Expression, Expression]) -> Express
 
 
 def _own_name(iname: str) -> str:
-    """The dimension of a statement's *iname*, beside coordinates that may have its name."""
+    """The dimension of a statement's *iname*, distinct from a coordinate of the same name."""
     return f"'{iname}"
 
 
 def _says(execution: Execution, statement: Statement) -> bool:
-    """Does an assignment say what the inames of its statement are?"""
+    """Does an assignment give the value of each iname of its statement?"""
     return isinstance(execution.node, Assign) and tuple(x for x, _ in execution.node.instance) == statement.inames
 
 

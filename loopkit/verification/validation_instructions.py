@@ -1,4 +1,4 @@
-"""Translation validation of the instructions of loops: the check of each instruction, by its class."""
+"""The checks of instructions of loops: each instruction executes the iterations of its loop."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ Check = Callable[[Lowered, Launch, Function, Grid, Execution], Iterator[Mismatch
 
 def instruction_findings(lowered: Lowered, launch: Launch, function: Function, grid: Grid, loop: Execution
                          ) -> Iterator[Mismatch]:
-    """What is wrong with the instruction of *loop*."""
+    """The mismatches of the instruction of *loop*."""
     assert isinstance(loop.node, For)
     yield from _CHECKS[type(loop.node.instruction)](lowered, launch, function, grid, loop)
 

@@ -1,4 +1,5 @@
-"""Translation validation of arrays in lanes: each instruction of a warp reads the lane that holds the element."""
+"""Warp registers: shuffles read the lane that holds the element, and every other access is to the thread's own element.
+"""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from loopkit.verification.validation_walk import Execution
 
 @dataclass(frozen=True, eq=False)
 class LaneCheck:
-    """The check of one launch; *executions* are those of its assignments, by statement."""
+    """The checks of one launch; *executions* are those of its assignments, by statement."""
 
     kernel: LoopKernel
     launch: Launch
@@ -64,7 +65,7 @@ class LaneCheck:
                 yield from self._away(array, e, f, cells, theirs, source, number)
 
     def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
-        """Elements that are read although lanes that have no part may have written them."""
+        """Elements that are read although inactive lanes may have overwritten them."""
         for s in dict.fromkeys(e.node.statement for e, _ in shuffles
                                if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)
                                and e.instruction.spare):
@@ -83,7 +84,7 @@ class LaneCheck:
 
     def _away(self, array: Array, e: Execution, f: Execution, cells: Map, theirs: Map, meant: Expression,
               number: Expression) -> Iterator[Mismatch]:
-        """Elements of *e* that are not with the thread *meant* of the same warp, but with that of *f*."""
+        """Elements of *e* that are not held by the thread *meant* of the same warp, but by the thread of *f*."""
         pairs = cells.apply_range(theirs.reverse())
         warps = floor_div(number, self.launch.machine.warp)
         pairs = pairs.subtract(equal_coordinates(e.coordinates, [meant, warps], f.coordinates, [number, warps]))

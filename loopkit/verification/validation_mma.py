@@ -1,4 +1,4 @@
-"""Translation validation of matrix multiply-accumulate: the lanes compute what the iterations of the loops do."""
+"""Matrix multiply-accumulate: the lanes of a warp compute the iterations of the loops."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
@@ -26,10 +26,10 @@ from loopkit.verification.validation_walk import Execution
 
 @dataclass(frozen=True, eq=False)
 class ProductCheck:
-    """The checks of one nest of loops; *execution* says where it runs.
+    """The checks of one loop nest; *execution* is its place.
 
-    The instruction adds to each sum that a lane holds, for each step, the product of two elements, which are held by
-    the lanes that :func:`loopkit.instructions.mma.fragments` gives. They must be those that its own iteration reads.
+    The instruction adds to each sum of a lane, for each step, the product of two elements. The lanes that hold them are
+    those of :func:`loopkit.instructions.mma.fragments`. Both must be the elements that the iteration itself reads.
     """
 
     kernel: LoopKernel
@@ -57,7 +57,7 @@ class ProductCheck:
         return Mismatch("product", self.launch.name, statement, text)
 
     def _wrong(self, loops: tuple[For, ...], assign: Assign) -> str:
-        """What makes the nest something else than a product; ``""``: nothing."""
+        """The reason why the nest is not a matrix multiply-accumulate; ``""``: none."""
         product = self.product
         meant = {x: 2 for x in (product.row, product.column) if x is not None} | {product.depth: 4*len(product.right)}
         if {x.iname: x.stop - x.start if isinstance(x.start, int) and isinstance(x.stop, int) and x.step == 1 else None
@@ -91,7 +91,7 @@ class ProductCheck:
         return storage.dtype == np.float64 and storage.space is not AddressSpace.PRIVATE \
             and not (storage.lanes or storage.between_blocks)
 
-    # {{{ which lane gives what
+    # {{{ elements of each lane
 
     def _elements(self, loop: For, loops: tuple[For, ...], assign: Assign) -> Iterator[Mismatch]:
         product, starts = self.product, {x.iname: x.start for x in loops}
@@ -114,7 +114,7 @@ class ProductCheck:
                                                 add(first, substitute(holder[0], {"lane": lane})), number)
 
     def _factors(self, assign: Assign) -> tuple[p.Subscript, p.Subscript]:
-        """What the statement reads of the left matrix, and of the right one: in that columns differ."""
+        """The statement's factors from the left and from the right matrix: the right one depends on the column."""
         assert isinstance(assign.value, p.Product)
         one, other = assign.value.children
         assert isinstance(one, p.Subscript)
@@ -124,7 +124,7 @@ class ProductCheck:
 
     def _looked_for(self, statement: str, loop: For, own: tuple[p.Subscript, Mapping[str, Expression]],
                     given: p.Subscript, source: Expression, number: Expression) -> Iterator[Mismatch]:
-        """Where *own*, at an iteration, is not what the thread with the number *source* loads as *given*."""
+        """Points at which *own*, at an iteration, is not the element *given* that thread number *source* loads."""
         e = self.execution
         read, at = own
         names = {x: value for x, value in e.names.items() if x not in at}
@@ -132,7 +132,7 @@ class ProductCheck:
         def places(element: p.Subscript, values: Mapping[str, Expression]) -> Map:
             index = [substitute(substitute(i, values), names) for i in element.index_tuple]
             return piecewise_relation(e.coordinates, index).intersect_domain(e.points)
-        # one moment: the same block and iteration of the loops around, each coordinate but those of threads
+        # one moment: the same block and iteration of the loops around, and all coordinates but those of threads
         apart = {c for axis, cs in self.grid.on_axis.items() if axis.startswith("l") for c in cs}
         same = [p.Variable(c) for c in e.coordinates if c not in apart]
         sources = equal_coordinates(e.coordinates, [*same, source], e.coordinates, [*same, number])
@@ -154,6 +154,6 @@ def _name(element: p.Subscript) -> str:
 
 
 def _differ(one: p.Subscript, other: p.Subscript) -> bool:
-    """Are *one* and *other* different elements, whatever the names in them are?"""
+    """Must *one* and *other* be different elements, for all values of their names?"""
     return any(affine_difference(x, y) not in (0, None)
                for x, y in zip(one.index_tuple, other.index_tuple, strict=True))

@@ -1,4 +1,4 @@
-"""Translation validation of order: dependent executions run in kernel order, with barriers between threads."""
+"""Order: dependent executions run in the order of the kernel, with barriers between threads."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ from loopkit.verification.validation_findings import Mismatch
 from loopkit.verification.validation_grid import Grid, thread_number
 from loopkit.verification.validation_walk import TOGETHER, Execution
 
-#: Two statements, and the array on which they meet.
+#: Two statements, and the array of their conflict.
 Meet = tuple[str, str, str]
 
 
@@ -63,7 +63,7 @@ class _Coordinates:
 
     @cached_property
     def instances(self) -> tuple[Map, list[int]]:
-        """To the inames that these coordinates determine, and which those are."""
+        """The map to the inames that these coordinates determine, and the places of those inames."""
         kept = [i for i, value in enumerate(self.execution.instance)
                 if not variables(value) & set(self.execution.coordinates).difference(self.names)]
         values = [self.execution.instance[i] for i in kept]
@@ -74,7 +74,7 @@ class _Coordinates:
 class OrderCheck:
     """The checks of one launch; *executions* are those of its assignments, by statement.
 
-    :ivar places: where threads wait for each other, or commit groups and wait for them.
+    :ivar places: barriers, commits of groups, and waits for groups.
     """
 
     kernel: LoopKernel
@@ -99,10 +99,10 @@ class OrderCheck:
                     if finding is not None:
                         yield finding
 
-    # {{{ what must stay in order
+    # {{{ required order
 
     def _conflicts(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
-        """Pairs of instances of which the first must be done before the second starts, in the kernel's order."""
+        """Pairs of instances whose first must complete before the second starts, in the kernel's order."""
         found: dict[Meet, Map] = {}
         for meet, pairs in (*self._on_cells(ways), *self._on_arguments(ways)):
             source, sink, _ = meet
@@ -114,7 +114,7 @@ class OrderCheck:
         yield from found.items()
 
     def _on_cells(self, ways: Mapping[str, Path]) -> Iterator[tuple[Meet, Map]]:
-        """Instances that touch one cell of a temporary, one of them writing."""
+        """Instances that access one cell of a temporary, one of them writing."""
         cache: dict[object, Map] = {}
         for array, accesses in accesses_by_array(self.kernel).items():
             storage = self.storages.get(array)
@@ -163,7 +163,7 @@ class OrderCheck:
         return None
 
     def _rough(self, first: Execution, second: Execution, pairs: Map) -> tuple[_Coordinates, _Coordinates, Map] | None:
-        """*pairs* as executions by all but what tells threads apart, which makes sets small; ``None``: none."""
+        """*pairs* without the coordinates of threads, as small sets; ``None``: none."""
         loops, _ = program_meeting(first, second)
         x, y = self._uniform(first, loops), self._uniform(second, loops)
         (source, kept), (sink, other) = x.instances, y.instances
@@ -172,10 +172,10 @@ class OrderCheck:
         return None if some.is_empty() else (x, y, some)
 
     def _suspects(self, kind: str, x: _Coordinates, y: _Coordinates, rough: Map) -> Iterator[Set]:
-        """Conditions on the first execution under which pairs may be broken; the last holds wherever they are.
+        """Conditions on the first execution under which pairs may be broken; the last is implied by every broken pair.
 
-        Of most pairs there are none. The first conditions are single sizes, blocks and iterations, at which a fault is
-        quickly found if it is there.
+        Most pairs have none. The first conditions are single sizes, blocks and iterations, which find an existing
+        mismatch fast.
         """
         loops, before = program_meeting(x.execution, y.execution)
         match kind:
@@ -197,7 +197,7 @@ class OrderCheck:
         yield universe_params()
 
     def _broken(self, kind: str, first: Execution, second: Execution, pairs: Map) -> Map | None:
-        """Some of *pairs*, as executions of one block, that run in the wrong order or with no barrier between."""
+        """Some of *pairs*, as executions of one block, that run in the wrong order or without a barrier between."""
         loops, before = program_meeting(first, second)
         run = piecewise_relation(first.coordinates, first.instance).intersect_domain(first.points).apply_range(
             pairs).apply_range(piecewise_relation(second.coordinates, second.instance).intersect_domain(
@@ -216,9 +216,9 @@ class OrderCheck:
         return None
 
     def _on_two_threads(self, first: Execution, second: Execution, pairs: Map) -> Iterator[Map]:
-        """Those of *pairs* of which two threads may touch the cell."""
+        """The *pairs* whose cell two threads may access."""
         if any(e.instruction is not None and e.instruction.loads_for_others for e in (first, second)):
-            yield pairs                      # any lane of a warp may load what one of them reads
+            yield pairs                      # any lane of a warp may load the operands
             return
         for i, _ in self._same("l"):
             yield from apart_along(pairs, i)
@@ -261,7 +261,7 @@ class OrderCheck:
     # {{{ barriers
 
     def _bare(self, first: Execution, second: Execution, pairs: Map, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs*, all on two threads of one block, between which none of *barriers* stands."""
+        """Some of the *pairs*, all on two threads of one block, without one of *barriers* between."""
         if pairs.is_empty():
             return None
         x, y = self._uniform(first), self._uniform(second)
@@ -285,7 +285,7 @@ class OrderCheck:
 
     @cached_property
     def _or_instructions(self) -> Sequence[Execution]:
-        """The barriers, and the instructions of a warp, which order arrays in lanes, and no accesses to memory."""
+        """The barriers, and the warp instructions, which order arrays in warp registers only."""
         return [b for b in self.places if _sync(b).scope is not Scope.THREAD]
 
     @cached_property
@@ -294,11 +294,11 @@ class OrderCheck:
 
     @cached_property
     def _widest(self) -> Scope:
-        """That of a barrier for all threads of a block: those of a block as long as a warp are in one."""
+        """The scope of a barrier for all threads of a block: a warp if the block is one warp."""
         return Scope.WARP if self.launch.threads <= self.launch.machine.warp else Scope.BLOCK
 
     def _bare_of(self, pairs: Map, x: _Coordinates, y: _Coordinates, barriers: Sequence[Execution]) -> Map | None:
-        """Some of the *pairs* of executions, known by *x* and *y*, between which none of *barriers* is met."""
+        """Some of the *pairs* of executions, identified by *x* and *y*, without one of *barriers* between."""
         for barrier in barriers:
             if pairs.is_empty():
                 return None
@@ -306,13 +306,13 @@ class OrderCheck:
         return None if pairs.is_empty() else pairs
 
     def _spread(self, pairs: Map, first: Execution, x: Sequence[str], second: Execution, y: Sequence[str]) -> Map:
-        """All executions that *pairs* of some of their coordinates tell of."""
+        """All executions that agree with *pairs* in the coordinates of *pairs*."""
         ends = [subscript_relation(e.coordinates, tuple(map(p.Variable, names)))
                 for e, names in ((first, x), (second, y))]
         return ends[0].apply_range(pairs).apply_range(ends[1].reverse())
 
     def _uniform(self, execution: Execution, also: Sequence[str] = ()) -> _Coordinates:
-        """What tells when it runs among barriers: the block's coordinates, and loops with barriers; and *also*."""
+        """The coordinates that order it among barriers: the block's, the loops with barriers; and *also*."""
         key = execution, tuple(also)
         if key not in self._coordinates:
             found = {*self._block, *also}
@@ -326,7 +326,7 @@ class OrderCheck:
         return tuple(c for axis, cs in self.grid.on_axis.items() if axis.startswith("g") for c in cs)
 
     def _between(self, x: _Coordinates, y: _Coordinates, barrier: Execution) -> Map:
-        """Pairs of executions, by *x* and by *y*, between which *barrier* is met."""
+        """Pairs of executions, by *x* and by *y*, with *barrier* between."""
         key = (x, y, barrier)
         if key not in self._separated:
             z = self._at(barrier)
@@ -334,7 +334,7 @@ class OrderCheck:
         return self._separated[key]
 
     def _first(self, x: _Coordinates, y: _Coordinates) -> Map:
-        """Pairs in one block, by *x* and by *y*, of which the first runs before the second."""
+        """Pairs in one block, by *x* and by *y*, whose first runs before the second."""
         key = (x, y)
         if key not in self._separated:
             loops, before = program_meeting(x.execution, y.execution)
@@ -347,7 +347,7 @@ class OrderCheck:
         return self._coordinates[place]
 
     def _other_warp(self, first: Execution, second: Execution, pairs: Map) -> Map:
-        """Those of *pairs* whose threads are in two warps."""
+        """The *pairs* whose threads are in two warps."""
         if self.launch.threads <= self.launch.machine.warp:
             return Map.empty(pairs.get_space())
         number = [floor_div(thread_number(self.grid, self.launch.block), self.launch.machine.warp)]
@@ -362,13 +362,13 @@ class OrderCheck:
         yield Scope.THREAD, pairs
         if all(_sync(place).scope >= self._widest for place in self.places
                if pending(_sync(place).instructions) is not None):
-            return                           # each wait is one for all threads
+            return                           # each wait is for all threads
         for apart in self._on_two_threads(first, second, pairs):
             yield Scope.WARP, apart
             yield Scope.BLOCK, self._other_warp(first, second, apart)
 
     def _early(self, first: Execution, second: Execution, pairs: Map, scope: Scope) -> Map | None:
-        """Some of the *pairs* of one block of which the second may run before the first, asynchronous, is performed."""
+        """Some of the *pairs* of one block whose second may run before the asynchronous first completes."""
         x, y = self._uniform(first), self._uniform(second)
         known = only_dims(pairs, [first.coordinates.index(c) for c in x.names],
                           [second.coordinates.index(c) for c in y.names])
@@ -376,10 +376,10 @@ class OrderCheck:
         return None if left is None else pairs.intersect(self._spread(left, first, x.names, second, y.names))
 
     def _under_way(self, pairs: Map, x: _Coordinates, y: _Coordinates, scope: Scope) -> Map | None:
-        """Some of the *pairs* of executions between which no wait comes for the group of *x*."""
+        """Some of the *pairs* of executions without a wait between for the group of *x*."""
         for place in self.places:
             left = pending(_sync(place).instructions)
-            # what one thread waited for, others know behind a barrier with them only
+            # a thread's wait covers other threads only behind a barrier with them
             if left is None or pairs.is_empty() or _sync(place).scope < scope:
                 continue
             z = self._at(place)
@@ -388,13 +388,13 @@ class OrderCheck:
         return None if pairs.is_empty() else pairs
 
     def _ended(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place*, which ends at least the group of that *count* since."""
+        """Executions of *x* and of *place*, which waits at least for the group committed *count* groups ago."""
         if count == 1:
             return self._first(x, self._at(place)).intersect_range(self._at(place).points)
         return self._behind(x, place, count - 1)
 
     def _behind(self, x: _Coordinates, place: Execution, count: int) -> Map:
-        """Executions of *x* and of *place*, between which at least *count* groups end."""
+        """Executions of *x* and of *place* with at least *count* commits between."""
         key = (x, place, count)
         if key not in self._separated:
             z = self._at(place)
@@ -414,7 +414,7 @@ def _sync(place: Execution) -> Sync:
 
 
 def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...], bool]:
-    """The loops that two executions share, outermost first, and whether the first stands before the second."""
+    """The loops that two executions share, outermost first, and whether the first precedes the second in the text."""
     loops: list[str] = []
     for a, b in zip(first.path, second.path, strict=False):
         if a == b:
@@ -428,6 +428,6 @@ def program_meeting(first: Execution, second: Execution) -> tuple[tuple[str, ...
 
 
 def _of(execution: Execution, iname: str) -> Expression:
-    """What *iname* is at an execution."""
+    """The value of *iname* at an execution."""
     assert isinstance(execution.node, Assign)
     return next(value for (x, _), value in zip(execution.node.instance, execution.instance, strict=True) if x == iname)

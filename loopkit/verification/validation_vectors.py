@@ -1,4 +1,4 @@
-"""Translation validation of vector accesses: they move the elements that the loop accesses, at a legal time."""
+"""Vector accesses: they move the elements of their loop's iterations, and may run before and behind the loop."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from loopkit.verification.validation_walk import Execution
 
 @dataclass(frozen=True, eq=False)
 class VectorCheck:
-    """The checks of one loop; *execution* says where it runs."""
+    """The checks of one loop; *execution* is its place."""
 
     kernel: LoopKernel
     launch: str
@@ -63,7 +63,7 @@ class VectorCheck:
         parameters, place = found if found is not None else ({}, {})
         return Mismatch("vector", self.launch, statement, text, parameters, place)
 
-    # {{{ which elements are moved
+    # {{{ moved elements
 
     def _moved(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
         s, element = assign.statement, vector.element
@@ -90,7 +90,7 @@ class VectorCheck:
                 yield self._finding(s, f"{element} is moved without {i.noun}")
 
     def _holds_some(self, vector: Vector, element: p.Subscript) -> bool:
-        """Is *element* what *vector* has, some iterations earlier or later?"""
+        """Is *element* in *vector*, at an earlier or later iteration?"""
         *rows, last = vector.element.index_tuple
         by = affine_difference(element.index_tuple[-1], last)
         assert isinstance(self._loop.start, int)
@@ -100,7 +100,7 @@ class VectorCheck:
 
     # }}}
 
-    # {{{ where they are
+    # {{{ alignment
 
     def _placed(self, vector: Vector, s: str) -> Iterator[Mismatch]:
         loop, length, name = self._loop, vector.length, vector.array
@@ -134,7 +134,7 @@ class VectorCheck:
         first = vector.at(loop.iname, loop.start)
         number: Expression = 0
         for k, (extent, index) in enumerate(zip(shape, first.index_tuple, strict=True)):
-            # a row is as good as what remains of it
+            # the alignment of a row is the extent's remainder
             rest = 0 if k == 0 else known_remainder(extent, length, self._sizes(vector))
             if rest is None:
                 yield self._finding(s, f"rows of '{name}' may begin at no multiple of {length} elements")
@@ -145,7 +145,7 @@ class VectorCheck:
             yield self._finding(s, f"{first} may begin at no multiple of {length} elements", odd)
 
     def _not_divisible(self, vector: Vector, offset: Expression) -> Set | None:
-        """Where *offset* is no multiple of the vector's length, although all that is assumed holds."""
+        """Points at which *offset* is not a multiple of the vector's length, although all assumptions hold."""
         e = self.execution
         value = substitute(offset, e.names)
         odd = p.Comparison(remainder(value, vector.length), "!=", 0)
@@ -153,7 +153,7 @@ class VectorCheck:
         return None if points.is_empty() else points
 
     def _given(self, vector: Vector, points: Set) -> Set:
-        """Those of *points* at which what *vector* assumes of sizes holds."""
+        """The *points* at which the assumptions of *vector* about sizes hold."""
         for a in vector.assumed:
             if isinstance(a, DivisibleSize):
                 holds = p.Comparison(remainder(a.size, a.divisor), "==", 0)
@@ -161,7 +161,7 @@ class VectorCheck:
         return points
 
     def _sizes(self, vector: Vector) -> Set:
-        """What is known of sizes where *vector* is moved."""
+        """The known conditions on sizes at the place of *vector*."""
         result = self.kernel.assumptions
         for a in vector.assumed:
             if isinstance(a, DivisibleSize):
@@ -170,7 +170,7 @@ class VectorCheck:
         return result
 
     def _whole(self, vector: Vector, assign: Assign) -> Iterator[Mismatch]:
-        """Where lanes are cut off: is all that is loaded there, and left alone by other threads?"""
+        """For partial vectors: do all loaded elements exist, and does no other thread write them?"""
         s, name = assign.statement, vector.array
         if not vector.loaded:
             return
@@ -186,7 +186,7 @@ class VectorCheck:
                 yield self._finding(s, f"{element}, which '{vector.name}' is loaded from, may lie outside", points)
 
     def _computed(self, assign: Assign) -> Iterator[Mismatch]:
-        """Where iterations are computed that are left out: are all elements that they read there?"""
+        """For iterations that are computed although the domain omits them: do all elements that they read exist?"""
         s, e = assign.statement, self.execution
         if not any(v.stored and not v.loaded for v in vectors_of(self._loop)):
             yield self._finding(s, f"'{s}' stores what it need not compute")
@@ -213,9 +213,9 @@ class VectorCheck:
                         yield self._finding(s, f"{element}, which '{s}' need not read, may lie outside", points)
 
     def _ends(self, vector: Vector) -> Iterator[tuple[p.Subscript, Set | None]]:
-        """The first and the last element of *vector*, each with where it lies outside of the array.
+        """The first and the last element of *vector*, each with the points at which it is outside the array.
 
-        Of an array without gaps that is not where it lies in the row before or in the next one.
+        In an array without gaps, elements of the neighbouring rows count as inside.
         """
         loop, e = self._loop, self.execution
         assert isinstance(loop.stop, int)
@@ -245,10 +245,10 @@ class VectorCheck:
 
     # }}}
 
-    # {{{ when they are moved
+    # {{{ time of the moves
 
     def _in_time(self, assign: Assign) -> Iterator[Mismatch]:
-        """No iteration reads what an earlier one writes, if one of the two is moved outside of the loop."""
+        """No iteration reads an element that an earlier one writes, if one of the two accesses is outside the loop."""
         target, loop = assign.target, self._loop
         if not isinstance(target, p.Subscript):
             return
@@ -265,7 +265,7 @@ class VectorCheck:
                                         self.execution.coordinates).set)
 
     def _meeting(self, target: p.Subscript, read: p.Subscript) -> Set:
-        """The points of the loop at which a later iteration reads what an earlier one writes."""
+        """The points of the loop at which a later iteration reads an element that an earlier one writes."""
         x, e = self._loop.iname, self.execution
         earlier, later = (p.Variable(f"{x}'{which}") for which in ("earlier", "later"))
         assert isinstance(self._loop.start, int)

@@ -1,7 +1,7 @@
-"""The executions of a loop program as sets: for each assignment and each barrier, where and when it runs.
+"""The executions of a loop program as sets: the places and times of each assignment and each barrier.
 
 A point of such a set is one execution: the coordinates of the block and the thread, then the variables of the loops
-around. Loops, guards and named constants are read as C runs them, not as they were meant.
+around. Loops, guards and named constants have the meaning of the C text, not of the kernel.
 """
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from loopkit.poly.piecewise import as_points, params_condition, points_where
 from loopkit.poly.sets import InstanceSet, Set
 from loopkit.verification.validation_grid import Grid
 
-#: A region with an instruction, for the order of what lanes hold in registers: the threads of each warp wait for each
+#: A region with an instruction, as a barrier for arrays in warp registers: the threads of each warp wait for each
 #: other.
 TOGETHER = Sync((), Scope.WARP)
 
-#: A way through the program: the child of a block or the branch taken, and the variables of loops.
+#: A path through the program: the child of a block or the branch taken, and the variables of loops.
 ProgramPath = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, eq=False)
 class Execution:
-    """An assignment, a barrier, a launch, or a loop that says more than its iterations, at its place in the program.
+    """An assignment, a barrier, a launch, or a loop with an instruction, at its place in the program.
 
     :ivar coordinates: the dimensions of *points*: those of the grid, then the loops around, outermost first.
-    :ivar path: the way to it.
+    :ivar path: the path to it.
     :ivar names: the constants in scope in terms of the coordinates.
-    :ivar numbers: those of the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
-    :ivar conditions: conditions around it that are no sets of points, each with whether it holds.
-    :ivar instruction: that of the region, or of the loops, in which it stands.
+    :ivar numbers: the constants that number several coordinates at once (``256*round + 16*l.1 + l.0``).
+    :ivar conditions: the non-affine conditions around it, each with its truth value.
+    :ivar instruction: that of the region, or of the loops, around it.
     """
 
     node: Assign | Sync | Call | For
@@ -59,7 +59,7 @@ class Execution:
 
     @cached_property
     def instance(self) -> tuple[Expression, ...]:
-        """What the inames of the statement are here, in terms of the coordinates."""
+        """The values of the statement's inames here, in terms of the coordinates."""
         assert isinstance(self.node, Assign)
         return tuple(substitute(value, self.names) for _, value in self.node.instance)
 
@@ -87,17 +87,17 @@ def _walked(knl: LoopKernel, function: Function, grid: Grid) -> Iterator[Executi
 
 
 def host_executions(knl: LoopKernel, order: Block) -> Iterator[Execution]:
-    """Every launch that *order*, the host's part of a program, makes."""
+    """Every launch of *order*, the host's part of a program."""
     scope = _Scope(knl.assumptions, knl.value_params, frozenset(), {})
     yield from _Walk((), knl).block(order, scope)
 
 
 @dataclass(frozen=True, eq=False)
 class _Scope:
-    """What holds at a place.
+    """The facts that hold at a place.
 
-    :ivar known: names that may stand in sets: parameters, coordinates and loop variables.
-    :ivar divergent: those that differ between threads; *apart*: may threads part on the way here?
+    :ivar known: names that may occur in sets: parameters, coordinates and loop variables.
+    :ivar divergent: names that differ between threads; *apart*: may threads diverge on the path here?
     """
 
     points: Set
@@ -119,7 +119,7 @@ class _Scope:
         return substitute(expr, self.names)
 
     def naming(self, name: str, value: Expression) -> _Scope:
-        """The scope behind a constant, of which *value* is in terms of coordinates."""
+        """The scope behind a constant, whose *value* is in terms of coordinates."""
         numbers = {k: v for k, v in self.numbers.items() if k != name}
         if isinstance(value, p.Sum) and len(variables(value)) > 1:
             numbers[name] = value
@@ -209,7 +209,7 @@ class _Walk:
             case Region(instruction=None):
                 yield from self.block(node.body, scope)
             case Region():
-                # the threads of a warp are there before and behind it, as at a barrier
+                # the threads of a warp synchronize before and behind it, as at a barrier
                 yield from self.node(TOGETHER, scope.at(0))
                 yield from self.block(node.body, replace(scope.at(1), instruction=node.instruction))
                 yield from self.node(TOGETHER, scope.at(2))
@@ -225,7 +225,7 @@ class _Walk:
                          scope.numbers, scope.conditions, scope.data, scope.apart, scope.instruction)
 
     def _data(self, statement: str) -> frozenset[str]:
-        """What bounds of *statement* are read from memory; nothing if its conditions ask for the same values."""
+        """Bounds of *statement* that are read from memory; none if its conditions read the same values."""
         s = self.kernel.statement_by_id[statement]
         data = frozenset(data_params(self.kernel, s.domain))
         asked = frozenset[str]().union(*map(variables, s.predicates))

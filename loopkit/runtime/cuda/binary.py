@@ -1,4 +1,4 @@
-"""A compiled translation unit for CUDA: its options, what ptxas says of it, and the error for a refused text."""
+"""A compiled CUDA translation unit: its options, the resources reported by ptxas, and the error for a rejected text."""
 from __future__ import annotations
 
 import re
@@ -12,14 +12,14 @@ from loopkit.target.cuda import CudaTarget
 
 @dataclass(frozen=True)
 class PtxasUsage:
-    """What one function takes.
+    """The resources of one function.
 
-    :ivar registers: 32-bit registers a thread.
-    :ivar spill_stores: bytes that a thread stores because registers are too few; *spill_loads*: that it loads back.
-    :ivar stack: bytes of a thread's stack, where arrays lie that did not fit registers.
+    :ivar registers: 32-bit registers per thread.
+    :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
+    :ivar stack: bytes of a thread's stack, for arrays outside registers.
     :ivar static_shared: bytes of shared memory that the function declares.
     :ivar barriers: barriers of a block.
-    :ivar constant: bytes of constant memory, parameters among them; 0 where ptxas is silent about it.
+    :ivar constant: bytes of constant memory, including parameters; 0 if ptxas does not report them.
     """
 
     registers: int
@@ -52,7 +52,7 @@ _FUNCTION = re.compile(
 
 
 def parse_ptxas_log(log: str) -> dict[str, PtxasUsage]:
-    """What ``ptxas -v`` printed, by function."""
+    """The resources in the output of ``ptxas -v``, by function."""
     return {m["name"]: PtxasUsage(
         int(m["registers"]), int(m["stores"]), int(m["loads"]), int(m["stack"]),
         static_shared=_total(r"(\d+) bytes smem", m["rest"]), barriers=_total(r"used (\d+) barriers", m["rest"]),
@@ -63,7 +63,7 @@ def _total(pattern: str, text: str) -> int:
     return sum(map(int, re.findall(pattern, text)))
 
 
-#: The name under which the compilers see a text, and by which they speak of it.
+#: The file name of a text in the compilers' messages.
 FILE_NAME = "kernel.cu"
 
 _LINE = re.compile(rf"{re.escape(FILE_NAME)}(?:\((\d+)\)|:(\d+)(?::\d+)?): (?:catastrophic |fatal )?error")
@@ -71,7 +71,7 @@ _NO_SUCH_ARCHITECTURE = re.compile(r"invalid value for --gpu-architecture|Unsupp
 
 
 def compile_options(target: CudaTarget) -> list[str]:
-    """The options for *target*, its own last. Whether products and sums are contracted is the compiler's default."""
+    """The options for *target*, its own last. The compiler's default decides about fused multiply-adds."""
     return [f"-arch={target.architecture}", f"-std={target.std}", "--ptxas-options=-v",
             *(["--use_fast_math"] if target.fast_math else []),
             *(["-lineinfo"] if target.line_info else []),
@@ -81,10 +81,10 @@ def compile_options(target: CudaTarget) -> list[str]:
 
 def refused(compiler: str, kernel: str, source: str, log: str, target: CudaTarget, supported: Sequence[str]
             ) -> CompilerError:
-    """The error for a text that was not compiled.
+    """The error for a rejected text.
 
     :arg compiler: its name and version.
-    :arg supported: the architectures that it knows.
+    :arg supported: the architectures that it supports.
     """
     if _NO_SUCH_ARCHITECTURE.search(log):
         return CompilerError(f"{compiler} does not compile for '{target.architecture}', which kernel '{kernel}' is "

@@ -1,4 +1,4 @@
-"""CUDA C++ to machine code: the compilers that there are, and what they made kept in memory and on the disk."""
+"""Compilation of CUDA C++: the available compilers, and the cache of their binaries in memory and on disk."""
 from __future__ import annotations
 
 import hashlib
@@ -23,7 +23,7 @@ _binaries: dict[str, Binary] = {}
 
 
 class CudaCompiler(Protocol):
-    """What compiles CUDA C++; several threads may use one at once."""
+    """A compiler for CUDA C++; several threads may use one at once."""
 
     @property
     def name(self) -> str: ...
@@ -35,20 +35,20 @@ class CudaCompiler(Protocol):
         """Machine code of *source*.
 
         :arg kernel: the kernel's name, for the message.
-        :raises CompilerError: the compiler refuses the text.
+        :raises CompilerError: the compiler rejects the text.
         """
 
     def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """The text that the machine code is made from; it raises what :meth:`cubin` does."""
+        """The PTX that the machine code is made from; raises the same errors as :meth:`cubin`."""
 
 
 def available_cuda_compilers() -> tuple[CudaCompiler, ...]:
-    """Every compiler for CUDA that there is, the one to take first."""
+    """Every CUDA compiler of this machine, the preferred one first."""
     return tuple(c for c in (find_nvrtc(), find_nvcc()) if c is not None)
 
 
 def has_cuda_compiler() -> bool:
-    """Will there be a compiler? Without loading one where that can be told."""
+    """Is there a compiler? Checked without loading one if possible."""
     return expected_nvrtc() is not None or bool(available_cuda_compilers())
 
 
@@ -67,11 +67,11 @@ def find_cuda_compiler() -> CudaCompiler:
 
 def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
                 compiler: CudaCompiler | None = None) -> Binary:
-    """The machine code of *source*: from this process, from the disk, or made now.
+    """The machine code of *source*: from this process, from the disk cache, or compiled now.
 
     :arg kernel: the kernel's name, for messages.
-    :arg compiler: the one to take; else the one that is found.
-    :raises CompilerError: there is no compiler, or it refuses *source*.
+    :arg compiler: the compiler to use; default: :func:`find_cuda_compiler`.
+    :raises CompilerError: there is no compiler, or it rejects *source*.
     """
     if compiler is None:
         kept = _kept_by_expected(source, target, cache)
@@ -91,13 +91,13 @@ def load_binary(source: str, kernel: str, target: CudaTarget, cache: DiskCache,
             "options": compile_options(target), "log": binary.log,
             "resources": {name: asdict(usage) for name, usage in binary.resources.items()}}, _SUFFIX)
     if len(_binaries) >= _MOST_BINARIES:
-        _binaries.clear()                       # what is loaded stays loaded, and the disk keeps the rest
+        _binaries.clear()                       # loaded modules stay loaded, and the disk keeps the binaries
     return _binaries.setdefault(key, binary)
 
 
 def _kept_by_expected(source: str, target: CudaTarget, cache: DiskCache) -> Binary | None:
-    """What the compiler that will be found has made of *source* before, without loading it: that takes longer than all
-    the rest of a first launch. Should another version be loaded in the end, nothing lies under the key."""
+    """The cached binary of *source* by the expected compiler, without loading that compiler: loading takes longer than
+    the rest of a first launch. If another version is loaded in the end, its key finds nothing."""
     expected = expected_nvrtc()
     if expected is None:
         return None
@@ -118,7 +118,7 @@ def binary_key(source: str, target: CudaTarget, compiler: str, version_of_it: st
 
 
 def _stored(cache: DiskCache, key: str) -> Binary | None:
-    """The binary that *cache* has for *key*, if all of it is sound."""
+    """The binary of *key* in *cache*, if it is complete and undamaged."""
     entry = cache.lookup(key, _SUFFIX)
     if entry is None:
         return None
@@ -127,7 +127,7 @@ def _stored(cache: DiskCache, key: str) -> Binary | None:
 
 
 def _usages(stored: object) -> Mapping[str, PtxasUsage] | None:
-    """What a record says of the functions, if it is what :func:`load_binary` writes."""
+    """The functions' resources in a record, if :func:`load_binary` wrote it."""
     names = {f.name for f in fields(PtxasUsage)}
     if not isinstance(stored, dict):
         return None

@@ -1,4 +1,4 @@
-"""GPUs: which are there, their primary contexts, and what is missing where none can be used; streams of libraries."""
+"""GPUs: their discovery, their primary contexts, the reason if none is usable; handles of streams."""
 from __future__ import annotations
 
 import atexit
@@ -14,7 +14,7 @@ from loopkit.errors import CallError, DeviceError
 from loopkit.kernel.devices import DEVICE_LIMITS, DeviceLimits
 from loopkit.runtime.cuda.driver import Driver, load_driver
 
-#: The oldest GPUs whose limits are known (:data:`loopkit.kernel.devices.DEVICE_LIMITS`).
+#: The oldest compute capability with known limits (:data:`loopkit.kernel.devices.DEVICE_LIMITS`).
 OLDEST = (7, 0)
 
 _INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c'), needs no GPU"
@@ -23,9 +23,9 @@ _INSTALL = "pip install 'loopkit[cuda]'; the host target, compile(knl, target='c
 class Gpu:
     """One device, through its primary context, which torch, CuPy and numba use as well.
 
-    ``with gpu:`` makes the context current. Held for the life of the process; :func:`release` gives it back.
+    ``with gpu:`` makes the context current. It is kept for the life of the process; :func:`release` releases it.
 
-    :ivar ordinal: its number, as the driver counts.
+    :ivar ordinal: its number in the driver's order.
     :ivar arch: ``"sm_90"``.
     """
 
@@ -61,7 +61,7 @@ class Gpu:
 
     @cached_property
     def known_arch(self) -> str:
-        """The architecture to compile for: its own, else the newest known one whose code it runs.
+        """The architecture to compile for: the GPU's own, else the newest supported one whose code it runs.
 
         :raises DeviceError: there is none.
         """
@@ -74,7 +74,7 @@ class Gpu:
 
     @property
     def limits(self) -> DeviceLimits:
-        """Of a launch."""
+        """The limits of a launch."""
         return DEVICE_LIMITS[self.known_arch]
 
     @property
@@ -82,11 +82,11 @@ class Gpu:
         return self.attribute("L2_CACHE_SIZE")
 
     def attribute(self, name: str) -> int:
-        """A device attribute by pycuda's name of it."""
+        """A device attribute, by its name in pycuda."""
         return int(self._device.get_attribute(getattr(self.pycuda.device_attribute, name)))
 
     def free_bytes(self) -> int:
-        """Memory that is free now."""
+        """Bytes of free memory."""
         with self:
             return int(self.pycuda.mem_get_info()[0])
 
@@ -109,10 +109,10 @@ _lock = threading.Lock()
 
 
 def find_gpu(device: object = None) -> Gpu:
-    """The GPU that *device* means: a number, an object of another library that names one, or ``None`` for the one whose
-    context is current, else the first.
+    """The GPU for *device*: a number, another library's device object, or ``None`` for the GPU of the current context,
+    else the first.
 
-    :raises DeviceError: it is not there, or something that is needed to use it is missing.
+    :raises DeviceError: there is no such GPU, or a library for it is missing.
     """
     pycuda = _initialised()
     ordinal = _ordinal(device)
@@ -135,18 +135,18 @@ def find_gpu(device: object = None) -> Gpu:
 
 
 def gpu_count() -> int:
-    """How many GPUs there are; :raises DeviceError: something that is needed to use one is missing."""
+    """The number of GPUs; :raises DeviceError: a library for them is missing."""
     return int(_initialised().Device.count())
 
 
 def driver_in_use() -> Driver:
-    """The driver; :raises DeviceError: something that is needed to use it is missing."""
+    """The driver; :raises DeviceError: a library for it is missing."""
     _initialised()
     return load_driver()
 
 
 def why_not(device: object = None) -> DeviceError | None:
-    """What keeps kernels from running on a GPU here; ``None``: nothing does."""
+    """The reason why kernels cannot run on a GPU here; ``None``: they can."""
     try:
         find_gpu(device)
     except DeviceError as err:
@@ -184,7 +184,7 @@ def _initialised() -> Any:
 
 
 def _ordinal(device: object) -> int | None:
-    """The number of the device that *device* stands for: an int, or what torch, CuPy, JAX and cuda.core give."""
+    """The number of the device *device*: an int, or a device object of torch, CuPy, JAX or cuda.core."""
     if device is None:
         return None
     if isinstance(device, int | np.integer) and not isinstance(device, bool):
@@ -206,7 +206,7 @@ def _ordinal(device: object) -> int | None:
 
 
 def release() -> None:
-    """Give the primary contexts back; what is still loaded in them goes when the last library lets go of them."""
+    """Release the primary contexts; a context ends when the last library has released it."""
     while _gpus:
         _, gpu = _gpus.popitem()
         if gpu.process == os.getpid():
@@ -220,7 +220,7 @@ def _dotted(version: tuple[int, ...]) -> str:
 def stream_handle(stream: Any) -> int:
     """The handle of *stream*: a number, or a stream of torch, CuPy, pycuda, numba or cuda.core.
 
-    :raises CallError: it is no stream.
+    :raises CallError: it is not a stream.
     """
     if isinstance(stream, int) and not isinstance(stream, bool):
         return _plain(stream)
@@ -229,7 +229,7 @@ def stream_handle(stream: Any) -> int:
         return _plain(int((told() if callable(told) else told)[1]))
     for attribute in ("cuda_stream", "ptr", "handle"):
         value = getattr(stream, attribute, None)
-        value = getattr(value, "value", value)         # numba's handles are ctypes' pointers, None for the default
+        value = getattr(value, "value", value)         # numba's handles are ctypes pointers, None for the default
         if isinstance(value, int):
             return _plain(value)
         if value is None and attribute == "handle" and hasattr(stream, attribute):
@@ -239,5 +239,5 @@ def stream_handle(stream: Any) -> int:
 
 
 def _plain(handle: int) -> int:
-    """0 and 1 are two names of one stream."""
+    """0 and 1 are both handles of the legacy stream: return 0 for both."""
     return 0 if handle == 1 else handle

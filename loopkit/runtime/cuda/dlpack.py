@@ -1,4 +1,4 @@
-"""DLPack capsules: read without a copy, and made for memory of our own.
+"""DLPack capsules: importing them without a copy, and exporting our own memory.
 
 The structures are those of the DLPack specification, https://dmlc.github.io/dlpack/latest/c_api.html.
 """
@@ -47,13 +47,13 @@ _name = _api("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_object)
 _pointer = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new = _api("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-# for a destructor, whose capsule has no references left that Python could count
+# a destructor's capsule has no references left, so Python must not count them
 _is_valid = _api("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
 _pointer_of_dying = _api("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 
 
 class Exported(Protocol):
-    """What a capsule can be made of."""
+    """An array that can be exported as a capsule."""
 
     pointer: int
     shape: tuple[int, ...]
@@ -63,7 +63,7 @@ class Exported(Protocol):
 
 
 class Imported:
-    """What a capsule held; gives it back to its maker when it goes.
+    """The array of a capsule; deleting it calls the capsule's deleter.
 
     :ivar strides: in bytes, ``None`` for C order.
     """
@@ -102,7 +102,7 @@ def _dtype(code: int, bits: int, lanes: int) -> np.dtype[Any]:
 
 
 def export_capsule(array: Exported) -> Any:
-    """A capsule over *array*, which lives until whoever took the capsule lets go of it."""
+    """A capsule over *array*, which lives until the capsule's consumer deletes it."""
     managed = _Managed()
     ndim = len(array.shape)
     shape = (ctypes.c_int64 * max(ndim, 1))(*array.shape)
@@ -124,13 +124,13 @@ def _let_go(address: int) -> None:
 
 
 def _drop_untaken(capsule: int) -> None:
-    """A capsule that nobody took goes with its array."""
+    """Delete the array of a capsule that was never consumed."""
     if _is_valid(capsule, _PLAIN):
         _exported.pop(_pointer_of_dying(capsule, _PLAIN), None)
 
 
 _release = _DELETER(_let_go)
 _drop = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(_drop_untaken)
-# whoever holds a capsule may let go of it when this module is gone
+# a consumer may delete a capsule after this module is gone
 for _callback in (_release, _drop):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))

@@ -1,9 +1,9 @@
-"""The few entry points of the CUDA driver that pycuda cannot serve, through ctypes.
+"""The entry points of the CUDA driver that pycuda lacks, through ctypes.
 
-pycuda launches on streams of its own making only. A kernel must run on the stream that torch or CuPy works on, while
-torch captures a graph too, so modules and launches go to the driver directly; contexts, memory, copies, streams and
-events of our own are pycuda's. ``cuLaunchKernelEx`` takes everything in prepared structures: through ctypes such a
-launch costs less than pycuda's prepared call.
+pycuda launches only on streams of its own making. A kernel must run on the current stream of torch or CuPy, also while
+torch captures a graph, so modules and launches use the driver directly. Contexts, memory, copies, and our own streams
+and events are pycuda's. ``cuLaunchKernelEx`` takes everything in prepared structures: through ctypes such a launch
+costs less than pycuda's prepared call.
 """
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import sys
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
-#: Codes of ``CUresult`` that are told apart here.
+#: Codes of ``CUresult`` that this module distinguishes.
 SUCCESS, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
 INVALID_CONTEXT, CONTEXT_IS_DESTROYED, INVALID_HANDLE = 201, 709, 400
-#: After these nothing works any more in the process' context.
+#: After these errors the process's context is unusable.
 STICKY = frozenset({214, 700, 702, 714, 715, 716, 717, 718, 719, 720})
 
 _CONTEXT, _DEVICE_ORDINAL = 1, 9
@@ -32,7 +32,7 @@ class LaunchConfig(ctypes.Structure):
 
 
 class DriverError(RuntimeError):
-    """A driver call that did not succeed.
+    """A driver call that failed.
 
     :ivar code: the ``CUresult``.
     """
@@ -45,7 +45,7 @@ class DriverError(RuntimeError):
 
 
 class Driver(Protocol):
-    """What the runtime needs of the driver; the tests put a machine without a GPU behind it."""
+    """The driver functions that the runtime uses; tests replace them on a machine without a GPU."""
 
     def load_module(self, cubin: bytes) -> int:
         """The handle of a module in the current context."""
@@ -54,7 +54,7 @@ class Driver(Protocol):
         """The handle of a function of *module*."""
 
     def allow_shared_bytes(self, function: int, count: int) -> None:
-        """Let a launch of *function* ask for *count* bytes of dynamic shared memory."""
+        """Allow *count* bytes of dynamic shared memory in launches of *function*."""
 
     def launcher(self, config: LaunchConfig, function: int, parameters: ctypes.Array[ctypes.c_void_p]) -> Any:
         """A function without arguments that launches and gives the ``CUresult``.
@@ -66,7 +66,7 @@ class Driver(Protocol):
         """The ordinal of the device whose context is current."""
 
     def place(self, pointer: int) -> tuple[int, int] | None:
-        """Ordinal of the device and handle of the context that *pointer* belongs to; ``None``: to neither."""
+        """Ordinal of the device and handle of the context of *pointer*; ``None``: it has none."""
 
     def synchronize(self, stream: int) -> None: ...
 
@@ -74,7 +74,7 @@ class Driver(Protocol):
         """Zero *count* bytes in the order of *stream*; gives the ``CUresult``."""
 
     def order(self, first: int, then: int) -> None:
-        """What is launched on the stream *then* from now on waits for what was launched on *first*."""
+        """Let later launches on the stream *then* wait for earlier launches on *first*."""
 
     def failure(self, call: str, code: int) -> DriverError: ...
 
@@ -120,7 +120,7 @@ class CudaDriver:
 
     def current_device(self) -> int | None:
         context, ordinal = ctypes.c_void_p(), ctypes.c_int()
-        # asked first: to ask for the device of no context is an error, which tools that watch report
+        # asked first: querying the device without a context is an error that profiling tools report
         if self._library.cuCtxGetCurrent(ctypes.byref(context)) != SUCCESS or not context.value:
             return None
         return ordinal.value if self._library.cuCtxGetDevice(ctypes.byref(ordinal)) == SUCCESS else None
@@ -148,7 +148,7 @@ class CudaDriver:
             self._call("cuEventRecord", event, ctypes.c_void_p(first))
             self._call("cuStreamWaitEvent", ctypes.c_void_p(then), event, ctypes.c_uint(0))
         finally:
-            # the driver keeps it until the wait is over
+            # the driver keeps the event until the wait is over
             self._call("cuEventDestroy_v2", event)
 
 

@@ -1,4 +1,4 @@
-"""Launches that fail: which, with what, and what to do."""
+"""Failed launches: the error with the launch, its arguments, and a way out."""
 from __future__ import annotations
 
 import os
@@ -15,7 +15,7 @@ from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
 
 _NOT_INITIALIZED = 3
-#: Code of a version, or of a form, that this driver does not know.
+#: Codes of a version, or of a form of binary, that this driver does not support.
 _NOT_FOR_THIS_DRIVER = (200, 209, 222, 803)
 
 
@@ -23,7 +23,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch | PreparedClear |
                  arguments: Sequence[str], *, certain: bool) -> LaunchError:
     """The error for a launch of *kernel*.
 
-    :arg certain: nothing else can have caused it, as every launch before it was waited for.
+    :arg certain: this launch is the cause, because every earlier one was waited for.
     """
     sticky = failure.code in STICKY
     if sticky and certain:
@@ -39,7 +39,7 @@ def launch_error(gpu: Gpu, kernel: str, launch: PreparedLaunch | PreparedClear |
 
 @contextmanager
 def reported(gpu: Gpu, kernel: str) -> Iterator[None]:
-    """What the driver refuses within the block becomes an error of ours.
+    """Convert the driver's errors within the block.
 
     :raises DeviceError: a copy, an allocation or the loading of code failed.
     """
@@ -82,4 +82,4 @@ def describe(launch: PreparedLaunch | PreparedClear | HostedLaunch, arrays: Mapp
             case ParameterKind.VALUE | ParameterKind.HOST:
                 yield f"{p.name} = {values[p.name]}"
             case ParameterKind.STRIDE:
-                pass                                   # said with the array
+                pass                                   # listed with its array

@@ -1,4 +1,4 @@
-"""The launches of a call in which the host runs loops."""
+"""The launches of a call with host loops."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from loopkit.runtime.scalars import Scalar
 class HostedLaunch:
     """One launch in one iteration.
 
-    :ivar launch: what is launched.
+    :ivar launch: the launched function.
     :ivar values: of the sizes, and of the inames of the host's loops.
     """
 
@@ -32,19 +32,19 @@ class HostedLaunch:
         self._prepared = prepared
 
     def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """Launch with a call's addresses and scalars; gives the driver's ``CUresult``."""
-        # outside of a loop its iname has no value, and nobody takes it
+        """Launch with a call's addresses and scalars; returns the driver's ``CUresult``."""
+        # outside of a loop its iname has no value and is not used
         hosts = (self.values.get(x, 0) for x in self._hosts)
         return self._prepared.enter_on(self.grid, addresses, [*scalars, *hosts], stream)
 
 
 class HostedLaunches:
-    """The launches of a call in order: made anew each time, as there may be very many.
+    """The launches of a call in order: generated at each call, since their number may be large.
 
-    :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* stand
+    :arg prepared: the functions by name, each prepared for any of its launches; the values of the inames *hosts* are
         behind the scalars of a call.
     :arg values: the sizes of the call.
-    :arg first: what comes before them.
+    :arg first: the operations before the launches.
     :raises LimitError: a grid is larger than the GPU allows.
     """
 

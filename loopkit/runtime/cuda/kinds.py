@@ -1,4 +1,4 @@
-"""The arrays of libraries that know GPUs only."""
+"""The array libraries that support only GPUs."""
 from __future__ import annotations
 
 import sys
@@ -49,7 +49,7 @@ class CupyKind:
             return self.cupy.zeros(shape, dtype) if zero else self.cupy.empty(shape, dtype)
 
     def stream(self, ordinal: int) -> Callable[[], int]:
-        current = self._current                        # each device has one
+        current = self._current                        # a stream per device
         return lambda: int(current(ordinal).ptr)
 
 
@@ -65,7 +65,7 @@ class PycudaKind:
 
     def signature(self, x: Any) -> tuple[ArraySignature, int]:
         pointer = int(x.gpudata) if x.size else 0
-        # each context has memory of its own, so that the device alone does not tell
+        # each context has memory of its own, so the device alone is not enough
         return ("pycuda", x.dtype, x.shape, x.strides, self._driver.place(pointer) if pointer else None), pointer
 
     def view(self, name: str, x: Any) -> DeviceView:
@@ -84,9 +84,9 @@ class PycudaKind:
 
 
 class InterfaceKind:
-    """Arrays that have ``__cuda_array_interface__`` and nothing better (numba's, say).
+    """Arrays that have only ``__cuda_array_interface__``, e.g. numba's.
 
-    :arg adopt: makes one of them out of a :class:`DeviceArray`, for what a call allocates.
+    :arg adopt: converts a :class:`DeviceArray` to such an array, for the outputs of a call.
     """
 
     name = "__cuda_array_interface__"
@@ -100,7 +100,7 @@ class InterfaceKind:
         pointer, read_only = interface["data"]
         pointer = pointer or 0
         strides = interface.get("strides")
-        # the object's own dtype may say more than the type string, which knows no bfloat16
+        # the object's own dtype may be more specific than the type string, which has no bfloat16
         return ((type(x), interface["typestr"], _numpy_dtype(x), tuple(interface["shape"]),
                  None if strides is None else tuple(strides), read_only, interface.get("mask") is None,
                  interface.get("stream"), self._driver.place(pointer) if pointer else None), pointer)
@@ -125,15 +125,15 @@ class InterfaceKind:
         return legacy_stream
 
     def own_stream(self, x: Any) -> int:
-        """The stream that *x* says it must be ordered with."""
+        """The stream that *x*, by its interface, must be ordered with."""
         stream = x.__cuda_array_interface__.get("stream")
         return LEGACY_STREAM if stream in (None, 1) else int(stream)
 
 
 class OwnKind:
-    """Our own :class:`DeviceArray`, as which arrays arrive that have DLPack.
+    """Our own :class:`DeviceArray`, also for arrays imported through DLPack.
 
-    :arg namespace: the library that they came from, if it can make arrays of its own from capsules.
+    :arg namespace: the library of the imported arrays, if it can import capsules.
     """
 
     name = "loopkit"
@@ -155,7 +155,7 @@ class OwnKind:
         return hasattr(self._namespace, "from_dlpack")
 
     def handed_out(self, x: DeviceArray) -> Any:
-        """A result, complete, as an array of the library that the arguments came from."""
+        """A complete result as an array of the arguments' library."""
         return self._namespace.from_dlpack(x) if self.makes_others else x
 
     def stream(self, ordinal: int) -> Callable[[], int]:
@@ -163,7 +163,7 @@ class OwnKind:
 
 
 class CudaArrayKinds(ArrayKinds):
-    """The same with the arrays of libraries that know GPUs only, and with what DLPack opens on a GPU."""
+    """The kinds of the host, of libraries that support only GPUs, and of arrays on a GPU with DLPack."""
 
     def __init__(self, driver: Driver) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ def _numpy_dtype(x: Any) -> np.dtype[Any] | None:
 
 
 def _adopter(x: Any) -> Callable[[DeviceArray], Any]:
-    """How the library of *x* makes an array of its own over memory of ours."""
+    """The function by which the library of *x* makes an array of its own over our memory."""
     if type(x).__module__.split(".")[0] in ("numba", "numba_cuda"):
         from numba import cuda
         return cuda.as_cuda_array                      # type: ignore[no-any-return]
@@ -207,7 +207,7 @@ def _adopter(x: Any) -> Callable[[DeviceArray], Any]:
 
 
 def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
-    """*x* without a copy, ordered before what is launched on the legacy stream."""
+    """*x* without a copy, ordered before later launches on the legacy stream."""
     if dlpack_device(x) not in (_CUDA, _CUDA_MANAGED):
         return host_view(name, x)
     try:
@@ -220,8 +220,8 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
     space = getattr(x, "__array_namespace__", None)
     namespace = space() if callable(space) else None
     if not isinstance(namespace, Hashable):
-        namespace = None                               # calls are remembered by it
-    # jax' arrays never change, which their capsules do not say
+        namespace = None                               # it is part of the signature of calls
+    # jax arrays are immutable, but their capsules are not marked read-only
     read_only = held.read_only or type(x).__module__.split(".")[0] in ("jax", "jaxlib")
     return DeviceArray(held.pointer, held.shape, held.dtype, held.device[1], (held, x), strides=held.strides,
                        read_only=read_only, namespace=namespace, imported=True)
@@ -230,12 +230,12 @@ def _through_dlpack(name: str, x: Any) -> Array | DeviceArray:
 def _capsule(x: Any) -> Any:
     try:
         return x.__dlpack__(stream=1, max_version=(1, 0))
-    except TypeError:                                  # older than version 1 of the standard
+    except TypeError:                                  # the library precedes version 1 of the standard
         return x.__dlpack__(stream=1)
 
 
 def _ordinal_of(driver: Driver, name: str, pointer: int) -> int:
-    """The device that *pointer* lies on, -1 for none (an empty array's)."""
+    """The device of *pointer*, -1 for none (an empty array's)."""
     if not pointer:
         return -1
     place = driver.place(pointer)

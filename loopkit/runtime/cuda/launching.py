@@ -1,4 +1,4 @@
-"""Functions loaded onto a GPU, and launches of them: where each parameter comes from, what the driver reads."""
+"""Functions loaded onto a GPU, and their launches: the source of each parameter, the driver's structures."""
 from __future__ import annotations
 
 import ctypes
@@ -19,13 +19,13 @@ from loopkit.runtime.scalars import Scalar
 from loopkit.runtime.views import ArrayLike, stride
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 
-#: Bytes that each parameter gets in the buffer, so that every type is aligned.
+#: Bytes of each parameter in the buffer; every type is then aligned.
 _SLOT = 16
 
-#: What memory of its own begins at a multiple of.
+#: Alignment of allocated memory, in bytes.
 _ALIGNED = 256
 
-#: Blocks that wait for each other are counted in 32 bits.
+#: The ticket counter of blocks with inter-block flags has 32 bits.
 _MOST_COUNTED = 2**32 - 1
 
 #: Writes a scalar into a buffer at an offset.
@@ -33,11 +33,11 @@ Writer = Callable[[Any, int, Any], None]
 
 
 def writer(dtype: np.dtype[Any]) -> Writer:
-    """How a number becomes the bytes of *dtype*."""
+    """The function that writes a number as the bytes of *dtype*."""
     if dtype.kind == "c":
         pair = struct.Struct("2f" if dtype.itemsize == 8 else "2d")
         return lambda buffer, offset, value: pair.pack_into(buffer, offset, value.real, value.imag)
-    if dtype.kind == "V":                              # bfloat16, which struct does not know
+    if dtype.kind == "V":                              # bfloat16, which struct does not support
         return lambda buffer, offset, value: _write_bytes(buffer, offset, dtype.type(value).tobytes())
     return struct.Struct(dtype.char).pack_into
 
@@ -47,7 +47,7 @@ def _write_bytes(buffer: Any, offset: int, content: bytes) -> None:
 
 
 def _one_layout(pointers: int, scalars: Sequence[tuple[np.dtype[Any], int]]) -> str | None:
-    """The format of addresses followed by *scalars*, dtypes with their offsets; ``None`` where there is none."""
+    """The format of addresses followed by *scalars*, dtypes with their offsets; ``None`` if struct has none."""
     text, at = f"={pointers}Q", 8 * pointers
     for dtype, offset in scalars:
         if dtype.kind not in "biuf" or offset < at:
@@ -63,16 +63,16 @@ _STANDARD = {"bool": "?", "int8": "b", "uint8": "B", "int16": "h", "uint16": "H"
 
 
 def aside(count: int) -> int:
-    """The bytes that *count* take where others lie behind them, aligned for all types."""
+    """*count* bytes, rounded up so that any type behind them is aligned."""
     return -(-count // _ALIGNED) * _ALIGNED
 
 
 class PreparedClear:
-    """Zeroes temporaries before the launches of a call, with which it shares its interface.
+    """Zeroes temporaries before the launches of a call; has the interface of a launch.
 
-    :arg place: which of a call's addresses is the first one's.
-    :arg count: their bytes, side by side.
-    :ivar launch: the one that uses it, for messages.
+    :arg place: index of the first temporary among a call's addresses.
+    :arg count: bytes of the temporaries, which are contiguous.
+    :ivar launch: the launch that uses them, for messages.
     """
 
     grid = (1, 1, 1)
@@ -85,28 +85,28 @@ class PreparedClear:
         self._address = 0
 
     def enter(self, addresses: Sequence[int], scalars: Sequence[Scalar], stream: int) -> int:
-        """Zero it, in the order of *stream*; gives the driver's ``CUresult``."""
+        """Zero the bytes, in the order of *stream*; returns the driver's ``CUresult``."""
         return self._driver.clear(addresses[self._place], self._count, stream)
 
     def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        """Note the address for good, for :meth:`again`."""
+        """Store the address for :meth:`again`."""
         self._address = addresses[self._place]
 
     def again(self, stream: int) -> int:
-        """The same as :meth:`enter` at the address that was noted."""
+        """Like :meth:`enter`, at the stored address."""
         return self._driver.clear(self._address, self._count, stream)
 
 
 class PreparedLaunch:
     """A function with its grid, and a buffer for its parameters.
 
-    Constant parameters are written once. A call writes the addresses, and the scalars that may differ from call to
-    call, and hands everything to the driver.
+    Constant parameters are written once. A call writes the addresses and the varying scalars, and passes the buffer to
+    the driver.
 
-    :arg places: for each array and temporary, which of a call's addresses it has.
-    :arg values: of the scalars that are the same in each call; *varying*: for the others, which of a call's scalars.
-    :ivar launch: what is launched, for messages.
-    :ivar enter: launches with a call's addresses and scalars on a stream, and gives the driver's ``CUresult``.
+    :arg places: for each array and temporary, its index among a call's addresses.
+    :arg values: of the constant scalars; *varying*: for the others, the index among a call's scalars.
+    :ivar launch: the generated launch, for messages.
+    :ivar enter: launches with a call's addresses and scalars on a stream, and returns the driver's ``CUresult``.
     """
 
     def __init__(self, driver: Driver, function: int, launch: GeneratedKernel, grid: Sequence[int],
@@ -116,10 +116,10 @@ class PreparedLaunch:
         self.grid = tuple(grid)
         parameters = launch.parameters
         pointers = [p for p in parameters if p.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH)]
-        # addresses come first and close together, so that one call of struct writes them all
+        # addresses are contiguous and first, so one call of struct writes them all
         offsets = {p.name: 8 * i for i, p in enumerate(pointers)}
         start = -(-8 * len(pointers) // _SLOT) * _SLOT
-        # then what varies: the padding between is written with it, so that no constant may lie there
+        # then the varying scalars: padding between them is overwritten, so no constant may be there
         others = sorted((p for p in parameters if p.name not in offsets),
                         key=lambda p: varying.get(p.name, len(parameters)))
         offsets |= {p.name: start + _SLOT * i for i, p in enumerate(others)}
@@ -134,7 +134,7 @@ class PreparedLaunch:
         self._scalars: list[tuple[Writer, int, int]] = []
         for p in others:
             self._place(p, offsets[p.name], arrays, values, varying)
-        # most launches take all addresses and scalars of the call in its own order: one call of struct writes them
+        # most launches take all addresses and scalars of the call in its order: one call of struct writes them
         layout = _one_layout(len(pointers), [(dtypes[p.name], offsets[p.name]) for p in others if p.name in varying])
         in_order = (self._picks == tuple(range(len(places)))
                     and [i for _, _, i in self._scalars] == list(range(len(varying))))
@@ -156,7 +156,7 @@ class PreparedLaunch:
             raise InternalError(f"The parameter '{p.name}' of '{self.launch.name}' has no value.")
 
     def _launcher(self, write_all: Callable[..., None] | None) -> Callable[[Sequence[int], Sequence[Scalar], int], int]:
-        """The function that a call launches with, for which everything is at hand.
+        """The launch function of a call, with everything precomputed.
 
         :arg write_all: writes all addresses and scalars of a call, if one call of struct can.
         """
@@ -191,11 +191,11 @@ class PreparedLaunch:
         return code
 
     def fix(self, addresses: Sequence[int], scalars: Sequence[Scalar]) -> None:
-        """Write the parameters for good; :meth:`again` launches with them."""
+        """Write the parameters once; :meth:`again` launches with them."""
         self._write(addresses, scalars)
 
     def again(self, stream: int) -> int:
-        """Launch with the parameters as they are; gives the driver's ``CUresult``."""
+        """Launch with the stored parameters; returns the driver's ``CUresult``."""
         with self._lock:
             if stream != self._stream:
                 self._config.stream = self._stream = stream
@@ -206,7 +206,7 @@ class PreparedLaunch:
 class GpuProgram:
     """The functions of a text on one GPU.
 
-    Their module stays loaded for the life of the process: a CUDA graph may launch them long after the kernel is gone.
+    Their module stays loaded for the life of the process: a CUDA graph may launch them after the kernel is deleted.
     """
 
     def __init__(self, gpu: Gpu, cubin: bytes, launches: tuple[GeneratedKernel, ...]) -> None:

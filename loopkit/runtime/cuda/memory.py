@@ -1,4 +1,4 @@
-"""Memory on a GPU that is our own: results in no other library's kind, staged copies of numpy's arrays, scratch."""
+"""Our own memory on a GPU: results in no other library's kind, staged copies of numpy's arrays, scratch."""
 from __future__ import annotations
 
 import weakref
@@ -15,15 +15,15 @@ from loopkit.runtime.views import c_strides
 
 
 class DeviceArray:
-    """An array on a GPU, in C order by default, with the two protocols by which libraries share such arrays.
+    """An array on a GPU, in C order by default, with the two protocols for sharing arrays between libraries.
 
     >>> view = torch.as_tensor(array)           # doctest: +SKIP
     >>> view = cupy.from_dlpack(array)          # doctest: +SKIP
 
     :ivar pointer: the address of its first element.
     :ivar strides: in bytes.
-    :ivar owner: what keeps the memory alive.
-    :ivar imported: the array came through DLPack; *namespace*: from that library, if it says which.
+    :ivar owner: the object that keeps the memory alive.
+    :ivar imported: the array came through DLPack; *namespace*: its library, if known.
     """
 
     def __init__(self, pointer: int, shape: tuple[int, ...], dtype: np.dtype[Any], ordinal: int, owner: object, *,
@@ -55,8 +55,8 @@ class DeviceArray:
                    copy: bool | None = None) -> Any:
         if copy or (dl_device is not None and dl_device != self.__dlpack_device__()):
             raise BufferError("an array on a GPU is handed out where it lies, without a copy")
-        # what made the array has been ordered before all that is launched from now on, on any stream but
-        # non-blocking ones; and results are only handed out once they are complete
+        # the array's writers are ordered before all later launches, except on non-blocking streams; and results are
+        # exported only when they are complete
         return export_capsule(self)
 
     def __repr__(self) -> str:
@@ -64,7 +64,7 @@ class DeviceArray:
 
 
 def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bool = False) -> DeviceArray:
-    """New memory on *gpu*, given back when the array goes.
+    """New memory on *gpu*, freed when the array is deleted.
 
     :raises DeviceError: there is not enough.
     """
@@ -76,7 +76,7 @@ def allocate(gpu: Gpu, shape: tuple[int, ...], dtype: np.dtype[Any], *, zero: bo
             raise out_of_memory(gpu, size) from None
         if zero:
             gpu.pycuda.memset_d8(int(memory), 0, size)
-            gpu.driver.synchronize(0)                  # streams that do not wait for this one see it, too
+            gpu.driver.synchronize(0)                  # also for streams that do not wait for this one
     array = DeviceArray(int(memory), shape, dtype, gpu.ordinal, memory)
     weakref.finalize(array, _free, gpu, memory)
     return array
@@ -87,11 +87,11 @@ def _free(gpu: Gpu, memory: Any) -> None:
         with gpu:
             memory.free()
     except (DeviceError, gpu.pycuda.Error):
-        pass                                           # the context is gone, and with it the memory
+        pass                                           # the context is lost, and so is its memory
 
 
 def out_of_memory(gpu: Gpu, size: int) -> DeviceError:
-    """The error for *size* bytes that *gpu*, whose context is current, has not."""
+    """The error for *size* bytes beyond the free memory of *gpu*, whose context is current."""
     free = int(gpu.pycuda.mem_get_info()[0])
     return DeviceError(f"{gpu} has no {_readable(size)} for an array; {_readable(free)} are free.",
                        hint="free other arrays, torch's cache (torch.cuda.empty_cache()) among them")

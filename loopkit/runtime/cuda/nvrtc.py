@@ -1,8 +1,8 @@
-"""NVRTC, the CUDA compiler that is a library: no toolkit, no GPU, and a few hundredths of a second.
+"""NVRTC, the CUDA compiler as a library: it needs no toolkit and no GPU, and takes a few hundredths of a second.
 
-It is called through ``cuda.bindings``, on which ``cuda.core`` is built: that takes any option, where the options of
-``cuda.core`` are a fixed list, and loads in a quarter of the time. The headers of CUDA's runtime do not come with it;
-texts with halves include two of them.
+It is called through ``cuda.bindings``, the base of ``cuda.core``: the bindings accept any option, while ``cuda.core``
+has a fixed list, and load in a quarter of the time. NVRTC does not bring the headers of CUDA's runtime; texts with
+halves include two of them.
 """
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from loopkit.errors import CompilerError
 from loopkit.runtime.cuda.binary import FILE_NAME, Binary, compile_options, parse_ptxas_log, refused
 from loopkit.target.cuda import CudaTarget
 
-#: The header that tells a directory of CUDA's headers from others.
+#: The header that identifies a directory of CUDA's headers.
 _HEADER = "cuda_fp16.h"
 
-#: Where the toolkit is by default; ``$CUDA_PATH`` and ``$CUDA_HOME`` say otherwise.
+#: The default place of the toolkit; ``$CUDA_PATH`` and ``$CUDA_HOME`` override it.
 _TOOLKIT = "/usr/local/cuda"
 
 _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
@@ -33,8 +33,8 @@ _RELEASE = re.compile(r"release [\d.]+, V([\d.]+)")
 class Nvrtc:
     """The NVRTC that ``cuda.bindings`` finds.
 
-    :ivar version: with its last part, which is in the texts it makes.
-    :ivar supported: the architectures that it knows, without those of one chip only (``sm_90a``).
+    :ivar version: with its build number, which its PTX contains.
+    :ivar supported: the supported architectures, without those of one chip only (``sm_90a``).
     """
 
     version: str
@@ -42,13 +42,13 @@ class Nvrtc:
     name: str = "NVRTC"
 
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code; :raises CompilerError: NVRTC refuses *source*."""
+        """Machine code; :raises CompilerError: NVRTC rejects *source*."""
         content, log = self._compiled(source, kernel, target, compile_options(target), "CUBIN")
         return Binary(content, log, parse_ptxas_log(log))
 
     def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """PTX; :raises CompilerError: NVRTC refuses *source*."""
-        architecture = f"-arch={target.architecture.replace('sm_', 'compute_')}"        # for which ptxas is not run
+        """PTX; :raises CompilerError: NVRTC rejects *source*."""
+        architecture = f"-arch={target.architecture.replace('sm_', 'compute_')}"        # ptxas does not run for it
         content, _ = self._compiled(source, kernel, target, [architecture, *compile_options(target)[1:]], "PTX")
         return _decoded(content)
 
@@ -70,9 +70,9 @@ def find_nvrtc() -> Nvrtc | None:
     try:
         _, major, minor = nvrtc.nvrtcVersion()
         numbers = _checked(nvrtc.nvrtcGetSupportedArchs())
-    except (RuntimeError, OSError):             # the library is not there, or too old to say
+    except (RuntimeError, OSError):             # the library is missing, or too old for the query
         return None
-    # only the text that it makes says which build it is, and another build may compile otherwise
+    # only the PTX contains the build number, and another build may compile differently
     text, _ = _compile("", [f"-arch=compute_{max(numbers)}"], "PTX")
     release = _RELEASE.search(_decoded(text or b""))
     return Nvrtc(release[1] if release else f"{major}.{minor}", tuple(f"sm_{n}" for n in numbers))
@@ -88,24 +88,24 @@ def expected_nvrtc() -> tuple[str, str] | None:
             bindings, library = metadata.version("cuda-bindings"), metadata.version(wheel)
         except metadata.PackageNotFoundError:
             continue
-        if bindings.partition(".")[0] == library.partition(".")[0]:         # no other is taken
+        if bindings.partition(".")[0] == library.partition(".")[0]:         # bindings load only their own major version
             return Nvrtc.name, library
     return None
 
 
 def _no_cache(version: str) -> tuple[str, ...]:
-    """From 12.9 on, NVRTC may take machine code from a cache of the driver's; then it says nothing of registers."""
+    """From 12.9 on, NVRTC may take machine code from the driver's cache; it then does not report registers."""
     numbers = tuple(int(x) for x in version.split(".")[:2] if x.isdigit())
     return ("--no-cache",) if numbers >= (12, 9) else ()
 
 
 def _include_options(source: str) -> tuple[str, ...]:
-    """Where the headers of CUDA lie that *source* includes; NVRTC looks for them nowhere else."""
+    """The include paths of the CUDA headers of *source*; NVRTC searches no other place."""
     return tuple(f"-I{place}" for place in header_directories()) if needs_headers(source) else ()
 
 
 def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | None, str]:
-    """The *form* (``"CUBIN"``, ``"PTX"``) of *source*, ``None`` if it is refused, and the log."""
+    """The *form* (``"CUBIN"``, ``"PTX"``) of *source*, ``None`` if it is rejected, and the log."""
     from cuda.bindings import nvrtc
     program = _checked(nvrtc.nvrtcCreateProgram(source.encode(), FILE_NAME.encode(), 0, [], []))
     try:
@@ -119,8 +119,8 @@ def _compile(source: str, options: Sequence[str], form: str) -> tuple[bytes | No
 
 
 def _read(size: Any, content: Any, program: object) -> bytes:
-    """What *program* has: *size* says how much room it needs, *content* puts it there."""
-    room = bytes(_checked(size(program)))       # new, so that it may be written into
+    """The content of *program*: *size* gives its length, *content* copies it."""
+    room = bytes(_checked(size(program)))       # a new object, so that it may be written into
     _checked(content(program, room))
     return room
 
@@ -154,7 +154,7 @@ def header_directories() -> tuple[str, ...]:
     """
     for found in _candidates():
         if (found / _HEADER).is_file():
-            # the C++ library of newer toolkits lies beside their headers, in a folder of its own
+            # newer toolkits have the C++ library in a folder of its own
             library = found / "cccl"
             return (str(found), str(library)) if library.is_dir() else (str(found),)
     raise CompilerError(f"The CUDA header {_HEADER} is not installed, which kernels with halves include.",
@@ -163,7 +163,7 @@ def header_directories() -> tuple[str, ...]:
 
 @cache
 def headers_identity() -> str:
-    """A hash of the headers that texts include, as their functions become part of the code."""
+    """A hash of the headers that texts include, because their functions become part of the code."""
     digest = hashlib.sha256()
     for path in sorted(Path(header_directories()[0]).glob("cuda_[fb]*16.h*")):
         digest.update(path.read_bytes())
@@ -180,7 +180,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _located() -> str | None:
-    """The directory that ``cuda.pathfinder`` finds, where that is installed."""
+    """The directory that ``cuda.pathfinder`` finds, if it is installed."""
     try:
         from cuda.pathfinder import find_nvidia_header_directory
     except ImportError:

@@ -1,7 +1,7 @@
-"""Launch plans for GPUs: the launches of all calls of one signature.
+"""The launches of the calls of one signature on a GPU.
 
-All that follows from dtypes, shapes, strides and sizes is settled. What is left for each call: are the addresses
-aligned, do written arrays overlap others, on which stream; then the launches.
+Everything that follows from dtypes, shapes, strides and sizes is computed once. Each call only checks the alignment of
+addresses and the overlap of written arrays, chooses the stream, and launches.
 """
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ _ANOTHER_CONTEXT = (INVALID_CONTEXT, INVALID_HANDLE, CONTEXT_IS_DESTROYED)
 #: Kinds whose libraries make a context current themselves.
 _SEE_TO_CONTEXTS = ("torch", "cupy")
 
-#: A call's values, the addresses of its inputs, and its values before some were opened, to its outputs.
+#: From a call's values, the addresses of its inputs, and its values before conversion, to its outputs.
 Run = Callable[[Sequence[Any], list[int], Sequence[Any]], Outputs]
 
 
 @dataclass(frozen=True)
 class CudaPlan:
-    """See the module.
+    """The launches of the calls of one signature.
 
-    Addresses stand in the order: inputs, allocated outputs, temporaries in global memory.
+    The order of addresses is: inputs, allocated outputs, temporaries in global memory.
 
-    :ivar scratch: the temporaries and their bytes; the first *cleared* ones lie side by side.
-    :ivar streams: gives the stream of each library whose arrays take part.
-    :ivar wait: the call returns when the GPU is through, as nothing else would order what follows.
+    :ivar scratch: the temporaries and their bytes; the first *cleared* ones are contiguous.
+    :ivar streams: functions that give the stream of each library whose arrays take part.
+    :ivar wait: the call returns when the GPU has finished, because nothing else orders later operations.
     :ivar fixed_stream: the stream that the caller chose, or ``None``.
-    :ivar vectors: places among the inputs whose addresses vector accesses need aligned, each with the bits that one
-        must not have.
+    :ivar vectors: indices of the inputs that vector accesses need aligned, each with the address bits that must be
+        zero.
     :ivar plain: gives the plan without vector accesses, from a call's values.
     """
 
@@ -67,12 +67,12 @@ class CudaPlan:
 
     @cached_property
     def run(self) -> Run:
-        """What a call does, as a function for which everything is at hand."""
+        """The function that runs a call, with everything precomputed."""
         run = self._run_in_general if self._direct is None else self._run_directly(self._direct)
         return self._run_vectors(run) if self.vectors else run
 
     def _run_vectors(self, own: Run) -> Run:
-        """*own* where the addresses serve the vector accesses, else the plan without them."""
+        """*own* if the addresses are aligned for the vector accesses, else the plan without them."""
         vectors = self.vectors
         other: list[Run] = []
 
@@ -87,7 +87,7 @@ class CudaPlan:
 
     @cached_property
     def stream_if_fixed(self) -> Callable[[], int] | None:
-        """Gives the stream, if the arrays and one stream are all that a call with fixed arguments needs."""
+        """A function that gives the stream, if a call with fixed arguments needs only the arrays and one stream."""
         if self.checked.outputs or self.debug or self.wait or self._copies:
             return None
         if self.fixed_stream is not None:
@@ -96,7 +96,7 @@ class CudaPlan:
 
     @cached_property
     def _direct(self) -> Callable[[], int] | None:
-        """Gives the stream, if nothing is left but to launch there, and perhaps outputs to be made by a library."""
+        """A function that gives the stream, if a call only launches on it, and libraries allocate the outputs."""
         if self.scratch or isinstance(self.launches, HostedLaunches):
             return None
         if not self.checked.outputs:
@@ -105,7 +105,7 @@ class CudaPlan:
 
     @cached_property
     def _copies(self) -> bool:
-        """Do arrays lie in the host's memory?"""
+        """Are arrays in the host's memory?"""
         return any(x.on_host for x in self.checked.inputs) or any(x.adopt is not None for x in self.checked.outputs)
 
     def _run_directly(self, stream: Callable[[], int]) -> Run:
@@ -144,7 +144,7 @@ class CudaPlan:
     # {{{ calls with all arguments fixed
 
     def allocated(self) -> Mapping[str, Any]:
-        """New outputs, zeroed whatever stream the runs will be on; none where a library only takes complete ones."""
+        """New outputs, zeroed for any stream of the runs; none if a library only accepts complete arrays."""
         outputs = self.checked.outputs
         if not outputs or any(map(is_of_another_library, outputs)):
             return {}
@@ -156,7 +156,7 @@ class CudaPlan:
         return made
 
     def bound(self, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]) -> BoundCudaCall:
-        """The call with all of its arguments fixed, with vector accesses if the addresses let them."""
+        """The call with all of its arguments fixed, with vector accesses if the addresses permit."""
         if any(addresses[place] & mask for place, mask in self.vectors):
             return BoundCudaCall(self.plain(values), values, addresses, originals)
         return BoundCudaCall(self, values, addresses, originals)
@@ -179,7 +179,7 @@ class CudaPlan:
 
     def again(self, code: int, launch: PreparedLaunch | PreparedClear | HostedLaunch, addresses: Sequence[int],
               scalars: Sequence[Scalar], stream: int) -> None:
-        """Another context may be current in this thread, or none: a launch then fails, and works in our own."""
+        """Repeat a launch in our own context: it fails if another context, or none, is current in this thread."""
         if code in _ANOTHER_CONTEXT:
             with self.gpu:
                 code = launch.enter(addresses, scalars, stream)
@@ -204,10 +204,10 @@ class CudaPlan:
     # {{{ calls that allocate, copy, or order streams
 
     def stream(self) -> tuple[int | None, list[int]]:
-        """The stream to launch on, ``None`` where no library has one, and the others that must be ordered with it."""
+        """The stream to launch on, ``None`` if no library has one, and the others that must be ordered with it."""
         handles = list(dict.fromkeys(f() for f in self.streams))
         if self.fixed_stream is not None:
-            # who chose it orders the arguments; what the call allocates, a library clears, and takes back, on its own
+            # the caller orders the arguments; a library clears and frees the call's outputs on its own stream
             return self.fixed_stream, [h for h in handles if h != self.fixed_stream
                                        and (self.checked.outputs or self.scratch or self.wait)]
         return (handles[0], handles[1:]) if handles else (None, [])
@@ -225,10 +225,10 @@ class CudaPlan:
 
     @cached_property
     def _libraries_only(self) -> bool:
-        """Do libraries that see to contexts themselves allocate all that this call needs?"""
+        """Do libraries that make contexts current themselves allocate everything that this call needs?"""
         kinds = [*(x.kind.name for x in self.checked.outputs),
                  *([self.scratch_kind.name if self.scratch_kind else ""] if self.scratch else [])]
-        # to wait for a stream, or for an event on one, takes the context
+        # waiting for a stream, or for an event on one, needs the context
         waits = self.wait or self.debug or self.fixed_stream is not None
         return not waits and len(self.streams) == 1 and all(name in _SEE_TO_CONTEXTS for name in kinds)
 
@@ -238,7 +238,7 @@ class CudaPlan:
             for x, a in zip(self.checked.outputs, made, strict=True)])
 
     def _run(self, addresses: list[int], scalars: Sequence[Scalar], default: int) -> int:
-        """Temporaries, the order of streams, the launches; gives the stream."""
+        """Allocate temporaries, order the streams, launch; returns the stream."""
         driver = self.gpu.driver
         chosen, others = self.stream()
         stream = default if chosen is None else chosen
@@ -250,12 +250,12 @@ class CudaPlan:
         for other in others:
             driver.order(stream, other)
         if any(isinstance(memory, DeviceArray) for memory, _ in scratch):
-            driver.synchronize(stream)                 # no library keeps it until the launches are through
+            driver.synchronize(stream)                 # no library keeps the memory until the launches have finished
         return stream
 
     def make_scratch(self, *, own: bool = False) -> Iterator[tuple[Any, int]]:
-        """The temporaries; *own* ones are of no library, and no other work on the GPU gets their memory before this
-        one is through."""
+        """The temporaries; *own* ones belong to no library, and other GPU work gets their memory only after this
+        one has finished."""
         counts = [count for _, count in self.scratch]
         first = counts[:self.cleared]
         if first:
@@ -275,7 +275,7 @@ class CudaPlan:
 
     def _staged(self, values: Sequence[Any], addresses: list[int], scalars: Sequence[Scalar],
                 originals: Sequence[Any]) -> Outputs:
-        """A call in which arrays lie in the host's memory: they are copied to the GPU, and back if they are written."""
+        """A call with arrays in the host's memory: they are copied to the GPU, and back if they are written."""
         staging = staging_of(self.gpu)
         outputs = self.checked.outputs
         made = [x.new(self.gpu.ordinal) if x.adopt is None else x.adopt(np.empty(x.shape, x.dtype)) for x in outputs]
@@ -300,7 +300,7 @@ class CudaPlan:
                 else:
                     addresses.append(output.kind.signature(a)[1])
             if self.fixed_stream is not None or self.streams:
-                staging.wait()                         # the launches go to a stream that knows nothing of the copies
+                staging.wait()                         # the stream of the launches is not ordered with the copies
             self._launch_and_wait(addresses, scalars, staging.handle)
             for array, address in back:
                 staging.download(array, address)
@@ -323,7 +323,7 @@ class CudaPlan:
 class BoundCudaCall:
     """A call on a GPU with all arguments fixed, checked once.
 
-    It launches on the stream that the library of the arrays works on at that moment.
+    It launches on the current stream of the arrays' library.
     """
 
     def __init__(self, plan: CudaPlan, values: Sequence[Any], addresses: Sequence[int], originals: Sequence[Any]
@@ -335,7 +335,7 @@ class BoundCudaCall:
         if self._direct is None:
             return
         with reported(plan.gpu, plan.checked.kernel), plan.gpu:
-            # a library would reuse it in the order of the stream that it was made on, which runs need not be on
+            # a library would reuse the memory in the order of its own stream, and runs may be on another one
             self._scratch = list(plan.make_scratch(own=True))
         self._addresses = [*addresses, *(pointer for _, pointer in self._scratch)]
         self._scalars = plan.checked.numbers(values)
@@ -364,5 +364,5 @@ class BoundCudaCall:
 
 
 def is_of_another_library(x: Output) -> bool:
-    """Is an output handed out as an array of a library that only takes complete ones?"""
+    """Must an output be complete before it becomes an array of another library?"""
     return isinstance(x.kind, OwnKind) and x.kind.makes_others

@@ -1,4 +1,4 @@
-"""Resources of a kernel on a multiprocessor and its theoretical occupancy, without a GPU."""
+"""The resources of kernels on a multiprocessor, and the resulting occupancy, computed without a GPU."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,10 +14,10 @@ from loopkit.target.cuda import CudaTarget
 
 @dataclass(frozen=True)
 class Residency:
-    """How many blocks run on one multiprocessor at a time.
+    """The number of blocks that run on one multiprocessor at a time.
 
-    :ivar blocks: that many; 0 where one is already too much.
-    :ivar limited_by: of what there is no more: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
+    :ivar blocks: the number; 0 if one block already needs too much.
+    :ivar limited_by: the scarce resource: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
     """
 
     blocks: int
@@ -26,16 +26,17 @@ class Residency:
 
 @dataclass(frozen=True)
 class KernelResources:
-    """What one kernel takes on one architecture.
+    """The resources of one kernel on one architecture.
 
     :ivar threads: threads of a block.
-    :ivar registers: 32-bit registers a thread.
-    :ivar spill_stores: bytes that a thread stores because registers are too few; *spill_loads*: that it loads back.
-    :ivar stack: bytes of a thread's stack, where arrays lie that did not fit registers.
-    :ivar static_shared: bytes of shared memory that the function declares; *dynamic_shared*: that the launch asks for.
+    :ivar registers: 32-bit registers per thread.
+    :ivar spill_stores: bytes that a thread stores for lack of registers; *spill_loads*: bytes that it loads back.
+    :ivar stack: bytes of a thread's stack, for arrays outside registers.
+    :ivar static_shared: bytes of shared memory that the function declares; *dynamic_shared*: bytes that the launch
+        adds.
     :ivar blocks_per_multiprocessor: blocks that run on one multiprocessor at a time.
-    :ivar occupancy: the threads of these blocks, in warps, as a part of those that a multiprocessor can hold (0 to 1).
-    :ivar limited_by: what there is no more of: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
+    :ivar occupancy: the warps of these blocks as a fraction (0 to 1) of the most warps of a multiprocessor.
+    :ivar limited_by: the scarce resource: ``"threads"``, ``"registers"``, ``"shared memory"`` or ``"blocks"``.
     """
 
     name: str
@@ -83,7 +84,7 @@ class Resources(Mapping[str, KernelResources]):
 def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target: CudaTarget) -> Resources:
     """The resources of *launches*, whose functions are in *binary*.
 
-    :raises CompilerError: the compiler did not say what a function takes.
+    :raises CompilerError: the compiler did not report a function's resources.
     """
     return Resources(_of_launch(launch, binary, target.limits) for launch in launches)
 
@@ -91,9 +92,8 @@ def kernel_resources(launches: Iterable[GeneratedKernel], binary: Binary, target
 def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -> Residency:
     """The blocks that fit on a multiprocessor, by NVIDIA's rules.
 
-    Warps get registers in units, from the part of the register file in which they live; a block gets shared memory
-    in units, and the system's own share with it. That a multiprocessor gives as much as it can to shared memory
-    instead of to its cache is assumed.
+    Warps get registers in units, from their partition's register file. A block gets shared memory in units, including
+    the system's reserved part. The result assumes the largest configurable share of shared memory instead of cache.
 
     :arg threads: of a block.
     :arg registers: of a thread.
@@ -105,7 +105,7 @@ def residency(limits: DeviceLimits, threads: int, registers: int, shared: int) -
     by_shared = limits.resident_shared_bytes // allocated if allocated else limits.resident_blocks
     if shared > limits.shared_bytes:
         by_shared = 0
-    # the first of equals is named: what a user can change stands last
+    # the first of equal limits is reported: resources that a user can change come last
     found = {"threads": limits.resident_threads // limits.warp // warps if threads <= limits.threads else 0,
              "blocks": limits.resident_blocks, "registers": by_registers, "shared memory": by_shared}
     limited_by = min(found, key=lambda what: found[what])
@@ -117,7 +117,7 @@ def _by_registers(limits: DeviceLimits, warps: int, registers: int) -> int:
         return 0
     unit = limits.register_unit
     per_warp = -(-max(registers, 1) * limits.warp // unit) * unit
-    # a launch is checked as if the block had as many warps in each partition
+    # the driver checks a launch as if the block had equally many warps in each partition
     if -(-warps // limits.partitions) * limits.partitions * per_warp > limits.registers:
         return 0
     return limits.registers // limits.partitions // per_warp * limits.partitions // warps
@@ -146,7 +146,7 @@ def _row(kernel: KernelResources) -> tuple[str, ...]:
 
 
 def _table(rows: list[tuple[str, ...]]) -> Iterator[str]:
-    """*rows* in columns: words to the left, numbers to the right."""
+    """*rows* in columns: text left-aligned, numbers right-aligned."""
     words = {"kernel", "arch", "limited by"}
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:

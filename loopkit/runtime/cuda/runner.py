@@ -28,17 +28,17 @@ from loopkit.runtime.views import ArrayLike, DeviceView, c_strides
 from loopkit.target.cuda import CudaTarget
 
 _MOST_STREAMS = 64
-#: Arrays with as many elements need 64-bit indices.
+#: Least number of elements of an array with 64-bit indices.
 _LARGE = 2**31
 
 
 class CudaRunner(Runner):
     """Runs one kernel on GPUs.
 
-    :arg target: how texts are compiled; without an architecture, for whatever GPU they run on.
-    :arg device: the only GPU to run on; ``None``: the one that the arrays of a call lie on.
-    :arg stream: the handle of the stream to launch on; ``None``: the one that the arrays' libraries work on.
-    :arg debug: wait for each launch and look for its errors.
+    :arg target: the options of compilation; without an architecture, that of the GPU of each call.
+    :arg device: the only GPU to run on; ``None``: the GPU of the arrays of a call.
+    :arg stream: the handle of the stream to launch on; ``None``: the current stream of the arrays' libraries.
+    :arg debug: wait for each launch and check its errors.
     """
 
     def __init__(self, knl: LoopKernel, target: CudaTarget, device: object = None, *, debug: bool = False,
@@ -52,7 +52,7 @@ class CudaRunner(Runner):
         self._others: dict[int, CudaRunner] = {}
 
     def on(self, stream: int) -> CudaRunner:
-        """The same, with the launches on *stream*."""
+        """The same runner, with its launches on *stream*."""
         found = self._others.get(stream)
         if found is None:
             found = object.__new__(CudaRunner)
@@ -68,19 +68,19 @@ class CudaRunner(Runner):
 
     @property
     def text_target(self) -> CudaTarget:
-        """The target, for the GPU at hand where it leaves the architecture open."""
+        """The target, with the architecture of the current GPU if it has none."""
         if self._target.arch is not None or (self._gpu is None and why_not() is not None):
             return self._target
         return self._target.on((self._gpu or find_gpu(None)).known_arch)
 
     def _place_signature(self, arrays: Sequence[Any]) -> tuple[Hashable, ...]:
-        """Where no array names a GPU: the one that is current now."""
+        """The current GPU, if no array is on a GPU."""
         return (find_gpu().ordinal,) if self._gpu is None and all(map(_on_host, arrays)) else ()
 
     # {{{ checking a call in full
 
     def _plan(self, known: CallSignatures, values: Sequence[Any], *, vectors: bool = True) -> CudaPlan:
-        """The plan; with vector accesses if they are wanted, and shapes and strides let them."""
+        """The plan; with vector accesses if *vectors* and shapes and strides permit."""
         given = dict(zip(known.names, values, strict=True))
         kinds = {known.names[i]: self.kinds.of(values[i]) for i in known.arrays}
         views = {name: kind.view(name, given[name]) for name, kind in kinds.items()}
@@ -88,10 +88,10 @@ class CudaRunner(Runner):
         typed = self.kernels.of({**given, **views})
         bound = typed.plan.bind({**given, **views}, allocate=lambda shape, dtype: DeviceView(
             dtype, tuple(shape), c_strides(tuple(shape), dtype.itemsize), 0, gpu.ordinal))
-        # what is copied to the GPU lies there in C order
+        # arrays copied to the GPU are in C order there
         strided = frozenset(x for x in bound.strided if x in bound.longer or isinstance(views.get(x), DeviceView))
         if any(isinstance(v, np.ndarray) and v.size >= _LARGE for v in views.values()):
-            bound = replace(bound, wide=True)          # however close together its elements lie on the host
+            bound = replace(bound, wide=True)          # for any distance of its elements on the host
         text = typed.fitting(self.target_on(gpu), bound, strided, vectors=vectors)
         checked = self._checked(known, typed, text, bound, kinds, views, _maker(given, kinds, views),
                                 lambda x: x.itemsize if isinstance(x, DeviceView) else 1)
@@ -116,7 +116,7 @@ class CudaRunner(Runner):
         return self._place(kinds, {x: kinds[x].view(x, a) for x, a in opened.items()})
 
     def _place(self, kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]) -> Gpu:
-        """The GPU to run on; :raises CallError: arrays lie on another one."""
+        """The GPU to run on; :raises CallError: arrays are on another one."""
         found: dict[int, str] = {}
         for name, view in views.items():
             if isinstance(view, DeviceView) and view.ordinal >= 0:
@@ -140,7 +140,7 @@ class CudaRunner(Runner):
         return gpu
 
     def target_on(self, gpu: Gpu) -> CudaTarget:
-        """What texts are compiled for on *gpu*; :raises DeviceError: it cannot run what was asked for."""
+        """The target of texts on *gpu*; :raises DeviceError: the GPU cannot run the requested architecture."""
         if self._target.arch is None:
             return self._target.on(gpu.known_arch)
         asked = self._target.arch.removeprefix("sm_")
@@ -193,7 +193,7 @@ class CudaRunner(Runner):
     # }}}
 
 
-#: Kinds whose arrays lie in primary contexts for sure.
+#: Kinds whose arrays are always in primary contexts.
 _OF_PRIMARY_CONTEXTS = ("torch", "cupy")
 
 
@@ -203,15 +203,15 @@ def _on_host(x: Any) -> bool:
 
 @lru_cache(maxsize=1)
 def array_kinds() -> CudaArrayKinds:
-    """The kinds of arrays that came along in this process."""
+    """The kinds of arrays passed in this process so far."""
     return CudaArrayKinds(driver_in_use())
 
 
 def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike]
            ) -> tuple[Kind, Callable[[Any], Any] | None]:
-    """The kind of the outputs that a call allocates: that of the first array on a GPU, else of the first of all.
+    """The kind of the outputs that a call allocates: that of the first array on a GPU, else of the first array.
 
-    The second is for arrays in the host's memory: it makes one out of numpy's.
+    The second result is for arrays in the host's memory: it converts a numpy array.
     """
     for name, kind in kinds.items():
         if isinstance(views[name], DeviceView):
@@ -226,7 +226,7 @@ def _maker(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[s
 
 def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping[str, ArrayLike], gpu: Gpu
              ) -> tuple[Callable[[], int], ...]:
-    """What gives the streams of the libraries whose arrays lie on the GPU, those with a current stream first."""
+    """Functions that give the streams of the libraries with arrays on the GPU, those with a current stream first."""
     found: dict[object, Callable[[], int]] = {}
     for name, kind in sorted(kinds.items(), key=lambda item: item[1].name not in _OF_PRIMARY_CONTEXTS):
         if isinstance(views[name], DeviceView):
@@ -239,9 +239,9 @@ def _streams(given: Mapping[str, Any], kinds: Mapping[str, Kind], views: Mapping
 
 
 def _must_wait(checked: CheckedCall, values: Mapping[str, Any], *, chosen: bool) -> bool:
-    """Is there an array whose library cannot know of the launches, and might read it too early or take it back?
+    """Is there an array whose library is not ordered with the launches, and might read or free it too early?
 
-    :arg chosen: the caller chose the stream, and orders with it what it can; not what came through DLPack.
+    :arg chosen: the caller chose the stream, and orders everything with it except arrays imported through DLPack.
     """
     if chosen:
         return any(map(is_of_another_library, checked.outputs)) or any(

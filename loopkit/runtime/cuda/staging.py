@@ -1,7 +1,7 @@
-"""Copies between the host's memory and a GPU's, through pinned memory where they are large.
+"""Copies between the host's memory and a GPU's, through pinned memory for large arrays.
 
-A copy from ordinary memory goes through the driver's own pinned buffer at the rate of one processor's memcpy. Large
-ones are cut into pieces: several threads copy a piece to pinned memory while the one before it is on the bus.
+A copy from pageable memory goes through the driver's own pinned buffer at the rate of one processor's memcpy. Large
+copies are cut into pieces: several threads copy a piece to pinned memory while the bus transfers the piece before it.
 """
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.memory import out_of_memory
 from loopkit.runtime.views import Array
 
-#: Below this the driver's own way is as fast.
+#: Bytes below which the driver's own copy is as fast.
 LARGE = 32 << 20
 _PIECE = 16 << 20
 _PIECES = 3
 _MOST_THREADS = 4
-#: How much memory on the GPU is kept for the next call, in bytes.
+#: Bytes of GPU memory that are kept for the next call.
 _KEPT = 256 << 20
 
 
@@ -43,7 +43,7 @@ class Staging:
 
     @contextmanager
     def buffers(self) -> Iterator[Callable[[int], int]]:
-        """A function that gives the address of that many bytes on the GPU, until the end of the block.
+        """A function that allocates bytes on the GPU until the end of the block, and gives their address.
 
         :raises DeviceError: there is not enough memory.
         """
@@ -64,7 +64,7 @@ class Staging:
                 if self._pool.managed_bytes - self._pool.active_bytes > _KEPT:
                     self._pool.free_held()
             except self._gpu.pycuda.Error:
-                pass                                   # the context is lost; what lost it was said
+                pass                                   # the context is lost, and its error was reported
 
     def wait(self) -> None:
         self._stream.synchronize()
@@ -80,7 +80,7 @@ class Staging:
         if source.size == 0:
             return
         if source.size < LARGE or not self._pinned:
-            # the driver has read ordinary memory when it returns
+            # the driver has read pageable memory when it returns
             self._gpu.pycuda.memcpy_htod_async(pointer, source, self._stream)
             return
         events = self._events
@@ -95,7 +95,7 @@ class Staging:
         self._stream.synchronize()
 
     def download(self, array: Array, pointer: int) -> None:
-        """Copy what lies at *pointer* in C order to *array*, of any strides."""
+        """Copy the array at *pointer*, in C order, to *array*, of any strides."""
         if array.size == 0:
             return
         if not array.flags.c_contiguous:
@@ -126,7 +126,7 @@ class Staging:
         self._events[i].record(self._stream)
 
     def _copy(self, target: Array, source: Array) -> None:
-        """Copy within the host's memory, by several threads: numpy lets go of the interpreter meanwhile."""
+        """Copy within the host's memory, by several threads: numpy releases the interpreter lock meanwhile."""
         share = -(-target.size // _threads())
         parts = [slice(start, start + share) for start in range(0, target.size, share)]
         list(_pool().map(lambda part: np.copyto(target[part], source[part]), parts))
@@ -136,7 +136,7 @@ class Staging:
         try:
             return [self._gpu.pycuda.pagelocked_empty(_PIECE, np.uint8) for _ in range(_PIECES)]
         except self._gpu.pycuda.MemoryError:
-            return []                                  # as much may not be locked here: the driver's way will do
+            return []                                  # the system does not allow this much pinned memory
 
     @cached_property
     def _events(self) -> list[Any]:
@@ -162,7 +162,7 @@ def _release() -> None:
     while _stagings:
         gpu, staging = _stagings.popitem()
         if gpu.process == os.getpid():
-            with suppress(DeviceError), gpu:        # lost already, and with it what lies there
+            with suppress(DeviceError), gpu:        # the context may be lost already, with its memory
                 del staging
 
 

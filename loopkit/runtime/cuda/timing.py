@@ -25,7 +25,7 @@ from loopkit.runtime.views import ArrayLike, DeviceView, span
 from loopkit.target.code import GeneratedKernel, Parameter, ParameterKind
 from loopkit.target.cuda import CudaTarget
 
-#: While this runs the host gets ahead, so that what is timed is never the host's pace.
+#: A kernel that delays the GPU, so that the host runs ahead and does not limit the timed launches.
 _DELAY = """\
 extern "C" __global__ void delay(const long long cycles)
 {
@@ -34,15 +34,15 @@ extern "C" __global__ void delay(const long long cycles)
     }
 }
 """
-#: Arrays of one's own begin at multiples of this many bytes.
+#: Alignment of allocated arrays, in bytes.
 _ALIGNMENT = 256
-#: What the host needs for one launch or event, in cycles of a GPU; more than enough.
+#: GPU cycles for the host's work on one launch or event; an upper bound.
 _CYCLES_A_STEP = 20_000
 _MOST_STEPS = 600
 
 
 def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingRequest) -> Timing:
-    """The time of the launches of a call, on arrays that lie on the GPU already."""
+    """The time of the launches of a call, on arrays that are on the GPU already."""
     views = _views(runner, given)
     gpu = runner.place(given)
     size = sum(int(v.size) * int(v.itemsize) for v in views.values())
@@ -54,7 +54,7 @@ def time_on_gpu(runner: CudaRunner, given: Mapping[str, Any], request: TimingReq
     with reported(gpu, runner.kernels.kernel.name), gpu:
         stream = gpu.pycuda.Stream()
         chosen = runner.on(int(stream.handle))
-        gpu.pycuda.Context.synchronize()               # what others still do with the arrays
+        gpu.pycuda.Context.synchronize()               # earlier work on the arrays
         kept = {x for x, v in views.items() if isinstance(v, DeviceView) and x not in written}
         block = _Block(gpu, [v for x, v in views.items() if x not in kept], list(views.values()), number)
         sets = [{**given, **{x: block.copy(v) for x, v in views.items() if k or x not in kept}} for k in range(number)]
@@ -87,7 +87,7 @@ def _views(runner: CudaRunner, given: Mapping[str, Any]) -> dict[str, ArrayLike]
 class _Block:
     """One piece of memory on a GPU, whose context is current, for all copies of the arguments.
 
-    :arg first: the arrays of the first set that must be copied; *every*: those of each of the others.
+    :arg first: the arrays of the first set that must be copied; *every*: those of each of the other sets.
     """
 
     def __init__(self, gpu: Gpu, first: Sequence[ArrayLike], every: Sequence[ArrayLike], number: int) -> None:
@@ -97,7 +97,7 @@ class _Block:
         self._next = self._memory.pointer
 
     def copy(self, view: ArrayLike) -> DeviceArray:
-        """A copy; one of an array on the GPU keeps its strides, and its alignment, which the text may depend on."""
+        """A copy; a copy of an array on the GPU keeps its strides and its alignment, on which the text may depend."""
         start = self._next
         self._next += _room(view)
         if isinstance(view, np.ndarray):
@@ -114,7 +114,7 @@ class _Block:
 
 
 def _room(view: ArrayLike) -> int:
-    """Bytes that a copy takes wherever it begins, a multiple of what every dtype is aligned to."""
+    """Bytes of a copy with any start, a multiple of every dtype's alignment."""
     low, high = (0, int(view.size) * int(view.itemsize)) if isinstance(view, np.ndarray) else span(
         view.shape, view.strides, view.itemsize)
     return -(-(high - low + _ALIGNMENT) // _ALIGNMENT) * _ALIGNMENT
@@ -142,7 +142,7 @@ def _measured(gpu: Gpu, stream: Any, runs: Sequence[BoundCall], request: TimingR
             event.record(stream)
         gpu.driver.synchronize(handle)
         times += [a.time_till(b) * 1e-3 for a, b in itertools.pairwise(events)]
-        # so many that the host is asked seldom, and that a batch takes a quarter of the time at most
+        # large enough that the host rarely checks the time, and at most a quarter of the time
         batch = max(min(_MOST_STEPS // steps, 2 * batch, int(request.duration / 4 / max(min(times), 1e-7))), 1)
     return Timing.of(times, request)
 

@@ -1,6 +1,6 @@
-"""Programs of the CUDA toolkit: nvcc, and those that show machine code.
+"""Programs of the CUDA toolkit: nvcc and the disassemblers.
 
-nvcc is run as it is, not through ``pycuda.compiler``, which drops its messages, those about registers among them.
+nvcc is run directly instead of through ``pycuda.compiler``, which drops its messages, including those about registers.
 """
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from loopkit.target.cuda import CudaTarget
 
 
 def find_tool(name: str) -> str | None:
-    """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` where there is none."""
+    """The full path of ``nvcc``, ``nvdisasm``, ...; ``None`` if there is none."""
     found = shutil.which(name)
     if found is not None:
         return found
@@ -29,14 +29,14 @@ def find_tool(name: str) -> str | None:
 
 
 def _elsewhere(name: str) -> str | None:
-    """The program where NVIDIA's own search finds it: packages of Python and of conda, the system's places."""
+    """The program's path by NVIDIA's own search: Python and conda packages, and the system's directories."""
     try:
         from cuda.pathfinder import find_nvidia_binary_utility
     except ImportError:
         return None
     try:
         found: str | None = find_nvidia_binary_utility(name)
-    except (RuntimeError, ValueError):          # a name that this version of the search does not know
+    except (RuntimeError, ValueError):          # this version of the search does not support the name
         return None
     return found
 
@@ -53,18 +53,18 @@ class Nvcc:
     name: str = "nvcc"
 
     def cubin(self, source: str, kernel: str, target: CudaTarget) -> Binary:
-        """Machine code; :raises CompilerError: nvcc refuses *source* or does not run."""
+        """Machine code; :raises CompilerError: nvcc rejects *source* or does not run."""
         content, log = self._compiled(source, kernel, target, "-cubin")
         return Binary(content, log, parse_ptxas_log(log))
 
     def ptx(self, source: str, kernel: str, target: CudaTarget) -> str:
-        """PTX; :raises CompilerError: nvcc refuses *source* or does not run."""
+        """PTX; :raises CompilerError: nvcc rejects *source* or does not run."""
         content, _ = self._compiled(source, kernel, target, "-ptx")
         return content.decode(errors="replace")
 
     @property
     def supported(self) -> Sequence[str]:
-        """The architectures that it knows, without those of one chip only (``sm_90a``)."""
+        """The supported architectures, without those of one chip only (``sm_90a``)."""
         said = run_quietly([self.command, "--list-gpu-code"]).stdout
         return sorted(set(re.findall(r"sm_\d+", said)), key=lambda arch: int(arch.removeprefix("sm_")))
 
@@ -80,7 +80,7 @@ class Nvcc:
 
 
 def find_nvcc() -> Nvcc | None:
-    """The nvcc of the machine, if there is one."""
+    """The machine's nvcc, if there is one."""
     command = find_tool("nvcc")
     return None if command is None else _probed(command)
 
@@ -95,9 +95,9 @@ def _probed(command: str) -> Nvcc | None:
 def disassembly(cubin: bytes, kernel: str) -> str:
     """The instructions of the function *kernel* in *cubin* (SASS), by ``nvdisasm``, else by ``cuobjdump``.
 
-    :raises CompilerError: there is neither, it fails, or there is no such function.
+    :raises CompilerError: neither is installed, it fails, or the function does not exist.
     """
-    # cuobjdump runs nvdisasm, so that nvdisasm alone is enough
+    # cuobjdump needs nvdisasm, so nvdisasm alone is enough
     tool = find_tool("nvdisasm") or find_tool("cuobjdump")
     if tool is None:
         raise CompilerError("The machine code cannot be shown: there is neither nvdisasm nor cuobjdump.",
