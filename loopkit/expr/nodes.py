@@ -37,8 +37,8 @@ class _Node(p.ExpressionNode):
 class Reduction(_Node):
     """``sum([i, j], expr)``: *operation* over *inames* of *expr*.
 
-    It exists between parsing and the making of the kernel only: a kernel holds its reductions as
-    statements (init, update, final), see :class:`loopkit.kernel.statement.ReductionNode`.
+    It exists only between parsing and the making of the kernel. A kernel has its reductions as statements (init,
+    update, final): :class:`loopkit.kernel.statement.ReductionNode`.
     """
 
     operation: str

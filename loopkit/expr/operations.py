@@ -19,7 +19,7 @@ from loopkit.expr.mappers import subexpressions, substitute, variables
 from loopkit.expr.nodes import Operation
 from loopkit.expr.parsing import parse_expression
 
-#: What the claim of a free order is tried on.
+#: The operands that test a claim of a free order.
 _SAMPLES = (-3, -2, 0, 1, 2, 3)
 
 
@@ -132,7 +132,7 @@ def _parsed(name: str, combine: str) -> Expression:
 
 
 def _require_reorderable(operation: ReductionOperation) -> None:
-    """:raises PreconditionError: small integers contradict the claim; what they cannot compute stands on its own."""
+    """:raises PreconditionError: small integers contradict the claim. A claim that they cannot test is accepted."""
     name, start = operation.name, operation.neutral
     for x, y in itertools.product(_SAMPLES, repeat=2):
         _require_equal(operation, ((x, y), f"{name}({x}, {y})"), ((y, x), f"{name}({y}, {x})"))
@@ -157,7 +157,7 @@ def _combined(operation: ReductionOperation, nest: Any) -> Any:
     try:
         return None if a is None or b is None else evaluate(operation.expression, {"a": a, "b": b})
     except (NoValueError, TypeError, ValueError, ArithmeticError):
-        return None                         # infinity's remainder, say
+        return None                         # such as infinity's remainder
 
 
 def _require_equal(operation: ReductionOperation, first: tuple[Any, str], second: tuple[Any, str]) -> None:

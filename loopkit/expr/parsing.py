@@ -41,7 +41,7 @@ class NameUse:
     """One mention of a name in the text.
 
     :ivar rank: the number of its subscripts, :data:`BARE` for a bare name, :data:`RULE` for a substitution rule.
-    :ivar start: where it stands.
+    :ivar start: its place in the text.
     """
 
     name: str
@@ -412,7 +412,7 @@ def parse_expression(text: str, *, inames: Collection[str] = (), rules: dict[str
     >>> print(parse_expression("2*x[i, j] - 1"))
     2*x[i, j] + -1
 
-    :arg inames: names that may stand as reduction inames.
+    :arg inames: the names allowed as reduction inames.
     :arg rules: the number of arguments of each substitution rule.
     :raises ParseError: *text* is no expression.
     :raises UnknownNameError: it calls an unknown function.

@@ -21,10 +21,10 @@ _NEVER_NEGATIVE = frozenset({"abs", "fabs", "sqrt", "exp", "exp2", "exp10", "hyp
 
 @dataclass(frozen=True)
 class Bounds:
-    """Lower bounds of what is computed in *dtype*.
+    """Lower bounds of values computed in *dtype*.
 
     :ivar type_of: the type of a subexpression.
-    :ivar nonnegative: is an integer expression certainly not negative?
+    :ivar nonnegative: is an integer expression never negative?
     """
 
     dtype: np.dtype

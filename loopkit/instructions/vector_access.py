@@ -237,9 +237,9 @@ def stored_by_elements(loop: For, vector: Vector) -> For:
 
 
 def loaded_by_elements(loop: For, vector: Vector) -> For:
-    """The loop that loads the elements of *vector* that an iteration of *loop* needs, if it runs.
+    """The loop that loads the elements of *vector* that the iterations of *loop* that run need.
 
-    An iteration may need an element next to its own, which an iteration that does not run would have loaded.
+    An iteration may need the neighbour of its element, which an excluded iteration would have loaded.
     """
     assign, condition = assignment_of(loop)
     assert assign is not None

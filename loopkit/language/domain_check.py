@@ -20,7 +20,7 @@ from loopkit.expr.tokens import Source
 
 FUNCTIONS = frozenset({"floor", "ceil", "floord", "ceild", "min", "max"})
 KEYWORDS = FUNCTIONS | {"and", "or", "not", "exists", "mod", "true", "false", "implies"}
-#: isl reads its words in any case.
+#: isl ignores the case of its keywords.
 _WORDS_OF_ISL = KEYWORDS | {"infty", "infinity", "nan", "rat"}
 
 _TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_]\w*)|(->|<=|>=|==|!=|&&|\|\||//|[-+*/%<>=!()\[\]{},:;])|(\S)|\Z)", re.ASCII)

@@ -84,7 +84,7 @@ def inherited(program: ParsedProgram, mentions: Mentions, temporaries: Collectio
 
 # {{{ the largest solution
 
-#: ``None`` stands for every iname: nothing bounds it yet.
+#: ``None`` means every iname: no bound was found yet.
 _Gains = dict[ProgramPart, frozenset[str] | None]
 
 

@@ -57,7 +57,7 @@ LIBRARY = frozenset([*(f"{name}{end}" for name in _MATH.split() for end in ("", 
 
 _CODE = re.compile(r"[iufc]\d{1,2}")
 
-#: Words of the language that mean something only before a parenthesis: arrays and sizes may be called so, too.
+#: Names with a meaning in the language only before a parenthesis: arrays and sizes may have them too.
 _CALLED = frozenset({*REDUCTIONS, "reduce", "cast"}) - {"min", "max"}
 
 RESERVED = frozenset([*KEYWORDS, *_C.split(), *_MACROS.split(), *_CUDA.split(), *CUDA_NAMES, *_HALVES.split(),

@@ -52,11 +52,11 @@ class Evaluation:
 class Hoister:
     """Takes the reductions out of the expressions of one kernel.
 
-    :ivar affine_names: names that may stand in the conditions of an instance set.
-    :ivar fresh: gives an unused name for a variable.
-    :ivar fresh_id: gives an unused id for a statement.
+    :ivar affine_names: the names allowed in conditions of an instance set.
+    :ivar fresh: makes an unused name for a variable.
+    :ivar fresh_id: makes an unused id for a statement.
     :ivar nodes: the reductions found so far, by name.
-    :ivar temporaries: those that hold their results, and the answers of conditions.
+    :ivar temporaries: the temporaries of their results and of the values of conditions.
     """
 
     domains: Domains

@@ -297,7 +297,7 @@ def _loops_of_leaves(tree: CodeTree) -> dict[str, tuple[str, ...]]:
 # {{{ from isl
 
 _AST = isl.ast_node_type
-# by name where islpy's stub lacks the member: it is a word of the language plus "_"
+# by name, as islpy's stub lacks members that are a Python keyword plus "_"
 _FOR, _IF = isl.ast_node_type["for_"], isl.ast_node_type["if_"]
 
 

@@ -34,10 +34,10 @@ def unbounded_iname(domain: InstanceSet) -> str | None:
 
 
 def restricted(domain: InstanceSet, inames: Collection[str]) -> InstanceSet:
-    """*domain* seen from *inames*: the others projected away, or just left out where they are independent.
+    """The projection of *domain* on *inames*, without constraints on parameters from independent inames.
 
-    ``{[i,k]: 0<=i<n and 0<=k<l}`` seen from ``i`` is ``0<=i<n`` and says nothing about ``l``: a sum over no ``k``
-    is 0, and the statement that stores it runs all the same. Where ``k`` depends on ``i`` this is the projection.
+    ``{[i,k]: 0<=i<n and 0<=k<l}`` becomes ``0<=i<n`` for ``i``, without a condition on ``l``: a sum over no ``k`` is
+    0, and the statement that stores it runs anyway. If ``k`` depends on ``i``, the result is the projection.
     """
     rest = [x for x in domain.inames if x not in inames]
     kept = [x for x in domain.inames if x in inames]

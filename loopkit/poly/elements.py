@@ -151,8 +151,7 @@ def reached_within(relations: Sequence[isl.Map], shape: Sequence[Expression | No
 
 def _all_or_none(relations: Sequence[isl.Map], reached: isl.Set, shape: Sequence[Expression], assumptions: isl.Set
                  ) -> isl.Set:
-    """The whole array of *shape* at the sizes at which *reached* is not empty, if it is equal to *reached*; else
-    *reached*.
+    """The whole array of *shape* at the sizes at which *reached* is not empty, if that is equal to it; else *reached*.
     """
     gaps = missed(relations, shape, assumptions)
     without = isl.Set.empty(assumptions.get_space()) if gaps is None else gaps.params()
