@@ -73,7 +73,7 @@ from loopkit.transform.two_level_scan import make_two_level_scan
 
 if TYPE_CHECKING:
     from loopkit import library
-    from loopkit.interpreter.refusal import CellDifference, Replay
+    from loopkit.interpreter.replay import CellDifference, Replay
     from loopkit.lowering.pipeline import lower
     from loopkit.runtime.compiled import (
         CompiledKernel,
@@ -207,14 +207,14 @@ __version__ = "0.1.0"
 #: The names above that type checkers import: others import them by asking for them.
 _LATER = LazyTable[Any]({
     "CTarget": "loopkit.target.host:CTarget",
-    "CellDifference": "loopkit.interpreter.refusal:CellDifference",
+    "CellDifference": "loopkit.interpreter.replay:CellDifference",
     "Check": "loopkit.verification.report:Check",
     "CompiledKernel": "loopkit.runtime.compiled:CompiledKernel",
     "CudaTarget": "loopkit.target.cuda:CudaTarget",
     "Finding": "loopkit.verification.report:Finding",
     "GeneratedCode": "loopkit.target.code:GeneratedCode",
     "Outputs": "loopkit.runtime.outputs:Outputs",
-    "Replay": "loopkit.interpreter.refusal:Replay",
+    "Replay": "loopkit.interpreter.replay:Replay",
     "Report": "loopkit.verification.report:Report",
     "Verdict": "loopkit.verification.report:Verdict",
     "check_barriers": "loopkit.verification.checks:check_barriers",
@@ -239,7 +239,7 @@ ENTRY_POINTS.addresses.update({
     "hints": "loopkit.transform.hints:tried_hints",
     "html": "loopkit.notebook.html:kernel_html",
     "instructions": "loopkit.kernel.printing:instructions",
-    "replay": "loopkit.interpreter.refusal:replay_refusal",
+    "replay": "loopkit.interpreter.replay:replay_refusal",
     "report_html": "loopkit.notebook.html:report_html",
     "statements": "loopkit.kernel.printing:statements_text",
     "storage_hint": "loopkit.transform.hints:storage_hint",

@@ -1,4 +1,4 @@
-"""``python -m loopkit info``: what there is to run kernels with."""
+"""``python -m loopkit info``: the compilers, GPUs and cache of this machine."""
 from __future__ import annotations
 
 import argparse
@@ -33,7 +33,7 @@ def info() -> Iterator[str]:
 
 
 def _host_compilers(cache: DiskCache) -> Iterator[str]:
-    """Each compiler with its flags, and those that it fails the battery with."""
+    """Each compiler with its flags, and the flags with which it fails its trial."""
     found = list(zip(available_compilers(cache), available_compilers(cache, fast=True), strict=True))
     fit = [safe for safe, _ in found if isinstance(safe, HostCompiler)]
     if not found:
@@ -69,7 +69,7 @@ def _gpu(ordinal: int) -> str:
 
 
 def _listed(title: str, lines: Iterable[str], otherwise: str) -> Iterator[str]:
-    """*lines* under *title*, the first one being what is used."""
+    """*lines* under *title*; the first one is used."""
     found = list(lines)
     for i, line in enumerate(found):
         yield f"{title if i == 0 else '':12} {line}{' <- used' if i == 0 and len(found) > 1 else ''}"
@@ -78,7 +78,7 @@ def _listed(title: str, lines: Iterable[str], otherwise: str) -> Iterator[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line; gives the exit status."""
+    """Run the command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m loopkit", description="Loop kernels, proven and run.")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser("info", help="what there is to run kernels with")

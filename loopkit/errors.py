@@ -315,7 +315,7 @@ class BoundsError(LoopkitError):
 
     def details(self) -> Sequence[str]:
         sizes = ", ".join(f"{k} = {v}" for k, v in self.parameters.items())
-        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} touches "
+        return (f"{'with ' + sizes + ': ' if sizes else ''}{instance_text(*self.instance)} accesses "
                 f"{self.array}[{', '.join(map(str, self.element))}]",)
 
 

@@ -110,8 +110,8 @@ def scan_by_block() -> lk.LoopKernel:
     return lk.contract(knl, "tile", "r")
 
 
-def scan_in_turn() -> lk.LoopKernel:
-    """Prefix sums in one launch: each block waits for what the one before it has, and hands on what both have."""
+def chained_scan() -> lk.LoopKernel:
+    """Prefix sums in one launch, as a chained scan: each block waits for the prefix of the block before it."""
     knl = lk.make_kernel(
         ["{[b]: 0<=b and 64*b<n}", "[b] -> {[a]: 0<=a and a = b - 1}", "[b] -> {[k]: 0<=k<64 and 64*b + k<n}",
          "[b] -> {[i]: 0<=i<64 and 64*b + i<n}", "[i] -> {[j]: 0<=j<=i}"],
@@ -123,7 +123,7 @@ def scan_in_turn() -> lk.LoopKernel:
                 y[64*b + i] = before + sum(j, x[64*b + j])
             end
         end
-        """, name="scan_in_turn")
+        """, name="chained_scan")
     knl = lk.add_block_flags(lk.add_dtypes(knl, {"x,y,whole": F32}), "whole")
     return lk.realize_scan(lk.tag_inames(knl, "b: g.0, k: l.0, i: l.0"), "j")
 
@@ -571,7 +571,7 @@ CASES = [
          _VECTORS),
     Case("scan_by_block", scan_by_block, lambda rng, n, m: {"x": _rand(rng, n, m)},
          lambda a: {"y": np.cumsum(a["x"], axis=1, dtype=np.float64)}, _ROWS),
-    Case("scan_in_turn", scan_in_turn, lambda rng, n: {"x": _rand(rng, n)},
+    Case("chained_scan", chained_scan, lambda rng, n: {"x": _rand(rng, n)},
          lambda a: {"y": np.cumsum(a["x"], dtype=np.float64)}, [(1,), (64,), (65,), (1000,)]),
     Case("two_launches", two_launches, lambda rng, n: {"x": _rand(rng, n)}, _two_launches, [(3,), (64,), (500,)]),
     Case("transpose", transpose, lambda rng, n, m: {"a": _rand(rng, n, m)}, lambda a: {"b": a["a"].T},

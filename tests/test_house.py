@@ -189,7 +189,7 @@ INSTRUCTIONS = {
         "lowering.pipeline", "verification.validation_mma", "verification.validation_instructions")),
     "shuffle": (r"\bShuffle\b|shfl|by_shuffles|\bshuffles?\b", (
         "transform.scan", "transform.tensorize", "lowering.shuffles", "lowering.scans", "lowering.reductions",
-        "verification.validation_lanes", "target.cuda.target", "instructions.mma")),
+        "verification.validation_warp_registers", "target.cuda.target", "instructions.mma")),
     "vector_access": (r"VectorAccess|vector_access|vectors_of|VecTag", (
         "kernel.tags", "transform.tags", "transform.tensorize", "analysis.vectors", "analysis.order",
         "lowering.code", "lowering.vectors", "lowering.vector_elements", "interpreter.instances",

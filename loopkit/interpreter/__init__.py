@@ -1,1 +1,1 @@
-"""Runs a kernel instance by instance, in any order, to show what a refused order would have done."""
+"""Runs a kernel instance by instance, in any order, to show the effect of a refused order."""

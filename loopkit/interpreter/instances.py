@@ -20,7 +20,7 @@ from loopkit.lowering.schedule import launches_of
 from loopkit.poly.points import all_points, image
 from loopkit.poly.sets import fix_params
 
-#: Kernels with more instances are not run one by one.
+#: Most instances of a statement that are run one by one.
 MOST = 100_000
 
 
@@ -43,7 +43,7 @@ class Instance:
 
 @dataclass(frozen=True)
 class Half:
-    """Part of an instance: what comes before its write, or the write."""
+    """Part of an instance: everything before its write, or the write."""
 
     instance: Instance
     writes: bool
@@ -53,24 +53,24 @@ class Half:
 class Order:
     """An order in which instances run.
 
-    :ivar title: what happens in it to the two instances of a witness, in words.
+    :ivar title: its effect on the two instances of a witness, as text.
     """
 
     title: str
     steps: Sequence[Instance | Half]
 
 
-#: The value that an instance writes, computed from what no statement writes.
+#: The value that an instance writes, computed from data that no statement writes.
 BoundValue = Callable[[Statement, Instance], int]
 
 
-# {{{ which there are
+# {{{ all instances
 
 def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue) -> list[Instance]:
     """All instances of *knl*, statement by statement.
 
     :arg bound_value: gives the value of a bound that is read from memory.
-    :raises PreconditionError: they are too many to run one by one.
+    :raises PreconditionError: there are too many to run one by one.
     """
     found: list[Instance] = []
     for s in knl.statements:
@@ -87,7 +87,7 @@ def instances(knl: LoopKernel, sizes: Mapping[str, int], bound_value: BoundValue
 
 def _data_bounded(knl: LoopKernel, s: Statement, sizes: Mapping[str, int], bound_value: BoundValue
                   ) -> Iterator[tuple[int, ...]]:
-    """The instances of a statement with bounds from memory: for each set of values of these, those that they reach."""
+    """The instances of a statement with bounds from memory: for each tuple of bounds, the instances within them."""
     names = data_params(knl, s.domain)
     for writers in itertools.product(*(_writers(knl, name, s, sizes) for name in names)):
         values = {name: bound_value(knl.statement_by_id[d.source], w)
@@ -117,28 +117,28 @@ def _writers(knl: LoopKernel, name: str, reader: Statement, sizes: Mapping[str, 
 # }}}
 
 
-# {{{ in which order
+# {{{ their orders
 
 def reference_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
-    """The instances in the order of the kernel's tree, parallel inames upwards."""
+    """The instances in the order of the kernel's tree, with ascending parallel inames."""
     return sorted(found, key=_clock(knl, reference_paths(knl)))
 
 
 def execution_order(knl: LoopKernel, found: Sequence[Instance]) -> list[Instance]:
-    """The instances in the order in which they execute; those that run at once as in the kernel's tree."""
+    """The instances in their execution order; concurrent ones in the order of the kernel's tree."""
     tree, time = _clock(knl, reference_paths(knl)), _clock(knl, execution_paths(knl))
     return sorted(found, key=lambda x: (time(x), tree(x)))
 
 
 def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str, int], source: Instance,
                   sink: Instance) -> Iterator[Order]:
-    """Orders that *knl* allows in which *sink* does not wait for *source*, and all else is as in its tree.
+    """Orders that *knl* allows in which *sink* does not wait for *source*; all other instances follow the tree.
 
-    What the order of the loops alone does not turn round, the order of threads and blocks does: where both instances
-    run at once, the sink goes first; where they run in different blocks, the sink's block does, up to the sink; where
-    only a barrier keeps two threads apart, the sink's thread does not wait for it. There one may also read before the
-    other writes, and write after it. No order at all where *knl* allows none, as between two launches: one ends before
-    the next begins.
+    If the order of the loops does not swap the two, the order of threads and blocks does. Of two concurrent instances
+    the sink goes first. Of two blocks the sink's block goes first, up to the sink. If only a barrier separates two
+    threads, the sink's thread does not wait for it; one of the two may then also read before the other writes, and
+    write after it. There is no order if *knl* allows none, e.g. between two launches, since one ends before the next
+    begins.
     """
     time, order = _clock(knl, execution_paths(knl)), execution_order(knl, found)
     first, second = order.index(source), order.index(sink)
@@ -170,7 +170,7 @@ def broken_orders(knl: LoopKernel, found: Sequence[Instance], sizes: Mapping[str
 
 
 def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, sink: Instance) -> Iterator[Order]:
-    """The order in which a vector with both instances in it reads as a whole before it writes."""
+    """The order of a vector that contains both instances: it reads as a whole before it writes."""
     def place(x: Instance) -> tuple[str, Mapping[str, int]]:
         return x.statement, {k: v for k, v in x.inames(knl).items() if not isinstance(knl.tags.get(k), VecTag)}
     if place(source) != place(sink):
@@ -183,7 +183,7 @@ def _vector_order(knl: LoopKernel, order: Sequence[Instance], source: Instance, 
 
 
 def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], tuple[int, ...]]:
-    """When an instance runs along *paths*."""
+    """The time of an instance along *paths*."""
     places = {s.id: [(step.position, None if step.iname is None else s.inames.index(step.iname))
                      for step in paths[s.id]] for s in knl.statements}
 
@@ -193,7 +193,7 @@ def _clock(knl: LoopKernel, paths: Mapping[str, Path]) -> Callable[[Instance], t
 
 
 def _launch(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
-    """Which launch runs an instance: its number, and the iteration of the host's loops around it."""
+    """The launch of an instance: its number, and the iteration of the host's loops around it."""
     places = launches_of(knl)
 
     def launch(x: Instance) -> tuple[int, ...]:
@@ -203,12 +203,12 @@ def _launch(knl: LoopKernel) -> Callable[[Instance], tuple[int, ...]]:
 
 
 def _block(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
-    """The coordinates of the block that an instance runs in."""
+    """The coordinates of an instance's block."""
     return _coordinates(knl, x, sizes, GroupTag)
 
 
 def _thread(knl: LoopKernel, x: Instance, sizes: Mapping[str, int]) -> dict[object, int]:
-    """The coordinates in its block of the thread that an instance runs in; those to be distributed count each."""
+    """The coordinates of an instance's thread in its block; inames still to be distributed count one by one."""
     found = _coordinates(knl, x, sizes, LocalTag)
     found.update((iname, v) for iname, v in x.inames(knl).items() if isinstance(knl.tags.get(iname), AutoLocalTag))
     return found

@@ -1,4 +1,4 @@
-"""Runs instances in the order given, on data that are the same whatever the order."""
+"""Runs instances in a given order, on data that do not depend on the order."""
 from __future__ import annotations
 
 import itertools
@@ -22,17 +22,17 @@ from loopkit.poly.points import pair_test
 
 Element = tuple[int, ...]
 
-#: Who wrote a temporary, and what.
+#: The writer of a temporary, and the value.
 _Written = tuple[Instance, Any]
 
 
 @dataclass(frozen=True)
 class InitialData:
-    """What the arrays hold before a kernel runs: as given, or random, each element on its own.
+    """The content of arrays before a kernel runs: as given, or random, each element on its own.
 
     :ivar given: arrays by name.
-    :ivar index_names: arrays that subscripts and bounds are read from; without a given one, they rise along their
-        first axis, so that the bounds of rows make rows.
+    :ivar index_names: arrays that subscripts and bounds are read from; random ones increase along their first axis, so
+        that row bounds are ordered.
     """
 
     seed: int
@@ -40,7 +40,7 @@ class InitialData:
     index_names: frozenset[str]
 
     def value(self, name: str, element: Element, dtype: np.dtype[Any]) -> Any:
-        """:raises CallError: the element lies outside of the given array."""
+        """:raises CallError: the element is outside the given array."""
         if name in self.given:
             array = np.asarray(self.given[name])
             if len(element) != array.ndim or not all(0 <= i < n for i, n in zip(element, array.shape, strict=True)):
@@ -48,7 +48,7 @@ class InitialData:
                                 f"{array.shape} does not have.", argument=name,
                                 hint="pass a larger array, or leave it out for random data")
             return converted(array[element], dtype)
-        # zeros at the end of a seed do not count
+        # numpy ignores zeros at the end of a seed
         place = (1 + 2*abs(i) + (i < 0) for i in element)
         random = np.random.default_rng([self.seed, zlib.crc32(name.encode()), *place])
         if name in self.index_names and dtype.kind in "iu":
@@ -61,7 +61,7 @@ class InitialData:
             case "c":
                 return converted(complex(*(random.integers(1, 1000, 2)/64)), dtype)
             case _:
-                # a few binary places, so that the sum of some does not depend on their order
+                # few binary places, so that sums of a few values do not depend on their order
                 return converted(random.integers(1, 1000)/64, dtype)
 
 
@@ -71,7 +71,7 @@ def element_text(name: str, element: Element) -> str:
 
 
 @dataclass(frozen=True)
-class Touch:
+class LoggedAccess:
     """One access of an instance, with the value that it read or wrote."""
 
     array: str
@@ -82,17 +82,17 @@ class Touch:
 
 @dataclass
 class Machine:
-    """Memory, and what happened to it.
+    """The memory, and the log of its accesses.
 
-    Arguments are cells. Temporaries are values: a read gets what the write that it depends on has written, so that one
-    which is expanded or private later gives what it will give; only where that write has not run yet, it gets what
-    was written last, or what happens to lie there.
+    Arguments are cells. Temporaries are values: a read gets the value of the write that it depends on, as after an
+    expansion or privatization by a later step. If that write has not run yet, the read gets the last written value, or
+    a random one.
 
     :ivar knl: all dtypes are known.
     :ivar scalars: the value arguments.
     :ivar lost: two instances between which no value of a temporary passes.
-    :ivar cells: the elements of arguments that were touched.
-    :ivar touched: the accesses of each instance that ran.
+    :ivar cells: the accessed elements of arguments.
+    :ivar accesses: the accesses of each instance that ran.
     """
 
     knl: LoopKernel
@@ -101,14 +101,14 @@ class Machine:
     lost: tuple[Instance, Instance] | None = None
     cells: dict[tuple[str, Element], Any] = field(default_factory=dict)
     written: set[tuple[str, Element]] = field(default_factory=set)
-    touched: dict[Instance, list[Touch]] = field(default_factory=dict)
+    accesses: dict[Instance, list[LoggedAccess]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._values = Values(index_types(self.knl), self._read)
         self._now = Instance("", ())
-        self._pending: dict[Instance, Touch] = {}
+        self._pending: dict[Instance, LoggedAccess] = {}
         self._temporaries: dict[tuple[str, Element], list[_Written]] = {}
-        # of a reduction's parts, those that agree in the inames around it are looked at first
+        # among a reduction's parts, those that agree in the inames around it come first
         self._around = {r.accumulator: self.knl.statement_by_id[r.init].inames for r in self.knl.reductions.values()}
         self._partial: dict[tuple[str, tuple[int | None, ...]], list[_Written]] = {}
         sizes = {k: v for k, v in self.scalars.items() if isinstance(v, int)}
@@ -128,7 +128,7 @@ class Machine:
                 self._read_all(step.instance)
 
     def cell(self, name: str, element: Element) -> Any:
-        """What an element of an argument holds now."""
+        """The current value of an element of an argument."""
         if (name, element) in self.cells:
             return self.cells[name, element]
         return self.data.value(name, element, self._dtype(name))
@@ -136,19 +136,20 @@ class Machine:
     def _read_all(self, instance: Instance) -> None:
         s = self.knl.statement_by_id[instance.statement]
         self._now = instance
-        self.touched[instance] = []
+        self.accesses[instance] = []
         names = {**self.scalars, **instance.inames(self.knl)}
         if not all(self._values.of(expand_rules(e, self.knl.substitutions), names) for e in s.predicates):
             return
         value = self._values.of(self._expression(s), names)
         element = self._values.subscripts(s.assignee, names)
-        self._pending[instance] = Touch(s.written, element, converted(value, self._dtype(s.written)), is_write=True)
+        written = converted(value, self._dtype(s.written))
+        self._pending[instance] = LoggedAccess(s.written, element, written, is_write=True)
 
     def _finish(self, instance: Instance) -> None:
         write = self._pending.pop(instance, None)
         if write is None:
             return
-        self.touched[instance].append(write)
+        self.accesses[instance].append(write)
         place = (write.array, write.element)
         if write.array in self.knl.temporaries:
             self._temporaries.setdefault(place, []).append((instance, write.value))
@@ -172,11 +173,11 @@ class Machine:
             value = self._temporary(name, element)
         else:
             value = self.cells[name, element] = self.cell(name, element)
-        self.touched[self._now].append(Touch(name, element, value, is_write=False))
+        self.accesses[self._now].append(LoggedAccess(name, element, value, is_write=False))
         return value
 
     def _go_on(self, writer: str) -> bool:
-        """Does what runs now go on from what *writer* left, both being updates of it in any order?"""
+        """Does the current statement continue from *writer*'s value, both being updates of it in any order?"""
         a, b = (self.knl.statement_by_id[s] for s in (writer, self._now.statement))
         return a.commutes and b.commutes and (a.written, a.combine) == (b.written, b.combine)
 
@@ -189,7 +190,7 @@ class Machine:
         partial = self._partial.get(self._part(name, self._now), ()) if name in self._around else ()
         for writer, value in itertools.chain(reversed(partial), reversed(writes)):
             if self.lost == (writer, self._now):
-                # another value lies in the cell, or none
+                # the cell has another value, or none
                 last, other = writes[-1]
                 return other if last != writer else self.data.value(name, element, self._dtype(name))
             tests = self._sources.get((name, writer.statement, self._now.statement), ())
@@ -199,9 +200,9 @@ class Machine:
 
 
 def bound_value(machine: Machine, s: Statement, instance: Instance) -> int:
-    """What *instance* writes into the temporary that is a bound, before anything else ran.
+    """The value that *instance* writes into a temporary bound, before anything else ran.
 
-    :raises PreconditionError: it is computed from what the kernel itself writes.
+    :raises PreconditionError: it is computed from data that the kernel itself writes.
     """
     knl = machine.knl
     own = [a.array for a in accesses_of(knl, s) if not a.is_write and a.array in knl.written_names]
@@ -209,4 +210,4 @@ def bound_value(machine: Machine, s: Statement, instance: Instance) -> int:
         raise PreconditionError(f"The bound '{s.written}' depends on what the kernel computes; such kernels are not "
                                 "run one instance at a time.", subject=s.written)
     machine.run([instance])
-    return int(machine.touched[instance][-1].value)
+    return int(machine.accesses[instance][-1].value)

@@ -1,4 +1,4 @@
-"""The value of an expression, by numpy, in the dtypes that the kernel's rules give it."""
+"""The value of an expression, by numpy, in the dtypes of the kernel's rules."""
 from __future__ import annotations
 
 import math
@@ -46,7 +46,7 @@ class Values:
     """The values of expressions.
 
     :ivar types: the types of all names.
-    :ivar read: gives the value of what lies in memory.
+    :ivar read: gives a value from memory.
     """
 
     types: Mapping[str, Type]
@@ -55,16 +55,16 @@ class Values:
     _indices: dict[int, tuple[Expression, Expression]] = field(default_factory=dict, init=False, repr=False)
 
     def of(self, expr: Expression, names: Mapping[str, Any]) -> Any:
-        """The value of *expr*: a scalar of numpy, or Python's number where the type is weak.
+        """The value of *expr*: a numpy scalar, or a Python number if the type is weak.
 
         :arg names: the values of the inames and value arguments.
-        :raises PreconditionError: a node that is not known here.
+        :raises PreconditionError: a node that the interpreter does not support.
         """
         with np.errstate(all="ignore"):
             return self._value(expr, names)
 
     def subscripts(self, target: Expression, names: Mapping[str, Any]) -> tuple[int, ...]:
-        """Which element a variable or a subscript stands for."""
+        """The element of a variable or a subscript."""
         if not isinstance(target, p.Subscript):
             return ()
         return tuple(int(self.of(self._index(i), names)) for i in target.index_tuple)
@@ -115,7 +115,7 @@ class Values:
         if rank_of(common) > 1:
             a, b = (converted(v, _computed_in(common)) for v in (a, b))
         else:
-            a, b = int(a), int(b)                      # no integer wraps
+            a, b = int(a), int(b)                      # Python's integers do not wrap around
         return np.bool_(_COMPARE[op](a, b))
 
     def _called(self, expr: Expression, name: str, parameters: tuple[Expression, ...], names: Mapping[str, Any]
@@ -142,7 +142,7 @@ class Values:
         return known[1]
 
     def _typed(self, expr: Expression, value: Any) -> Any:
-        """*value* in the dtype of *expr*; Python's number where that is weak."""
+        """*value* in the dtype of *expr*; a Python number if that is weak."""
         found = self._type(expr)
         if isinstance(found, Weak):
             return converted(value, _computed_in(found)).item()
@@ -150,7 +150,7 @@ class Values:
 
 
 def converted(value: Any, dtype: np.dtype[Any]) -> Any:
-    """*value* as a scalar of *dtype*; what does not fit is cut off as numpy does."""
+    """*value* as a scalar of *dtype*, converted like numpy's astype."""
     given = np.asarray(value)
     if given.dtype.kind == "c" and dtype.kind not in "cb":
         given = given.real
@@ -161,14 +161,14 @@ def converted(value: Any, dtype: np.dtype[Any]) -> Any:
 
 
 def _computed_in(found: Type) -> np.dtype[Any]:
-    """The dtype in which an operation is computed: halves in float32, as texts do; weak numbers in the widest one."""
+    """The dtype in which an operation is computed: halves in float32, as in texts; weak numbers in the widest one."""
     if isinstance(found, Weak):
         return (BOOL, INT64, FLOAT64, COMPLEX128)[rank_of(found)]
     return FLOAT32 if is_half(found) else found
 
 
 def function_value(name: str, *arguments: Any) -> Any:
-    """What the language's function *name* gives for scalars of numpy.
+    """The value of the language's function *name* for numpy scalars.
 
     >>> function_value("rsqrt", np.float64(4))
     np.float64(0.5)
@@ -191,7 +191,7 @@ _OPERATIONS: Mapping[type, Callable[[Any, Any], Any]] = {
 
 
 def _by_python(f: Callable[..., float]) -> Callable[..., Any]:
-    """A function of Python's, which raises where C's gives NaN."""
+    """A function of Python's math module, with NaN where it raises."""
     def call(*args: Any) -> Any:
         try:
             return np.float64(f(*map(float, args)))
@@ -206,7 +206,7 @@ def _rounded(x: Any) -> Any:
 
 
 def _whole(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Rounding, which leaves integers alone."""
+    """A rounding that leaves integers unchanged."""
     return lambda x: x if np.asarray(x).dtype.kind in "iub" else f(x)
 
 

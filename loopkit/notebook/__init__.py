@@ -1,1 +1,1 @@
-"""Kernels and generated code as a notebook shows them."""
+"""The notebook form of kernels and generated code."""

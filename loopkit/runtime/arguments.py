@@ -111,7 +111,7 @@ class CallPlan:
         self._forms = stages.size_forms(knl, machine)
         self._shift = stages.largest_literal(knl) + 1
         # 32-bit indices are enough for arrays and sizes below these
-        self._surely_32 = _LIMIT_32 // (self._shift + 1)
+        self._safe_for_32 = _LIMIT_32 // (self._shift + 1)
         self._surely_small = min((form.size_limit(_LIMIT_32) for form in self._forms), default=_LIMIT_32)
         # for each parameter, the axes that determine it
         self.solvable: dict[str, tuple[tuple[str, int, int], ...]] = {
@@ -168,7 +168,7 @@ class CallPlan:
                 if not fits:
                     longer.append(plan.name)
                 wide = wide or _reach(array, self._shift) >= _LIMIT_32
-            elif array.size >= self._surely_32:        # no offset into an array in C order exceeds its size and a shift
+            elif array.size >= self._safe_for_32:    # no offset into an array in C order exceeds size and shift
                 wide = wide or _reach(array, self._shift) >= _LIMIT_32
         largest = max([abs(values[x]) for x in self._structural], default=0)
         if largest >= self._surely_small:

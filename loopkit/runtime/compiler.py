@@ -16,7 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from loopkit.errors import CompilerError
-from loopkit.runtime import battery
+from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.flags import (
     BASE_FLAGS,
@@ -189,11 +189,11 @@ _trials: dict[str, Trial] = {}
 def _trial(command: tuple[str, ...], version: str, cache: DiskCache | None, rungs: Rungs,
            options: tuple[str, ...] = ()) -> Trial:
     """The compiler's trial, kept for later processes."""
-    key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), battery.program(), *BASE_FLAGS,
-                              *(" ".join(rung) for rung in rungs), "", *options)
+    key = "compiler-" + _hash(*command, version, platform.platform(), _processor(), miscompiled_loops.program(),
+                              *BASE_FLAGS, *(" ".join(rung) for rung in rungs), "", *options)
     kept = _of_record(cache.get_record(key)) if cache is not None else None
     trial = kept or _trials.get(key) or tried(command, rungs, options)
-    if trial.lasting:
+    if trial.reproducible:
         _trials[key] = trial
         if cache is not None and kept is None:
             cache.put_record(key, {"command": list(command), "version": version, "flags": trial.flags,

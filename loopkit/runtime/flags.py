@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from loopkit.runtime import battery
+from loopkit.runtime import miscompiled_loops
 from loopkit.runtime.processes import run_quietly
 
 #: Contraction to fused multiply-adds is off, so one expression gives one result for any tiling: variants of a kernel
@@ -88,7 +88,7 @@ class Trial:
     dropped: tuple[Dropped, ...] = ()
 
     @property
-    def lasting(self) -> bool:
+    def reproducible(self) -> bool:
         """Is the result reproducible? A full disk or a killed process is not."""
         return all(d.faults for d in self.dropped)
 
@@ -112,11 +112,11 @@ def tried(command: Sequence[str], rungs: Rungs, options: tuple[str, ...] = ()) -
 def faults_of(command: Sequence[str], flags: Sequence[str]) -> tuple[str, ...] | None:
     """The loops that a compiler miscompiles with *flags*; ``None``: there is no program, or it does not run."""
     with tempfile.TemporaryDirectory(prefix="loopkit-") as place:
-        program = _built(Path(place), command, battery.program(), flags)
+        program = _built(Path(place), command, miscompiled_loops.program(), flags)
         if program is None:
             return None
         done = run_quietly([program], timeout=_TIMEOUT)
-        faults = battery.faults(done.stdout)
+        faults = miscompiled_loops.faults(done.stdout)
         return faults if faults or done.returncode == 0 else None
 
 

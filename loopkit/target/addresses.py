@@ -15,7 +15,7 @@ from loopkit.poly.affine import add, arithmetic, multiply
 class Flat:
     """An array in one piece of memory, in C order or with strides as parameters.
 
-    :ivar shape: the extents; the first is never looked at.
+    :ivar shape: the extents; the first is not used.
     :ivar strides: names of the stride parameters, ``()`` for C order.
     """
 
@@ -40,9 +40,9 @@ class Flat:
 class Nested:
     """An array declared in the function: ``name[i][j]``.
 
-    :ivar lead: text of subscripts that stand before the own ones (the thread, on the host).
-    :ivar swizzle: how its columns, the last subscript, are mixed.
-    :ivar rows: how many rows it has, of those by which they are.
+    :ivar lead: text of subscripts before the array's own (the thread, on the host).
+    :ivar swizzle: the permutation of its columns, the last subscript.
+    :ivar rows: the number of rows that the swizzle depends on.
     """
 
     lead: str = ""
@@ -58,9 +58,9 @@ def declared(array: Array, lead: str = "") -> Nested:
 
 @dataclass(frozen=True)
 class Register:
-    """An array in lanes: a thread names its own element only.
+    """An array in warp registers: a thread names its own element only.
 
-    :ivar lanes: how many trailing subscripts say which thread's.
+    :ivar lanes: number of trailing subscripts that select the thread.
     """
 
     lanes: int
@@ -68,9 +68,9 @@ class Register:
 
 @dataclass(frozen=True)
 class Addresses:
-    """The memory of every array that a function touches.
+    """The memory of every array that a function accesses.
 
-    :ivar spelled: text for names that are not spelled as they are (``l0_`` for the axis ``l.0``).
+    :ivar spelled: text for names with another spelling (``l0_`` for the axis ``l.0``).
     """
 
     arrays: Mapping[str, Flat | Nested | Register]
@@ -84,7 +84,7 @@ class Addresses:
         """An element as text; *expr* prints an integer expression."""
         place = self.arrays.get(name)
         if place is None:
-            return self.spelled.get(name, name)         # a value, or a scalar of the function's own
+            return self.spelled.get(name, name)         # a value, or a scalar of the function
         if isinstance(place, Register):
             return f"{name}{''.join(f'[{expr(_plain(i))}]' for i in indices[:-place.lanes])}"
         if isinstance(place, Nested):
@@ -98,7 +98,7 @@ class Addresses:
 
 
 def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr: Callable[[Expression], str]) -> str:
-    """The column in which the element with *indices* lies, as text."""
+    """The column of the element with *indices*, as text."""
     row, column = _plain(indices[swizzle.axis]), _plain(indices[-1])
     if isinstance(row, int):
         row %= swizzle.period
@@ -107,7 +107,7 @@ def _swizzled(indices: tuple[Expression, ...], swizzle: Swizzle, rows: int, expr
     mask = multiply(swizzle.chunk, row)
     if isinstance(column, int) and isinstance(mask, int):
         return str(column ^ mask)
-    # compilers warn of sums and products beside "^" without parentheses
+    # compilers warn about sums and products beside "^" without parentheses
     left, right = (f"({text})" if " " in text or "*" in text or "%" in text else text
                    for text in (expr(column), expr(mask)))
     return f"{left} ^ {right}"
@@ -119,7 +119,7 @@ def _plain(index: Expression) -> Expression:
 
 
 def _sum(terms: list[Expression]) -> Expression:
-    """The terms in order, what is taken away behind what is added, products left as they are."""
+    """The terms in order, subtracted ones last, products unchanged."""
     flat: list[Expression] = []
     taken: list[Expression] = []
     constant = 0

@@ -9,12 +9,12 @@ from loopkit.ast.nodes import AlignedArray, Assumed, DivisibleSize, Function
 from loopkit.ast.walk import instructions_in
 from loopkit.expr.text import to_text
 
-#: Characters of a line of a comment.
+#: Characters of a comment's line.
 _WIDTH = 107
 
 
 def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
-    """What the instructions of *functions* assume of a call: of each array the most, of each size once."""
+    """The assumptions of the instructions of *functions*: for each array the strongest, for each size once."""
     found = dict.fromkeys(a for f in functions for i in instructions_in(f.body) for a in i.assumed)
     most: dict[AlignedArray, int] = {}
     for a in found:
@@ -26,7 +26,7 @@ def assumed_by(functions: Iterable[Function]) -> tuple[Assumed, ...]:
 
 
 def assumption_lines(assumed: tuple[Assumed, ...], sizes: Mapping[str, int]) -> Iterator[str]:
-    """What a reader is told of them; *sizes* are the bytes of an element of each array."""
+    """Their text for readers; *sizes* are the bytes of an element of each array."""
     by_bytes: dict[tuple[int, str], list[str]] = {}
     for a in assumed:
         if isinstance(a, AlignedArray):

@@ -14,7 +14,7 @@ from loopkit.errors import ENTRY_POINTS
 
 
 class ParameterKind(Enum):
-    """What a parameter of a generated function stands for."""
+    """The meaning of a parameter of a generated function."""
 
     ARRAY = "array"          # pointer to the first element of an array argument
     VALUE = "value"          # a scalar
@@ -33,9 +33,9 @@ class Parameter:
     :ivar shape: for ``SCRATCH`` the extents in the kernel's parameters, else ``()``.
     :ivar written: the function writes it.
     :ivar read: the function reads it.
-    :ivar instruction: of a temporary, that by which its elements are stored and loaded.
-    :ivar own_bytes: the bytes of an element where they are not those of *dtype*, else 0.
-    :ivar cleared: for ``SCRATCH``: its bytes are zero when a call begins.
+    :ivar instruction: for a temporary, the instruction that stores and loads its elements.
+    :ivar own_bytes: the bytes of an element if they differ from those of *dtype*, else 0.
+    :ivar cleared: for ``SCRATCH``: it is zeroed before a call.
     """
 
     name: str
@@ -52,19 +52,19 @@ class Parameter:
 
     @property
     def element_bytes(self) -> int:
-        """How much memory an element takes."""
+        """Bytes of an element."""
         return self.own_bytes or int(np.dtype(self.dtype).itemsize)
 
 
 @dataclass(frozen=True)
 class GeneratedKernel:
-    """One generated function and how it is launched.
+    """One generated function and its launch.
 
-    :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. A
-        conditional extent says of the whole grid when it has blocks.
+    :ivar grid: blocks along x, y, z, in the kernel's parameters and the host's inames; ``(1, 1, 1)`` unmapped. The
+        condition of a conditional extent holds for the whole grid: otherwise it has no blocks.
     :ivar block: threads along x, y, z.
-    :ivar shared_bytes: shared memory of a block, in bytes; *dynamic_shared_bytes* of them are what the launch must
-        ask for, and the function be allowed.
+    :ivar shared_bytes: shared memory of a block, in bytes, including *dynamic_shared_bytes*: the part that the launch
+        must request, and that must be allowed for the function.
     """
 
     name: str
@@ -77,12 +77,12 @@ class GeneratedKernel:
 
     @property
     def ticketed(self) -> bool:
-        """Do its blocks take tickets as they start?"""
+        """Do its blocks take tickets in start order?"""
         return any(x.cleared and x.instruction is None for x in self.parameters)
 
 
 def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, list[Expression]]:
-    """When a grid has blocks, where that is said, and its extents then."""
+    """The condition under which a grid has blocks, or ``None``, and its extents under this condition."""
     conditions: list[Expression] = []
     found: list[Expression] = []
     for extent in extents:
@@ -99,12 +99,12 @@ def split_condition(extents: Iterable[Expression]) -> tuple[Expression | None, l
 
 @dataclass(frozen=True)
 class Layout:
-    """What of the arrays' memory layout a text is made for.
+    """The memory layout of the arrays for which a text is made.
 
-    :ivar index_bits: 32, or 64 where an array has 2^31 elements or more.
-    :ivar strided: arrays whose strides are parameters of the function; the others lie in C order with
+    :ivar index_bits: 32, or 64 if an array has 2^31 elements or more.
+    :ivar strided: arrays whose strides are parameters of the function; the others are in C order with
         exactly their inferred or declared shape.
-    :ivar vectors: what :attr:`GeneratedCode.assumed` says holds, so that vector accesses serve; CUDA's texts only.
+    :ivar vectors: :attr:`GeneratedCode.assumed` holds, so vector accesses are allowed; CUDA's texts only.
     """
 
     index_bits: int = 32
@@ -118,11 +118,11 @@ class GeneratedCode:
 
     :ivar target: ``"cuda"`` or ``"c"``.
     :ivar source: the whole translation unit.
-    :ivar kernels: the functions, each with how it is launched.
-    :ivar order: what the host calls, where it is more than each function once: loops around calls.
-    :ivar host: for ``"cuda"`` the launch sequence as C++ for a reader, a function on device pointers: it stands
-        behind *source* in one file; ``""`` for ``"c"``.
-    :ivar assumed: what its vector accesses need of a call; the text of ``Layout(vectors=False)`` needs none of it.
+    :ivar kernels: the functions, each with its launch.
+    :ivar order: the host's loops around calls, if it does more than calling each function once.
+    :ivar host: for ``"cuda"`` the launch sequence as C++ for readers, a function on device pointers that follows
+        *source* in one file; ``""`` for ``"c"``.
+    :ivar assumed: the assumptions of its vector accesses about a call; the text of ``Layout(vectors=False)`` has none.
     """
 
     target: str

@@ -1,4 +1,4 @@
-"""The one emitter of C-family text: statements and loops; what differs between targets is in the dialect."""
+"""The one emitter of C-family text: statements and loops; the dialect holds the differences between targets."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -28,13 +28,13 @@ from loopkit.target.c.expressions import CText
 class Emitter:
     """Prints the body of one function.
 
-    :ivar region: what a target wraps around the lines of a region.
-    :ivar collective: lines that come before a region with an instruction, the region with a variable for what it reads,
-        and how that is spelled; ``None``: such regions are emitted as they stand.
-    :ivar sync: the lines where threads synchronise.
+    :ivar region: adds a target's lines around a region.
+    :ivar collective: gives the lines before a region with an instruction, the region with variables for its reads, and
+        the text of these variables; ``None``: such regions are emitted as plain code.
+    :ivar sync: the lines of a synchronization.
     :ivar axes: the text of each hardware axis that is a built-in (``threadIdx.x`` for ``l.0``).
     :ivar types: of the kernel's names.
-    :ivar texts: what the language has for instructions.
+    :ivar texts: the language's texts of instructions.
     :ivar loaders: the helper functions that load from some arrays.
     """
 
@@ -52,7 +52,7 @@ class Emitter:
     collective: Callable[[Region], tuple[list[str], Region, Mapping[str, str]]] | None = None
     loaders: Mapping[str, str] = field(default_factory=dict)
 
-    # {{{ what instructions ask
+    # {{{ the interface for instructions
 
     @property
     def annotate(self) -> bool:
@@ -62,16 +62,16 @@ class Emitter:
         return self.dialect.type_name(dtype)
 
     def text_of(self, instruction: Instruction) -> InstructionText | None:
-        """What the language has for *instruction*."""
+        """The language's text of *instruction*, or ``None``."""
         return self.texts.get(type(instruction))
 
     def with_registers(self, dtypes: Mapping[str, np.dtype]) -> Emitter:
-        """The same with small arrays of a thread, by name."""
+        """The same emitter with small arrays of a thread, by name."""
         own = replace(self.addresses, arrays={**self.addresses.arrays, **{x: Nested() for x in dtypes}})
         return replace(self, addresses=own, types={**self.types, **dtypes})
 
     def loading(self, arrays: Collection[str], function: str) -> Emitter:
-        """The same, which loads from *arrays* by the helper *function*."""
+        """The same emitter, loading from *arrays* by the helper *function*."""
         return replace(self, loaders={**self.loaders, **dict.fromkeys(arrays, function)})
 
     # }}}
@@ -125,13 +125,13 @@ class Emitter:
         yield from or_else([] if node.otherwise is None else list(self.lines(node.otherwise, signs)))
 
     def loop(self, node: For, signs: Signs) -> Iterator[str]:
-        """The lines of a loop as it stands."""
+        """The lines of a plain loop."""
         if node.unroll:
             yield from self.dialect.unroll
         step = f"++{node.iname}" if node.step == 1 else f"{node.iname} += {node.step}"
         stop = self.text(node.stop, signs)
         if isinstance(node.stop, p.If):
-            stop = f"({stop})"                 # "?:" binds weaker than "<"
+            stop = f"({stop})"                 # "?:" has lower precedence than "<"
         yield (f"for ({self.index} {node.iname} = {self.text(node.start, signs)}; "
                f"{node.iname} < {stop}; {step}) {{")
         yield from indented(self.lines(node.body, signs.from_start(node.iname, node.start)))
@@ -182,7 +182,7 @@ class Emitter:
         return argument is not None and argument.cache_policy is policy
 
     def _has_operators(self, dtype: np.dtype) -> bool:
-        """Has the language ``+=`` and ``*=`` of *dtype*?"""
+        """Does the language have ``+=`` and ``*=`` of *dtype*?"""
         return dtype.kind != "c" and (self.dialect.half_operators or not is_half(dtype))
 
     # }}}
@@ -196,11 +196,11 @@ class Emitter:
     def text(self, expr: Expression, signs: Signs, want: np.dtype | None = None) -> str:
         """*expr*, of inames and sizes, as text, converted to *want*."""
         if want is None and isinstance(expr, p.ExpressionNode) and not isinstance(expr, p.Variable):
-            want = self._wide                   # blockIdx.x - 3 is of 32 bits, and no negative number in 64
+            want = self._wide                   # blockIdx.x - 3 has 32 bits, and would be positive in 64
         return replace(self._printer(signs), sizes=True).text(expr, want)
 
     def place(self, element: p.Variable | p.Subscript, signs: Signs, dtype: np.dtype | None = None) -> str:
-        """Where *element* lies, and not what is loaded from there."""
+        """The place of *element* in memory, without loading it."""
         return replace(self._printer(signs, places=True), sizes=dtype is None).text(element, dtype)
 
     def value(self, expr: Expression, signs: Signs, dtype: np.dtype) -> str:
@@ -208,7 +208,7 @@ class Emitter:
         return self._printer(signs).text(expr, dtype)
 
     def is_global(self, element: p.Variable | p.Subscript) -> bool:
-        """Does *element* lie in global memory?"""
+        """Is *element* in global memory?"""
         array = element.aggregate if isinstance(element, p.Subscript) else element
         assert isinstance(array, p.Variable)
         return isinstance(self.addresses.arrays.get(array.name), Flat)
@@ -217,7 +217,7 @@ class Emitter:
         return self._printer(signs).condition(expr)
 
     def _printer(self, signs: Signs, *, places: bool = False) -> CText:
-        """:arg places: elements are places in memory, not what is loaded from there."""
+        """:arg places: print elements as places in memory, without loading them."""
         def element(name: str, indices: tuple[Expression, ...]) -> str:
             indices = tuple(as_index(i, self._typed, self.index_dtype) for i in indices)
             text = self.addresses.text(name, indices, lambda e: self.text(e, signs, self.index_dtype))
@@ -235,16 +235,16 @@ class Emitter:
         return frozenset(x for s in knl.statements for x in data_params(knl, s.domain))
 
     def _type_of(self, name: str) -> Type:
-        """The type of a name; those that the kernel does not know are the text's own indices."""
+        """The type of a name; names outside the kernel are the text's own indices."""
         return self.types.get(name) or weak(self.index_dtype)
 
     @cached_property
     def _wide(self) -> np.dtype | None:
-        """The type of indices, if it is wider than what the hardware counts in."""
+        """The type of indices, if it is wider than the hardware's axes."""
         return self.index_dtype if self.index_dtype.itemsize > 4 else None
 
     def _typed(self, subscript: Expression) -> Type | None:
-        """The type of a part of a subscript, in which sizes are sizes."""
+        """The type of a part of a subscript, with sizes as sizes."""
         return type_of(subscript, lambda name: as_size(self._type_of(name)))
 
     def dtype_of(self, target: p.Variable | p.Subscript) -> np.dtype:
@@ -256,19 +256,19 @@ class Emitter:
 
 
 def _is_number(dtype: np.dtype) -> bool:
-    """Has CUDA functions that load and store one of *dtype*?"""
+    """Does CUDA have functions that load and store one number of *dtype* with a cache policy?"""
     return dtype.kind in "iuf" and not is_half(dtype)
 
 
 def outer_signs(launch: Launch) -> Signs:
-    """Hardware axes count from 0, the host's loops from where they are known to."""
+    """The signs of hardware axes, which count from 0, and of the host's inames, by their lower bounds."""
     return Signs({**dict.fromkeys((*GRID, *BLOCK), 0), **launch.host_lows})
 
 
 def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
     """*lines*, the long ones broken after an operator or a comma and continued with a deeper indent.
 
-    What goes on in a subscript stands deeper still.
+    The continuation of a subscript has a still deeper indent.
     """
     for line in lines:
         indent = len(line) - len(line.lstrip())
@@ -286,7 +286,7 @@ def wrapped(lines: Sequence[str], width: int = 110) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Nesting:
-    """How deep a place of a line is: in parentheses and brackets, and in brackets alone."""
+    """The nesting of a place of a line: in parentheses and brackets, and in brackets alone."""
 
     depth: int = 0
     brackets: int = 0
@@ -298,16 +298,16 @@ class _Nesting:
 
 
 def _break(line: str, low: int, high: int, nesting: _Nesting) -> int | None:
-    """Where to break a line: after the operator or comma that is least deep, else after ``=``.
+    """The place to break a line: after the operator or comma with the least nesting, else after ``=``.
 
-    In a subscript, and behind the ``*`` of a product of elements, only where there is no other place.
+    A break in a subscript, or behind the ``*`` of a product of elements, is the last resort.
     """
     best: tuple[bool, int, int, int] | None = None
     code = line.split("  //")[0]
     for i, c in enumerate(code[:high]):
         nesting = nesting.after(c)
         inside = nesting.brackets > 0
-        # what goes on in a subscript stands four columns deeper
+        # the continuation of a subscript is indented by four more columns
         if i < low + 4*inside:
             continue
         if code.startswith((" && ", " || "), i - 3) or code.startswith(", ", i - 1):

@@ -10,14 +10,14 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.target.code import GeneratedCode, Layout
 from loopkit.target.text_target import TextTarget
 
-#: Integers of this size and above need 64-bit indices.
+#: Least number that needs 64-bit indices.
 _LIMIT_32 = 2**31
 
 
 def write_code(lowered: Lowered, target: TextTarget, layout: Layout, head: Sequence[str] = ()) -> GeneratedCode:
-    """The source text of a lowered kernel; one of 64-bit indices where none of 32 bits could be right.
+    """The source text of a lowered kernel; with 64-bit indices if 32 bits cannot be right.
 
-    :arg head: lines that stand as comments at the top, where the target's texts have them.
+    :arg head: lines for comments at the top, if the target's texts have such comments.
     :raises PreconditionError: stages of lowering are missing.
     :raises NameConflictError: a name of the kernel is reserved in the target's texts.
     :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.

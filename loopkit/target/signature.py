@@ -1,4 +1,4 @@
-"""Parameters of a generated function, and the memory of what it touches; the same for all targets."""
+"""Parameters of a generated function, and the memory of its arrays; the same for all targets."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from loopkit.target.code import Layout, Parameter, ParameterKind
 
 @dataclass(frozen=True)
 class Signature:
-    """What a function takes, and where its arrays lie.
+    """The parameters of a function, and the memory of its arrays.
 
     :ivar places: the memory of arguments and global temporaries.
     """
@@ -46,7 +46,7 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
     places: dict[str, Flat] = {}
     for a in knl.arguments:
         if not isinstance(a, GlobalArg):
-            # a size that nobody declared is as wide as the text's indices
+            # a size without a declared dtype is as wide as the text's indices
             kind = ParameterKind.HOST if a.name in launch.hosts else ParameterKind.VALUE
             values.append(Parameter(a.name, kind, index if a.dtype is None else np.dtype(a.dtype), a.name))
         elif a.name in touched:
@@ -76,17 +76,17 @@ def signature(lowered: Lowered, launch: Launch, function: Function, layout: Layo
                                 shape=(1,), written=True, read=True, cleared=True))
     needed = _needed_values(lowered, launch, places)
     if launch.hosts:
-        needed &= _mentioned(launch, function, places)      # what only bounds the host's loops is not
+        needed &= _mentioned(launch, function, places)      # values that only bound the host's loops are not passed
     return Signature((*arrays, *(v for v in values if v.name in needed), *strides), places)
 
 
 def count_of(launch: Launch) -> str:
-    """The name of the count of blocks that have started."""
+    """The name of the counter of started blocks."""
     return launch.kernel.fresh_name(f"{launch.name}_started")
 
 
 def _mentioned(launch: Launch, function: Function, places: Mapping[str, Flat]) -> frozenset[str]:
-    """What the function's text, or its grid, mentions."""
+    """The names in the function's text, or in its grid."""
     extents = (e for place in places.values() for e in place.shape[1:] if e is not None)
     return mentioned(function.body).union(
         *map(variables, (*launch.extents.values(), *launch.coordinates.values(), *extents)))
@@ -122,9 +122,9 @@ def type_of(parameter: Parameter, dialect: Dialect) -> str:
 
 
 def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
-    """A parameter as it stands in the function's head.
+    """A parameter in the function's head.
 
-    :arg alone: a pointer says that nothing else points there.
+    :arg alone: declare a pointer as not aliased.
     """
     name = type_of(parameter, dialect)
     if parameter.kind in (ParameterKind.ARRAY, ParameterKind.SCRATCH):
@@ -134,12 +134,13 @@ def _declaration(parameter: Parameter, dialect: Dialect, *, alone: bool) -> str:
 
 
 def _alone(parameter: Parameter, parameters: Sequence[Parameter], dialect: Dialect) -> bool:
-    """Whether a pointer says that nothing else points there.
+    """Is a pointer declared as not aliased?
 
-    NVIDIA's compiler takes what a ``const`` and ``__restrict__`` pointer shows for constant. Of ``c ? x[i] : a[i]`` it
-    makes one load from the one or the other address, and believes the same of that load, though *a* is written
-    between two of them (seen with NVRTC 13.0 and 13.5). Where a function reads what it writes, the others say nothing:
-    that *a* says it is enough to keep loads and stores apart. Values between blocks are read by no load of C++.
+    NVIDIA's compiler treats memory behind a ``const`` and ``__restrict__`` pointer as constant. It turns ``c ? x[i] :
+    a[i]`` into one load from either address, and treats that load as constant too, even if *a* is written between two
+    such loads (observed with NVRTC 13.0 and 13.5). In a function that reads an array it writes, the other pointers are
+    therefore declared without it: the declaration of *a* alone separates loads from stores. Values between blocks are
+    not read by loads of C++.
     """
     return not dialect.constant_by_restrict or parameter.written or not any(
         p.read and p.written and not p.cleared for p in parameters)
@@ -149,7 +150,7 @@ def head_lines(start: str, parameters: tuple[Parameter, ...], dialect: Dialect, 
                width: int = 110) -> list[str]:
     """``start(parameters)``, wrapped at *width*.
 
-    :arg passes_on: the function gives its pointers to others and reads nothing itself, so that nothing is mistaken.
+    :arg passes_on: the function passes its pointers on and reads nothing itself, so the declaration is safe.
     """
     items = [_declaration(x, dialect, alone=passes_on or _alone(x, parameters, dialect)) for x in parameters]
     if not items:

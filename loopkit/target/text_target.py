@@ -13,9 +13,9 @@ from loopkit.target.code import GeneratedCode, Layout
 
 
 class TextTarget(Target, ABC):
-    """A target with an emitter; :data:`loopkit.runtime.execution.EXECUTIONS` says how its texts are compiled and run.
+    """A target with an emitter; :data:`loopkit.runtime.execution.EXECUTIONS` compiles and runs its texts.
 
-    :cvar reserved: names that its texts leave no room for, besides those that no kernel can have
+    :cvar reserved: names that its texts use themselves, besides those that no kernel can have
         (:mod:`loopkit.language.names`).
     """
 
@@ -30,13 +30,13 @@ class TextTarget(Target, ABC):
     def emit(self, lowered: Lowered, layout: Layout, head: Sequence[str]) -> GeneratedCode:
         """The source text of a lowered kernel, for arrays of *layout*.
 
-        :arg head: lines for a reader that stand as comments at the top, where the language's texts have them.
+        :arg head: lines for comments at the top, if the language's texts have such comments.
         :raises LimitError: the kernel needs more threads, shared memory or blocks than the target has.
         """
 
 
 def resolve_text_target(target: object) -> TextTarget:
-    """As :func:`loopkit.kernel.target.resolve_target`; :raises PreconditionError: it has no text."""
+    """Like :func:`loopkit.kernel.target.resolve_target`; :raises PreconditionError: the target has no text."""
     found = resolve_target(target)
     if not isinstance(found, TextTarget):
         raise PreconditionError(f"The target '{found.name}' has no text.", subject=found.name,

@@ -24,17 +24,17 @@ from loopkit.transform.step import matching_statements, transform
 @transform
 def set_accumulator_dtype(kernel: LoopKernel, dtype: npt.DTypeLike, *, within: str | Collection[str] | None = None
                   ) -> LoopKernel:
-    """Compute reductions in *dtype*: what their operands load of a narrower real dtype is converted first.
+    """Compute reductions in *dtype*: each operand loaded from a narrower real dtype is converted first.
 
-    Products, sums and the accumulator then have *dtype*, unless an operand of another kind or a wider dtype asks for
-    more (int32 with float32 is float64). An output whose dtype is declared keeps it, and its values
-    are rounded once, when they are stored; the results differ from those before by rounding.
+    Products, sums and the accumulator then have *dtype*, unless an operand of another kind or a wider dtype needs a
+    wider result (int32 with float32 gives float64). An output with a declared dtype keeps it; its values are rounded
+    once, when they are stored. The results differ from those of *kernel* by rounding.
 
-    :arg dtype: a real dtype, say ``np.float32`` for operands of float16 or bfloat16.
-    :arg within: ids (or globs) of the statements whose reductions are meant; default: all that load such operands.
+    :arg dtype: a real dtype, for example ``np.float32`` for operands of float16 or bfloat16.
+    :arg within: ids (or globs) of the statements with the reductions; default: all with such operands.
     :raises UnknownNameError: *within* names no statement.
-    :raises PreconditionError: *dtype* is not real, or narrower than an operand; an operand's dtype is not known; there
-        is nothing to convert.
+    :raises PreconditionError: *dtype* is not real, or narrower than an operand; an operand's dtype is unknown; no
+        operand needs a conversion.
 
     >>> knl = lk.make_kernel("{[i,k]: 0<=i<n and 0<=k<m}", "y[i] = sum(k, a[i,k]*x[k])")
     >>> knl = lk.add_dtypes(knl, {"a,x,y": np.float16})
@@ -96,7 +96,7 @@ def _converted(kernel: LoopKernel, node: ReductionNode, operand: Expression, wan
 def _is_narrower(name: str, dtype: np.dtype | None, wanted: np.dtype) -> bool:
     """Is *dtype* real and not yet *wanted*?
 
-    :raises PreconditionError: it is not known, or does not fit into *wanted*.
+    :raises PreconditionError: *dtype* is unknown, or does not fit into *wanted*.
     """
     if dtype is None:
         raise PreconditionError(f"The dtype of '{name}' is not known yet.", subject=name,

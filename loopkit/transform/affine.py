@@ -47,21 +47,21 @@ Equation = str | tuple[str | Expression, str | Expression]
 @transform
 def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
          within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Count *iname* from another start in each iteration of outer loops: *iname* plus multiples of their inames.
+    """Count *iname* from another start in each iteration of outer loops: add multiples of the outer inames to *iname*.
 
-    The iterations run in the order in which they ran, but a dependence that went backwards along *iname* from one
-    iteration of an outer loop to the next may now go forwards, so that the two loops can be tiled or interchanged.
+    The iterations keep their order. A dependence that pointed backwards along *iname* from one iteration of an outer
+    loop to the next may now point forwards, so that the two loops can be tiled or interchanged.
 
-    The start may be any affine form. With what is left of an address by the length of a line, tiles of rows that begin
-    anywhere begin with lines of the cache: row *j* of 29 elements begins ``29*j % 8`` elements behind a multiple of 8.
+    The start may be any affine form. A skew by ``address % line`` aligns each tile to a cache line even when rows start
+    at arbitrary addresses: row *j* of 29 elements begins ``29*j % 8`` elements behind a multiple of 8.
 
-    :arg by: integer factors by iname, or an affine form as a text, with ``//`` and ``%`` by integers; the loops of its
-        inames stand around that of *iname*.
+    :arg by: integer factors by iname, or an affine form as a text, with ``//`` and ``%`` by integers; the loops over
+        its inames enclose the loop over *iname*.
     :arg within: ids (or globs) of the statements whose loops are skewed; default: all.
-    :raises UnknownNameError: one of the inames is none of the kernel.
+    :raises UnknownNameError: *kernel* lacks one of the inames.
     :raises ParseError: *by* cannot be read.
     :raises PreconditionError: *iname* has a tag, or *by* is neither integer factors nor an affine form.
-    :raises ScheduleError: a loop over *iname* does not stand inside one over each iname of *by*.
+    :raises ScheduleError: a loop over *iname* is not nested inside a loop over each iname of *by*.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
     >>> knl = lk.make_kernel("{[t, i]: 0<=t<m and 1<=i<n}", "a[t+1, i] = a[t, i-1] + a[t, i] + a[t, i+1]")
@@ -92,10 +92,10 @@ def skew(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str, *,
 @transform
 def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collection[str] | None = None,
           assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Count *iname* from another start: *iname* plus *by*.
+    """Count *iname* from another start: add *by* to *iname*.
 
-    Where *within* names some of the statements of a loop, these run *by* iterations later than the others from now
-    on, and the loop has as many iterations more.
+    If *within* selects some of the statements of a loop, these statements run *by* iterations later than the others,
+    and the loop gains as many iterations.
 
     :arg by: an integer, or an affine form in the parameters (``"n - 1"``).
     :arg within: ids (or globs) of the statements that are shifted; default: all.
@@ -103,7 +103,7 @@ def shift(kernel: LoopKernel, iname: str, by: int | str, *, within: str | Collec
     :raises ParseError: *by* cannot be read.
     :raises PreconditionError: *iname* has a tag, or *by* is no affine form in the parameters.
     :raises ScheduleError: *within* names a part of a reduction.
-    :raises IllegalTransformError: the statements of *within* come too late for others of their loop, or too early.
+    :raises IllegalTransformError: the statements of *within* would run too late or too early for others of their loop.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n a[i] = x[i] {id=A}\\n b[i] = 2*x[i] {id=B}\\nend")
     >>> knl = lk.shift(knl, "i", 1, within="B")
@@ -130,9 +130,9 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
             assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run the loops over *iname* from their last iteration to their first.
 
-    Loops run upwards, so *iname* counts from the other end: ``low + high - iname`` takes its place, where *low* and
-    *high* are its least and greatest value. It stays in its range, in which the text reads best. Where these
-    are no affine forms in the parameters (``min(n, m) - 1``), ``-iname`` takes its place.
+    Generated loops count upwards, so ``low + high - iname`` replaces *iname*, with its least value *low* and its
+    greatest value *high*; the range of *iname* stays the same. If *low* and *high* are no affine forms in the
+    parameters (``min(n, m) - 1``), ``-iname`` replaces *iname*.
 
     :arg within: ids (or globs) of the statements whose loops are reversed; default: all.
     :raises UnknownNameError: there is no such iname.
@@ -161,20 +161,20 @@ def reverse(kernel: LoopKernel, iname: str, *, within: str | Collection[str] | N
 def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_inames: str | Iterable[str],
                       equations: str | Sequence[Equation], *, within: str | Collection[str] | None = None,
                       assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Replace *old_inames* by *new_inames*, which *equations* tie to them.
+    """Replace *old_inames* by *new_inames*, related by *equations*.
 
-    The loops over the new inames, the first outermost, stand in the place of the loops over the old ones, which are
-    nested directly in one another.
+    The loops over the new inames, the first outermost, replace the loops over the old ones. The old loops must be
+    perfectly nested.
 
-    :arg equations: as texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
-        as pairs of sides; affine in the inames and the parameters. They
-        give each point of the old inames one of the new ones, and no two points the same.
+    :arg equations: texts (``["i = j + 2*k", "l = k"]``, or one text with commas or ``and`` between the equations) or
+        pairs of sides; affine in the inames and the parameters. The equations map the points of the old inames
+        one-to-one to points of the new ones.
     :arg within: ids (or globs) of the statements whose loops are replaced; default: all.
-    :raises UnknownNameError: an old iname is none.
+    :raises UnknownNameError: an old iname does not exist.
     :raises NameConflictError: a new name is taken.
     :raises ParseError: an equation cannot be read.
     :raises PreconditionError: an old iname has a tag; an equation is not affine; the map is not one-to-one.
-    :raises ScheduleError: the loops are not nested directly in one another.
+    :raises ScheduleError: the loops are not perfectly nested.
     :raises IllegalTransformError: the new order would break a dependence; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 1<=j<n}", "a[i, j] = a[i-1, j] + a[i, j-1]")
@@ -212,7 +212,7 @@ def affine_map_inames(kernel: LoopKernel, old_inames: str | Iterable[str], new_i
 
 def _owners(kernel: LoopKernel, iname: str, within: str | Collection[str] | None
             ) -> tuple[frozenset[str] | None, list[Statement]]:
-    """What *within* names, and the statements among them that have *iname*: one at least."""
+    """The statements that *within* selects, and those among them with *iname*, at least one."""
     require_iname(kernel, iname)
     chosen = matching_statements(kernel, within)
     owners = [s for s in kernel.statements if iname in s.inames and (chosen is None or s.id in chosen)]
@@ -231,7 +231,7 @@ def _require_around(kernel: LoopKernel, s: Statement, outer: str, iname: str) ->
 
 
 def _start(kernel: LoopKernel, iname: str, by: Mapping[str, int] | str) -> tuple[Expression, list[str]]:
-    """What a skew adds to *iname*, and the inames in it."""
+    """The affine form that a skew adds to *iname*, and its inames."""
     if isinstance(by, str):
         start = parse_expression(by, what="the start of a skew")
         for x in sorted(variables(start).difference(kernel.value_params, kernel.array_args, kernel.temporaries)):
@@ -312,7 +312,7 @@ def _zero(kernel: LoopKernel, equation: Equation, inames: tuple[str, ...]) -> Ex
     left, right = (parse_expression(side, what=f"the equation '{shown}'") if isinstance(side, str) else side
                    for side in sides)
     try:
-        # each on its own, as a difference may hide what is not affine
+        # each side by itself: a non-affine term may cancel in the difference
         for side in (left, right):
             to_aff(side, inames, kernel.value_params)                           # type: ignore[arg-type]
     except NotAffineError:

@@ -27,24 +27,24 @@ from loopkit.transform.step import transform, with_given_order
 @transform
 def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Give the whole order anew: for each statement the time at which each of its instances runs.
+    """Replace the whole order of execution: give each statement a schedule of its instances.
 
-    A schedule is a vector of constants and of affine forms of the statement's inames and of sizes; instances run in
-    lexicographic order of their vectors. Where all statements that agree so far have a constant, they stand one after
-    another; elsewhere a loop runs over their forms. An iname keeps its name where all statements of its loop have it
-    there; other forms make new inames (``t_i`` for ``t + i``), of which the old ones are affine forms in turn. A
-    constant in a loop puts a statement into that one iteration.
+    A schedule is a vector of constants and affine forms of the statement's inames and of sizes. Instances run in
+    lexicographic order of their vectors. A dimension in which all statements of a group have constants orders these
+    statements in sequence; any other dimension becomes a loop over their forms. A loop keeps an iname if all its
+    statements have that iname as their form. Any other form makes a new iname (``t_i`` for ``t + i``), and the old
+    inames become affine forms of the new ones. A constant in a loop dimension runs the statement in that one iteration.
 
-    A reduction runs where its statement does, its loops inside. To place its parts one by one, name them all:
-    ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
+    A reduction runs at the time of its statement, with its loops inside. To schedule its parts one by one, name them
+    all: ``"S.k.init"``, ``"S.k.update"`` and ``"S"``.
 
-    :arg schedules: by statement id or glob; a text ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. All statements must
-        be named, each once.
+    :arg schedules: by statement id or glob; a text ``"[t, 0, i]"`` or a list ``["t", 0, "i"]``. Each statement needs
+        exactly one.
     :raises ParseError: a schedule cannot be read.
     :raises UnknownNameError: a pattern matches no statement, or a form has an unknown name.
     :raises PreconditionError: a statement has no schedule or two, a form is not affine, or an iname with a tag is not
         kept.
-    :raises ScheduleError: two instances would run at one time, or a schedule cannot be turned around.
+    :raises ScheduleError: two instances would run at one time, or a schedule is not invertible.
     :raises IllegalTransformError: the order would break a dependence; with its witness.
 
     >>> knl = lk.make_kernel("{[t, i]: 0<=t<T and 1<=i<n-1}", '''
@@ -74,15 +74,15 @@ def apply_schedule(kernel: LoopKernel, schedules: Given, *, assume: str | None =
     return require_legal(result, "apply_schedule", assume=assume, unsafe=unsafe)
 
 
-# {{{ what has a schedule of its own
+# {{{ units: each has one schedule
 
 @dataclass(frozen=True)
 class _Unit:
     """A statement with its reductions, or a single statement.
 
     :ivar parts: the ids of its statements.
-    :ivar inames: those that its schedule orders.
-    :ivar body: what runs at each of its times.
+    :ivar inames: the inames that its schedule orders.
+    :ivar body: the tree that runs at each of its times.
     """
 
     statement: str
@@ -169,7 +169,7 @@ class _Order:
     made: list[str] = field(default_factory=list)
 
     def of(self, units: Sequence[_Unit], depth: int) -> Tree:
-        """The order of *units*, which agree in what comes before dimension *depth*."""
+        """The order of *units*, whose schedules agree before dimension *depth*."""
         ended = [u for u in units if len(u.times) == depth]
         if ended and len(units) == 1:
             return ended[0].body
@@ -218,7 +218,7 @@ Dims = Sequence[tuple[str, Expression]]
 
 
 def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Dims]) -> dict[str, Reindexing]:
-    """What gives each statement its new inames; units alike in domain and schedule share one step."""
+    """The reindexing of each statement to its new inames; units alike in domain and schedule share one step."""
     parts_of_reductions = {s for r in kernel.reductions.values() for s in r.parts}
     result: dict[str, Reindexing] = {}
     known: dict[object, Reindexing] = {}
@@ -234,7 +234,7 @@ def _all_steps(kernel: LoopKernel, units: Sequence[_Unit], dims: Mapping[str, Di
 
 
 def _step(kernel: LoopKernel, unit: _Unit, dims: Dims, *, is_part: bool) -> Reindexing:
-    """What gives *unit*, which may be a part of a reduction, the inames of its loops *dims*."""
+    """The reindexing of *unit* (a statement or a part of a reduction) to the inames of its loops *dims*."""
     kept = [x for x, form in dims if form == p.Variable(x)]
     for x in unit.inames:
         if x in kernel.tags and x not in kept:

@@ -24,18 +24,18 @@ from loopkit.transform.step import matching_statements, transform
 @transform
 def make_atomic(kernel: LoopKernel, within: str | Collection[str] | None = None, *, assume: str | None = None,
                 unsafe: bool = False) -> LoopKernel:
-    """Let updates ``a[f] = a[f] + e`` read and write their element at one go, as the option ``{atomic}`` does.
+    """Execute updates ``a[f] = a[f] + e`` as atomic read-modify-write operations, as the option ``{atomic}`` does.
 
-    Their order among themselves then binds no more, and they may run at once: those of one array by one operation,
-    be it of one statement or of several. The operations are those of reductions, ``+``, ``*``, ``min``, ``max``,
-    ``and`` and ``or``; as in a reduction, sums of real numbers are rounded in the order that runs. Whatever else
-    touches the array stays in order with each of them.
+    Atomic updates of one array by one operation may run in any order and concurrently, in one statement or in several.
+    The operations are the reduction operations ``+``, ``*``, ``min``, ``max``, ``and`` and ``or``. Sums of real numbers
+    are rounded in the order of execution, as in a reduction. Every other access to the array keeps its order with each
+    update.
 
     :arg within: the statements; default: all that update an element of an array.
     :raises UnknownNameError: a pattern matches nothing of the kernel.
-    :raises PreconditionError: a statement is no update, or there is none that is not atomic; or a temporary's
-        values do not flow in the order of the kernel any more.
-    :raises IllegalTransformError: a reader of a temporary would miss an update that it stands behind.
+    :raises PreconditionError: a statement is no update; every update is atomic already; or the values of a temporary no
+        longer flow in the order of the kernel.
+    :raises IllegalTransformError: a reader of a temporary would miss an earlier update.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "h[i // 4] = h[i // 4] + w[i]")
     >>> print(lk.make_atomic(knl, "insn").statements_text)
@@ -81,7 +81,7 @@ def _made_atomic(s: Statement) -> Statement:
 
 
 def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
-    """:raises PreconditionError: the order as it stands does not say how the values of *name* flow."""
+    """:raises PreconditionError: the current order does not determine the value flow of *name*."""
     if not same_flow(relations_of(kernel, name, "flow"), joined_relations(flow_of_values(kernel, name))):
         raise PreconditionError(
             f"The steps so far have given '{name}' an order that one cell for each element does not keep.",
@@ -89,7 +89,7 @@ def _require_flow_in_order(kernel: LoopKernel, name: str) -> None:
 
 
 def _bound(arrays: Collection[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
-    """What binds still, as updates of *arrays* are atomic now."""
+    """The dependences that remain once updates of *arrays* are atomic."""
     values = sorted(arrays & after.temporaries.keys())
     for d in found:
         if d.array in values:

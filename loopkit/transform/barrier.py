@@ -1,4 +1,4 @@
-"""Barriers that a user asks for, beside those that lowering finds to be needed."""
+"""Barriers that the user requests, beside those that lowering places."""
 from __future__ import annotations
 
 from loopkit.analysis.constructors import annotated
@@ -16,16 +16,16 @@ def add_barrier(kernel: LoopKernel, insn_before: str, insn_after: str, *, synchr
                 ) -> LoopKernel:
     """Put a barrier between two statements.
 
-    No kernel needs it to be right: where threads or blocks meet, lowering places barriers and ends launches by itself.
-    It may serve speed, or a reader.
+    Correctness never needs this: lowering places barriers and splits launches by itself. An extra barrier may make the
+    kernel faster or its text clearer.
 
-    :arg insn_before: the id of the statement before the barrier; *insn_after*: of the one behind it. The barrier stands
-        in the innermost loop around both. The name of a statement stands for all parts of its reductions.
-    :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the loops around both statements
-        become the host's. ``"local"``: the threads of a block wait.
+    :arg insn_before: the id of the statement before the barrier; *insn_after*: the id of the one behind it. The barrier
+        is placed in the innermost loop around both. The name of a statement includes all parts of its reductions.
+    :arg synchronization_kind: ``"global"`` ends the launch, so that all blocks wait; the host then runs the loops
+        around both statements. ``"local"``: the threads of a block wait.
     :raises UnknownNameError: there is no such statement.
     :raises PreconditionError: another kind of barrier.
-    :raises ScheduleError: *insn_after* does not stand behind *insn_before*, or the host cannot run a loop around both.
+    :raises ScheduleError: *insn_after* does not follow *insn_before*, or the host cannot run a loop around both.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<n}", '''
     ...     a[i] = 2*x[i]  {id=first}

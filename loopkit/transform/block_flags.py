@@ -1,4 +1,4 @@
-"""add_block_flags: blocks wait for values of blocks of the same launch that started earlier."""
+"""add_block_flags: inter-block flags, by which a block waits for values of earlier blocks of the same launch."""
 from __future__ import annotations
 
 from collections.abc import Iterable
@@ -17,19 +17,18 @@ from loopkit.transform.step import transform
 def add_block_flags(kernel: LoopKernel, temporary_names: str | Iterable[str]) -> LoopKernel:
     """Let blocks wait for values of the temporaries *temporary_names* that other blocks of their launch compute.
 
-    Where blocks need what others have computed, a launch ends. With this step none does: each element of such a
-    temporary is published as soon as it is written, and who reads it waits for that. It takes an order in which the
-    blocks start. So they are numbered as they do (along ``g.0`` first), and a value may only go to the same block or to
-    one with a greater number: of the blocks that are not through, the first waits for nobody. On a host they run in
-    this order.
+    A cross-block dependence otherwise ends the launch. With this step the writer sets an inter-block flag for each
+    element as soon as the element is written, and a reader waits for the flag. Blocks take tickets in the order in
+    which they start (along ``g.0`` first). A value may flow only to the same block or to a block with a greater ticket,
+    so the first unfinished block never waits, and no deadlock is possible. The host runs the blocks in ticket order.
 
-    What a reader gets never depends on which block is faster, as each element has one value: it is written once, by a
-    statement that runs whatever the data are. Results are the same to the last bit in every run.
+    Each element is written once, by a statement that runs regardless of the data. Results therefore do not depend on
+    the speed of blocks and are the same to the last bit in every run.
 
-    :raises UnknownNameError: one of them is no temporary.
-    :raises StorageError: an element is read that nobody writes, or before it is written, or written twice; this is
-        asked again when the kernel is lowered, and that no value goes to a block before the writer's.
-    :raises UndecidedError: that depends on data.
+    :raises UnknownNameError: a name is no temporary.
+    :raises StorageError: an element is read that no statement writes, is read before it is written, or is written
+        twice. Lowering checks this again, and that no value flows to a block before the writer's.
+    :raises UndecidedError: one of these conditions depends on data.
 
     >>> knl = lk.make_kernel(
     ...     "{[b, i]: 0<=b<n and 0<=i<256}",

@@ -1,4 +1,4 @@
-"""Buffers: part of an array worked on in a temporary, loaded before and stored after (buffer_array)."""
+"""buffer_array: a staging buffer for a part of an array, copied in before its users and copied out after them."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
@@ -48,36 +48,36 @@ def buffer_array(kernel: LoopKernel, var_name: str, buffer_inames: str | Iterabl
                  fetch_bounding_box: bool = False, init_insn_id: str | None = None, store_insn_id: str | None = None,
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let statements work on a temporary in the place of an array, over what *buffer_inames* touch of it.
+    """Let statements use a staging buffer in place of the elements of an array that *buffer_inames* access.
 
-    Before the part that uses the array, the buffer is loaded, unless each element is certainly written before it is
-    read; after that part, the elements that are written are stored. The loops around all this are those of the inames
-    that the subscripts mention and that are not in *buffer_inames* (parallel inames of the grid stay too).
+    Copy-in runs before the users of the buffer, unless every element is a must-write before its first read; copy-out
+    runs after them and stores the written elements. The loops around the buffer are those over inames in the subscripts
+    that are not in *buffer_inames*; parallel inames of the grid also stay.
 
-    Of a temporary, those values are loaded that come from elsewhere, and those stored that are read elsewhere; the
-    loops that the statements share with others that use it stay around the buffer too.
+    For a temporary, copy-in loads the values written outside these loops, and copy-out stores the values read outside
+    them. Loops shared with other users of the temporary also stay around the buffer.
 
-    Of atomic updates it collects what they add, which an atomic update adds to the array. The loops around it are all
-    but those of *buffer_inames*; an axis whose subscript is read from memory is held whole, if its extent is declared.
+    For atomic updates, the buffer accumulates the increments, and copy-out adds them to the array atomically. All loops
+    but those of *buffer_inames* stay. An axis with a subscript read from memory is held whole, by its declared extent.
 
     :arg var_name: an array argument or a temporary.
     :arg buffer_inames: the inames whose iterations share one buffer.
-    :arg init_expression: what the buffer is loaded with, in terms of ``base``, the element of the array; default: that.
-    :arg store_expression: what is stored, in terms of ``base`` and ``buffer``, the value in the buffer; default: that.
-        Whether other expressions give the same values is the caller's to say, by *assume* or *unsafe*.
-    :arg within: the statements that use the buffer; default: all that touch the array.
-    :arg fetch_bounding_box: load all of the box around what is used, as far as the array has it, in plain loops.
-    :arg default_tag: tag for the inames of loading and storing; ``"l.auto"`` spreads them over a block's threads.
+    :arg init_expression: the value for copy-in, in terms of ``base``, the element of the array; default: ``base``.
+    :arg store_expression: the value for copy-out, in terms of ``base`` and ``buffer``, the value in the buffer;
+        default: ``buffer``. If either expression is given, *assume* or *unsafe* must vouch for equal results.
+    :arg within: the statements that use the buffer; default: all that access the array.
+    :arg default_tag: tag for the inames of the copies; ``"l.auto"`` distributes them over the block's threads.
+    :arg fetch_bounding_box: copy in the whole bounding box, as far as it lies inside the array, in plain loops.
+    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
     :raises UnknownNameError: no such array or temporary, or an iname that no statement has.
     :raises NameConflictError: a name that is taken.
-    :raises PreconditionError: nothing writes the array, a subscript or a bound is read from memory, the box has no
-        constant size, or it is not known where the array ends that a whole box is fetched from; of a temporary: it
-        belongs to a reduction, a write of it depends on data, or nothing else uses it; of updates: others use it too.
-    :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
-    :raises ScheduleError: the statements do not share a place for the buffer, or one of these is needed.
-    :raises StorageError, IllegalTransformError: it would enlarge another temporary; miss a write of others, or hide its
-        own from them; or a block would fetch what another one writes meanwhile.
-    :raises UndecidedError: an expression was given, and nobody answers for it.
+    :raises PreconditionError: nothing writes the array; a subscript or a bound is read from memory; the box has no
+        constant size; the extents of the array for a whole box are unknown; a temporary belongs to a reduction, has a
+        write that depends on data, or has no other users; an array with atomic updates has other users.
+    :raises ScheduleError: the statements do not share a place for the buffer, or it needs one of the *allow* arguments.
+    :raises StorageError, IllegalTransformError: the buffer would enlarge another temporary, miss a write of other
+        statements, or hide its writes from them; or a block would read elements that another block writes concurrently.
+    :raises UndecidedError: an expression was given without *assume* or *unsafe*.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<16 and 0<=k<m}", "y[i] = y[i] + a[i, k]")
     >>> print(lk.buffer_array(knl, "y", "i", default_tag=None).statements_text)
@@ -130,7 +130,7 @@ def _of_elements(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel
 
 
 def _of_updates(buffer: Buffer, assume: str | None, unsafe: bool) -> LoopKernel:
-    """The buffer of what atomic updates add to an argument or a temporary."""
+    """The buffer for the increments of atomic updates to an argument or a temporary."""
     _require_dtype(buffer)
     result = buffer.put_in(buffer.points())
     require_collected(buffer.kernel, result, buffer.name, buffer.staged.temporary, buffer.staged.step)
@@ -158,7 +158,7 @@ def _users_of(kernel: LoopKernel, step: str, name: str, within: str | Collection
               ) -> tuple[list[Statement], str | None]:
     """The users of *name*, and the operation if they are atomic updates.
 
-    :arg is_special: a whole box is asked for, or other values than those of the array.
+    :arg is_special: a whole box is requested, or an expression other than the array's element.
     """
     chosen = matching_statements(kernel, within)
     users = [s for s in kernel.statements if (chosen is None or s.id in chosen)
@@ -203,7 +203,10 @@ def _template(kernel: LoopKernel, what: str, text: str | None, *placeholders: st
 
 
 def _answered_for(knl: LoopKernel, step: str, name: str, assume: str | None, unsafe: bool) -> LoopKernel:
-    """*knl* owing that the expressions of its buffer change no value; :raises UndecidedError: nobody says so."""
+    """*knl* with the obligation that the expressions change no value.
+
+    :raises UndecidedError: neither *assume* nor *unsafe* is given.
+    """
     if assume is None and not unsafe:
         raise UndecidedError(
             f"{step}: whether '{name}' gets the same values cannot be decided.",
@@ -268,7 +271,7 @@ def _require_usable(kernel: LoopKernel, step: str, name: str, users: Sequence[St
 
 
 def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[Statement]) -> None:
-    """What the buffer of a temporary needs beside what that of an argument does."""
+    """The preconditions for the buffer of a temporary, beyond those for an argument."""
     if any(name == node.accumulator for node in kernel.reductions.values()):
         raise PreconditionError(f"{step}: '{name}' holds what a reduction has combined so far.", subject=name,
                                 hint="buffer what the reduction is written to")
@@ -281,12 +284,12 @@ def _require_values(kernel: LoopKernel, step: str, name: str, users: Sequence[St
 
 
 def _spanning(buffer: StagingBuffer, users: Sequence[Statement], operation: str | None) -> StagingBuffer:
-    """*buffer* with its users and its loops: those that make a difference, of updates every one that is not swept."""
+    """*buffer* with its users and its loops: those that distinguish cells; for updates, all but the swept ones."""
     kernel, name = buffer.kernel, buffer.name
     uses = {s.id: tuple(dict.fromkeys(a.subscripts for a in accesses_of(kernel, s) if a.array == name)) for s in users}
     stay = {x for arguments in uses.values() for args in arguments for e in args for x in variables(e)}
     if name in kernel.temporaries:
-        # a value that goes to or fro in an iteration is copied in or out in it
+        # a value that enters or leaves an iteration is copied in or out there
         others = [s.id for s in kernel.statements if s.id not in uses
                   and any(a.array == name for a in accesses_of(kernel, s))]
         stay = stay.union(*(meeting_of(kernel.paths, u, o).loops for u in uses for o in others))

@@ -1,9 +1,9 @@
 """Copy-in and copy-out of a staging buffer that statements write: the two statements and their dependences.
 
-An argument is storage: the elements that are touched are copied in, those that are written are copied out. A temporary
-carries values: those that come from outside of an iteration of the loops around the buffer are copied in, those that
-leave it are copied out. What atomic updates add to an array begins as nothing in each such iteration, and is added to
-the array at its end.
+For an argument, copy-in loads the elements that are read and copy-out stores those that are written. For a temporary,
+both copy values: copy-in loads the values that enter an iteration of the loops around the buffer, and copy-out stores
+the values that leave it. For atomic updates, the buffer begins with the neutral element in each such iteration, and
+copy-out adds it to the array.
 """
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Points:
 class Buffer:
     """A staging buffer with copy-in and copy-out.
 
-    :ivar init: what is copied in, in terms of ``base``, and *store*, what is copied out, of ``base`` and ``buffer``;
-        ``None``: the array's own element, and the buffer's.
-    :ivar operation: that of the atomic updates that it collects; ``None``: it holds the array's values.
+    :ivar init: the value that copy-in stores, in terms of ``base``; *store*: the value that copy-out stores, in terms
+        of ``base`` and ``buffer``. ``None``: the array's element, and the buffer's.
+    :ivar operation: the operation of the atomic updates that it accumulates; ``None``: it holds the array's values.
     """
 
     staged: StagingBuffer
@@ -61,17 +61,17 @@ class Buffer:
 
     @property
     def name(self) -> str:
-        """The array in whose place it stands."""
+        """The array that the buffer replaces."""
         return self.staged.name
 
     @property
     def of_value(self) -> bool:
-        """Is it a temporary's values that are worked on?"""
+        """Is the array a temporary, whose values flow through the buffer?"""
         return self.name in self.kernel.temporaries
 
     @cached_property
     def moves(self) -> Mapping[str, list[tuple[Access, Map]]]:
-        """For each user its accesses, and from its instances to the cells that stand for their elements."""
+        """For each user its accesses, and the relation from its instances to the cells of their elements."""
         return {u: [(a, self._cell_of(a)) for a in accesses_of(self.kernel, self.kernel.statement_by_id[u])
                     if a.array == self.name] for u in self.staged.uses}
 
@@ -87,13 +87,13 @@ class Buffer:
         return restrict(cells(a.domain.inames, known), a.domain).intersect_range(inside.set)
 
     def points(self) -> Points:
-        """What is copied of an argument."""
+        """The elements of an argument that are copied."""
         every, written = ([m for own in self.moves.values() for a, m in own if a.is_write or not only]
                           for only in (self.operation is not None, True))
         return Points(self.staged.cells(every).set, self.staged.cells(written).set)
 
     def value_points(self) -> Points:
-        """What is copied of a temporary: the values that come into an iteration of the loops around it, or leave it."""
+        """The values of a temporary that are copied: those that enter or leave an iteration of the loops around it."""
         kernel, users = self.kernel, self.moves.keys()
         every = self.staged.cells(m for own in self.moves.values() for _, m in own)
         elements = subscripts_on(every, self.staged.box.arguments())
@@ -114,7 +114,7 @@ class Buffer:
                         for each in (load, store)))
 
     def put_in(self, points: Points) -> LoopKernel:
-        """The kernel with the buffer, of which *points* are copied."""
+        """The kernel with the buffer, with copies of *points*."""
         first = None if points.load is None else self._copy("init", points.load)
         last = None if points.store is None else self._copy("store", points.store)
         return self.staged.put_in(first, last, lambda s: with_expressions(s, self.staged.used),
@@ -141,7 +141,7 @@ class Buffer:
     # {{{ dependences
 
     def dependences(self, result: LoopKernel, first: Statement | None, last: Statement | None) -> Iterator[Dependence]:
-        """What bound the users binds copy-in and copy-out, between iterations of the loops around them."""
+        """The dependences of the users, moved to copy-in and copy-out, between iterations of the loops around them."""
         for moved in moved_dependences(self.kernel, {self.name}, partial(self._ends, first, last)):
             yield from [moved.d] if moved.after is moved.d else self._narrowed(result, moved)
         if not self.of_value and self.operation is None and last is not None:   # else only values bind, or updates
@@ -156,13 +156,13 @@ class Buffer:
 
     def _ends(self, first: Statement | None, last: Statement | None, _: Dependence, statement: str, is_write: bool
               ) -> list[End]:
-        """What touches the array where *statement* did."""
+        """The statements that access the array in place of *statement*."""
         if statement not in self.moves:
             return [End(statement, is_write)]
         move = reduce(Map.union, (m for a, m in self.moves[statement] if a.is_write == is_write))
         if self.operation is not None:
             return [End(self.store_id, is_write, move)]
-        # what is only read is not copied out, and a value that is written anew is not copied in
+        # an element that is only read is not copied out; an overwritten value is not copied in
         reading = [s.id for s in (first, last) if s is not None and self.name in variables(s.expression)
                    and (not self.of_value if is_write else s is first)]
         return [*(End(s, False, move) for s in reading),
@@ -173,7 +173,7 @@ class Buffer:
         if all(end.move is not None for end in ends):
             if self.operation is not None:
                 return                      # among themselves the updates have no order
-            # within an iteration it is the buffer's own affair
+            # within an iteration the buffer's cells carry the dependence
             relation = relation.subtract(self.staged.in_one_iteration(self.staged.inames, self.staged.inames))
         relation = relation.intersect(same_element(*(
             accessed_elements(result, end.statement, self.name, is_write=end.is_write) for end in ends)))
@@ -181,7 +181,7 @@ class Buffer:
             yield replace(moved.after, relation=relation)
 
     def _of_others(self, result: LoopKernel, load: Statement, store: Statement) -> Iterator[Dependence]:
-        """The order of copying in what no user of the iteration touches, and of those who write it, as they run now."""
+        """The order of copy-in and the writers, for elements that no user of the iteration accesses."""
         used = self.staged.cells(m for own in self.moves.values() for _, m in own)
         others = load.domain.subtract(InstanceSet(load.inames, with_dim_names(used.set, load.inames)))
         read = restrict(accessed_elements(result, load.id, self.name, is_write=False), others)

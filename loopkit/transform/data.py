@@ -40,10 +40,10 @@ from loopkit.transform.step import as_address_space, require_fresh, transform
 def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> LoopKernel:
     """Give arguments and temporaries their dtypes.
 
-    :arg dtype_dict: numpy dtypes (or what :class:`numpy.dtype` takes) by name; several names may share one
+    :arg dtype_dict: numpy dtypes (or any value that :class:`numpy.dtype` accepts) by name; several names may share one
         key, as ``"a,b"``.
     :raises UnknownNameError: a name that is no argument or temporary.
-    :raises PreconditionError: a dtype that contradicts the one declared, or that kernels do not have; no mapping.
+    :raises PreconditionError: a dtype that contradicts the declared one, or that kernels do not have; no mapping.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")
     >>> lk.add_dtypes(knl, {"x": np.float32}).argument_by_name["x"].dtype
@@ -60,8 +60,8 @@ def add_dtypes(kernel: LoopKernel, dtype_dict: Mapping[str, npt.DTypeLike]) -> L
 
 
 def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKernel:
-    """*kernel* whose arguments and temporaries have the dtypes *wanted*, those that it has."""
-    # that an argument is an integer says more of the conditions which it stands in
+    """*kernel* with the dtypes *wanted* for those of its arguments and temporaries that are named there."""
+    # an integer argument makes conditions on it affine
     more = any(isinstance(kernel.argument_by_name.get(x), ValueArg) for x in wanted)
     arguments = tuple(replace(a, dtype=wanted[a.name]) if a.name in wanted else a for a in kernel.arguments)
     temporaries = {t.name: replace(t, dtype=wanted[t.name]) if t.name in wanted else t
@@ -73,7 +73,7 @@ def with_dtypes(kernel: LoopKernel, wanted: Mapping[str, np.dtype]) -> LoopKerne
 
 
 def as_dtype(value: npt.DTypeLike, name: str) -> np.dtype:
-    """The dtype that *value* is; :raises PreconditionError: *name* can have no such dtype."""
+    """The numpy dtype of *value*; :raises PreconditionError: *name* can have no such dtype."""
     dtype = dtype_of(value)
     if dtype is None:
         raise PreconditionError(f"{value!r} is no dtype that '{name}' can have.", subject=name,
@@ -112,8 +112,7 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
                                 address_space: str | AddressSpace) -> LoopKernel:
     """Put temporaries into ``"private"``, ``"local"`` (shared by a block) or ``"global"`` memory.
 
-    The choice is checked when the kernel is lowered: a space whose copies cannot hold the values that are
-    alive at once is refused then.
+    Lowering checks the choice. Lowering refuses an address space that cannot hold all values alive at once.
 
     :raises UnknownNameError: one of them is no temporary.
     :raises PreconditionError: there is no such address space.
@@ -133,19 +132,19 @@ def set_temporary_address_space(kernel: LoopKernel, temporary_names: str | Itera
 
 @transform
 def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy: str | None) -> LoopKernel:
-    """Tell caches how to treat the arrays *var_names*. The results are the same.
+    """Set the cache policy of the arrays *var_names*. The results are the same.
 
-    ``"evict_last"``: caches evict what is loaded from the arrays last. It serves arrays that are read again. It also
-    serves kernels that read nothing twice and are bound by memory: such a kernel gained 3 % on an H200, presumably
-    because the cache evicts results instead, and writes them soon. Loads that stand one by one, each before a store,
-    become slower: measure. Architectures before ``sm_80`` do without it.
+    ``"evict_last"``: caches evict elements loaded from the arrays last. This policy serves arrays that are read again.
+    It also serves memory-bound kernels that read nothing twice: such a kernel gained 3 % on an H200, presumably because
+    the cache evicts results instead, and writes them soon. Single loads, each followed by a store, become slower:
+    measure. Architectures before ``sm_80`` ignore this policy.
 
-    ``"streaming"``: caches evict what is stored to the arrays first (``__stcs``). It serves results that the kernel
-    does not read again. Updates (``+=``) are stored as before.
+    ``"streaming"``: caches evict elements stored to the arrays first (``__stcs``). This policy serves results that the
+    kernel does not read again. Updates (``+=``) are stored without a policy.
 
     CUDA has no such instructions for complex numbers, truth values and single halves, and the host has none at all.
 
-    :arg policy: ``None`` takes a policy back.
+    :arg policy: the policy; ``None`` removes it.
     :raises UnknownNameError: one of them is no array argument.
     :raises PreconditionError: there is no such policy; the kernel writes to an array for ``"evict_last"``, or does not
         write to one for ``"streaming"``.
@@ -192,13 +191,13 @@ def set_cache_policy(kernel: LoopKernel, var_names: str | Iterable[str], policy:
 def assume(kernel: LoopKernel, assumptions: str | AnySet) -> LoopKernel:
     """Add *assumptions* about the size parameters, in isl's notation.
 
-    For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; a parameter set of isl's will do, too.
+    For example ``"n >= 16 and n mod 16 = 0"`` or ``"exists e: n = 16*e"``; an isl parameter set is accepted too.
 
-    They are checked at each call and may drop guards from the code.
+    Each call checks the assumptions. Lowering uses them to drop guards.
 
     :raises ParseError: the text is no condition.
-    :raises UnknownNameError: it names something that is no value argument.
-    :raises PreconditionError: it contradicts itself, or what was assumed.
+    :raises UnknownNameError: a name in it is no value argument.
+    :raises PreconditionError: it contradicts itself or earlier assumptions.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=1")
     >>> print(lk.assume(knl, "n mod 4 = 0"))  # doctest: +ELLIPSIS
@@ -269,7 +268,7 @@ def _folded(extent: Expression) -> Expression:
 
 def substituted_rules(rules: Mapping[str, SubstitutionRule], values: Mapping[str, Expression]
                       ) -> dict[str, SubstitutionRule]:
-    """*rules* with *values* for what is no argument of theirs."""
+    """*rules* with *values* for their free variables."""
     return {r.name: replace(r, expr=substitute(r.expr, {k: v for k, v in values.items() if k not in r.arguments}))
             for r in rules.values()}
 

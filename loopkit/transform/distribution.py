@@ -21,14 +21,14 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
                     unsafe: bool = False) -> LoopKernel:
     """Split the loop over *iname* in two, in front of the statement *before*.
 
-    All that stands textually before the statement goes to the first loop, the statement and the rest to the second.
-    If the statement stands in loops further inside, these are split too. Both loops keep their iname;
-    ``rename_iname`` with *within* tells them apart.
+    The first loop keeps everything textually before the statement. The second loop gets the statement and the rest. If
+    the statement is nested in loops further inside, these loops are split too. Both loops keep their iname;
+    ``rename_iname`` with *within* gives them different names.
 
-    :arg before: the id of a statement; its reductions go with it. (``S.k.update`` names a part of one.)
+    :arg before: the id of a statement, which includes its reductions; ``S.k.update`` names a part of one.
     :raises UnknownNameError: there is no such iname or statement.
     :raises ScheduleError: the statement is in no loop over *iname*, or is the first in it.
-    :raises IllegalTransformError: the statements feed back into one another; with the witness.
+    :raises IllegalTransformError: the dependences between the two parts form a cycle; with the witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<m}", '''
     ...     for i
@@ -69,14 +69,14 @@ def distribute_loop(kernel: LoopKernel, iname: str, before: str, *, assume: str 
 
 
 def _first_part(loop: Loop, statement: str) -> str:
-    """*statement* or, textually first, the part of a reduction of its that stands in *loop*."""
+    """*statement* or, if it is textually earlier, the part of a reduction of *statement* in *loop*."""
     if owner(statement) != statement:
         return statement
     return next(s for s in leaves(loop) if owner(s) == statement)
 
 
 def _split(tree: Tree, at: str) -> tuple[Tree | None, Tree | None]:
-    """What stands before the statement *at* in *tree*, which holds it, and the rest."""
+    """The nodes before the statement *at* in *tree*, and the rest."""
     match tree:
         case Loop(iname, body):
             first, second = _split(body, at)
@@ -97,11 +97,11 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
                    assume: str | None = None, unsafe: bool = False) -> LoopKernel:
     """Run *factor* iterations of *iname* at a time in the innermost loops, unrolled.
 
-    Split *iname* by *factor*, bring the inner iname inside all loops that stand in its loop, and tag it ``unr``. Over
-    statements and loops that stand one after another, the inner loop is distributed.
+    Split *iname* by *factor*, move the inner iname inside all loops in its loop, and tag it ``unr``. The inner loop is
+    distributed over statements and loops in sequence.
 
     :arg outer_iname: default ``i_outer`` for an iname ``i``; *inner_iname*: ``i_inner``.
-    :arg within: the statements whose loops are meant; default: all.
+    :arg within: the statements whose loops are split; default: all.
     :raises UnknownNameError: *iname* is not an iname of *kernel*.
     :raises PreconditionError: *factor* is not a positive integer, or *iname* has a tag.
     :raises IllegalTransformError: iterations of *iname* cannot run together; with the witness.
@@ -138,7 +138,7 @@ def unroll_and_jam(kernel: LoopKernel, iname: str, factor: int, *, outer_iname: 
 
 
 def _innermost(loop: Loop) -> Tree:
-    """*loop* brought inside the loops of its body, distributed over what stands between them."""
+    """*loop* moved inside the loops of its body, distributed over their sequence."""
     match loop.body:
         case Loop(iname, body):
             return Loop(iname, _innermost(Loop(loop.iname, body)))

@@ -1,4 +1,4 @@
-"""pad_domain: the iteration domain is rounded up to whole tiles; results beyond the edge are not stored."""
+"""pad_domain: the iteration domain is padded to full tiles; results beyond the edge are not stored."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -33,24 +33,24 @@ from loopkit.transform.step import matching_statements, require_iname, require_p
 @transform
 def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float = 0,
                within: str | Collection[str] | None = None) -> LoopKernel:
-    """Let what fills temporaries run on to the end of the last tile along each iname of *lengths*.
+    """Pad the domain of statements that write temporaries: round it up to full tiles along the inames of *lengths*.
 
-    A tile at the edge then has the text of a whole one: only loads and the final stores have conditions, which cost
-    a tiled product little, where one around each of its multiplications costs a lot. What is computed beyond the edge
-    goes into cells of temporaries that nobody reads. Steps of a reduction beyond its end do count; they are proven to
-    combine its neutral element.
+    A partial tile then has the text of a full tile: only loads and the final stores have guards. Such guards cost a
+    tiled matrix product little; a guard around each multiplication costs a lot. Values computed beyond the edge go into
+    cells of temporaries that no statement reads. Reduction steps beyond the end are proven to combine the neutral
+    element.
 
-    Arrays are read there as if they went on with *value*: through a substitution rule, ``a_filled`` for ``a``, which
-    :func:`precompute` makes a whole tile of. Fill tiles before splitting inames by these lengths, or by parts of them.
+    Array reads beyond the edge yield *value*, through a substitution rule ``a_filled`` for ``a``. :func:`precompute`
+    makes a full tile of this rule. Pad the domain before splitting inames by these lengths, or by divisors of them.
 
     :arg lengths: the length of a tile along each iname; tiles count from 0.
-    :arg value: neutral for the reductions over these inames where elements meet: 0 for a sum of products.
-    :arg within: the statements that run on; default: all that write temporaries and have one of the inames.
+    :arg value: the padding value. It must be neutral for the reductions over these inames: 0 for a sum of products.
+    :arg within: the statements to pad; default: all that write temporaries and have one of the inames.
     :raises UnknownNameError: there is no such iname.
-    :raises PreconditionError: no statement can run on, or one of them may not: whether it runs depends on data, it
-        reads what is not affine or what the kernel writes, or it may divide by zero there.
-    :raises ScheduleError: earlier steps changed the order in which values come into the temporaries.
-    :raises IllegalTransformError: beyond the edge something else would be computed for a reader, as where a reduction
+    :raises PreconditionError: no statement can be padded, or one of them must not be: its domain depends on data, it
+        has a non-affine read or reads an array that the kernel writes, or it may divide by zero beyond the edge.
+    :raises ScheduleError: earlier steps changed the order in which values are written to the temporaries.
+    :raises IllegalTransformError: a reader would get another value from beyond the edge, for example if a reduction
         combines a value that is not neutral; with its witness.
 
     >>> knl = lk.make_kernel("{[i, k]: 0<=i<n and 0<=k<l}", "y[i] = sum(k, a[i, k]*x[k])")
@@ -89,7 +89,7 @@ def pad_domain(kernel: LoopKernel, lengths: Mapping[str, int], *, value: float =
 # {{{ what runs on
 
 def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] | None) -> list[Statement]:
-    """The statements that run on; :raises PreconditionError: there are none, or one writes an array."""
+    """The statements to pad; :raises PreconditionError: there are none, or one writes an array."""
     chosen = [s for s in kernel.statements if not sizes.keys().isdisjoint(s.inames)
               and (s.id in named if named is not None else s.written in kernel.temporaries)]
     if not chosen:
@@ -103,7 +103,7 @@ def _chosen(kernel: LoopKernel, sizes: Mapping[str, int], named: frozenset[str] 
 
 
 def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
-    """:raises PreconditionError: it is not known where *s* runs or reads, or that nothing else comes of it."""
+    """:raises PreconditionError: the instances or reads of *s* are not affine, or padding *s* has another effect."""
     node = next((r for r in kernel.reductions.values() if s.id in r.parts), None)
     if s.predicates or data_params(kernel, s.domain):
         why = "whether it runs depends on data"
@@ -123,7 +123,7 @@ def _require_able(kernel: LoopKernel, s: Statement, step: str) -> None:
 
 
 def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> dict[str, InstanceSet]:
-    """The domain of each statement up to whole tiles; its own object where that is all of them."""
+    """The domain of each statement rounded up to full tiles; the same object if it consists of full tiles already."""
     found: dict[int, InstanceSet] = {}
     for s in chosen:
         if id(s.domain) not in found:
@@ -139,7 +139,7 @@ def _filled_domains(chosen: Sequence[Statement], sizes: Mapping[str, int]) -> di
 # {{{ what is read there
 
 def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[str], fill: complex) -> LoopKernel:
-    """*grown* where the statements *moved* read arrays through rules that give *fill* for what nobody reads now."""
+    """*grown* where the statements *moved* read arrays through rules with *fill* for elements without a reader."""
     rules: dict[str, SubstitutionRule] = {}
     taken: list[str] = []
     for array in dict.fromkeys(a.array for s in moved for a in accesses_of(grown, grown.statement_by_id[s])):
@@ -162,7 +162,7 @@ def _with_filled_reads(kernel: LoopKernel, grown: LoopKernel, moved: frozenset[s
 
 
 def _rules_used(kernel: LoopKernel, statements: frozenset[str]) -> frozenset[str]:
-    """The substitution rules that *statements* use, themselves or through others."""
+    """The substitution rules that *statements* use, directly or through other rules."""
     found = set[str]()
     waiting = [kernel.statement_by_id[s].expression for s in statements]
     while waiting:
@@ -175,7 +175,7 @@ def _rules_used(kernel: LoopKernel, statements: frozenset[str]) -> frozenset[str
 
 def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[str], fill: complex,
           taken: Sequence[str]) -> SubstitutionRule | None:
-    """The element of *array*, or *fill* for an element that nothing reads now; ``None`` if all are."""
+    """The element of *array*, or *fill* for an element without a reader; ``None`` if all have readers."""
     rank = len(accesses_by_array(kernel)[array][0].subscripts)
     if not rank:
         return None
@@ -201,7 +201,7 @@ def _rule(kernel: LoopKernel, grown: LoopKernel, array: str, moved: frozenset[st
 
 
 def _elements(accesses: Sequence[Access], axes: tuple[str, ...]) -> InstanceSet:
-    """What *accesses* to one array touch, with the inames *axes*."""
+    """The elements that *accesses* to one array access, with the inames *axes*."""
     parts = [InstanceSet(axes, with_dim_names(a.relation.range(), axes)) for a in accesses]
     return reduce(InstanceSet.union, parts)
 
@@ -218,9 +218,9 @@ def _number(value: float) -> float:
 # {{{ the order of values
 
 def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopKernel:
-    """*kernel* with the dependences of the values of *names* as its tree gives them: in fewer pieces than carried ones.
+    """*kernel* with the dependences of the values of *names* recomputed from its tree, in fewer pieces.
 
-    :raises ScheduleError: they come in another order.
+    :raises ScheduleError: the values are written in another order.
     """
     ordered = with_dependences(kernel, partial(_dependences, names))
     for name in sorted(names):
@@ -232,14 +232,14 @@ def _in_its_order(kernel: LoopKernel, names: frozenset[str], step: str) -> LoopK
 
 
 def _dependences(names: frozenset[str], found: Sequence[Dependence], after: LoopKernel) -> Iterator[Dependence]:
-    """Those that are *found*, but for those of the temporaries *names*, whose values come in the order of *after*."""
+    """The dependences *found*; for the temporaries *names*, the dependences in the order of *after* replace them."""
     yield from (d for d in found if d.array not in names)
     for name in sorted(names):
         yield from _order(after, name)
 
 
 def _order(kernel: LoopKernel, name: str) -> Iterator[Dependence]:
-    """The dependences of the values of *name* in the order of *kernel* as it stands."""
+    """The dependences of the values of *name* in the current order of *kernel*."""
     nodes = [r for r in kernel.reductions.values() if r.accumulator == name]
     for node in nodes:
         yield from reduction_dependences(kernel, node)

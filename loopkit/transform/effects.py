@@ -1,4 +1,4 @@
-"""Side effects of a step for the history, found when they are asked for."""
+"""Side effects of a step for the history, computed on demand."""
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from loopkit.poly.limits import bounded
 class Effects:
     """The effects of the step from one kernel to another, each in a line of text.
 
-    The kernels are let go once the effects are found.
+    The object drops both kernels once the effects are computed.
     """
 
     kernels: tuple[LoopKernel, LoopKernel] | None

@@ -37,11 +37,11 @@ from loopkit.transform.step import require_iname, transform
 def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
               only_var_names: str | Iterable[str] | None = None, *, assume: str | None = None, unsafe: bool = False
               ) -> LoopKernel:
-    """Give each iteration of *privatizing_inames* its own cell of the temporaries used inside them.
+    """Give each iteration of *privatizing_inames* a separate cell of the temporaries used inside them.
 
-    Each such temporary gains one leading axis an iname. Where the inames have no constant range, see :func:`expand`.
+    Each such temporary gains one leading axis per iname. :func:`expand` accepts inames without a constant range.
 
-    :arg only_var_names: the temporaries; default: every one whose accesses all stand in the inames.
+    :arg only_var_names: the temporaries; default: every temporary with all accesses inside the inames.
     :raises UnknownNameError: an unknown iname or temporary.
     :raises PreconditionError: an iname without a constant range, or an access outside the inames.
     :raises IllegalTransformError: a value is carried from one iteration to another; with its witness.
@@ -70,13 +70,13 @@ def privatize(kernel: LoopKernel, privatizing_inames: str | Iterable[str],
 @transform
 def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, behind: bool = False,
            assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Give each iteration of *inames* its own cell of *temporary*: one leading axis an iname.
+    """Give each iteration of *inames* a separate cell of *temporary*: one new axis per iname.
 
-    Where an extent depends on the sizes, the temporary is a scratch array in global memory, which each call
-    allocates. What this allows: the loop over an iname may end between the writer of a value and its reader.
+    If an extent depends on the sizes, the temporary is a scratch array in global memory, allocated by each call.
+    Expansion allows the loop over an iname to be distributed between the writer of a value and its reader.
 
-    :arg behind: the new axes come behind those that the temporary has. Cells of one element then lie side by side, for
-        the lanes of a warp in banks of their own.
+    :arg behind: put the new axes behind the existing axes instead of in front. Cells of one element are then adjacent,
+        so that the threads of a warp access different banks.
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: the temporary is used outside the inames, by a rule or as a bound.
     :raises StorageError: the number of cells depends on the sizes, and the temporary is declared private or local.
@@ -110,15 +110,15 @@ def expand(kernel: LoopKernel, temporary: str, inames: str | Iterable[str], *, b
 
 @transform
 def contract(kernel: LoopKernel, temporary: str, inames: str | Iterable[str]) -> LoopKernel:
-    """Let the iterations of *inames* share one cell: the axes of *temporary* that they subscript go. Undoes expand.
+    """Remove the axes of *temporary* that *inames* subscript: their iterations share one cell. Undoes :func:`expand`.
 
-    In the order as it stands no value may be overwritten before its last reader; instances that run at once on
-    different threads have cells of their own where no value goes from one to another.
+    In the current order no value may be clobbered before its last reader. Instances that run concurrently on different
+    threads keep separate cells if no value flows between threads.
 
     :raises UnknownNameError: an unknown temporary or iname.
     :raises PreconditionError: no axis is subscripted by the iname, and a constant, in every access.
     :raises UndecidedError: a subscript is not affine.
-    :raises IllegalTransformError: two values would be alive at once in one cell; says who overwrites.
+    :raises IllegalTransformError: a cell would hold two live values; the message names the clobbering write.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n<> t[i] = 2*x[i]\\ny[i] = t[i]\\nend")
     >>> print(lk.contract(knl, "t", "i").statements_text)
@@ -171,7 +171,7 @@ def _users(kernel: LoopKernel, name: str) -> list[Statement]:
 
 
 def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
-    """:raises PreconditionError: one of *names* stands where it cannot have subscripts."""
+    """:raises PreconditionError: one of *names* is used in a place without subscripts."""
     for rule in kernel.substitutions.values():
         if used := variables(rule.expr) & names:
             raise PreconditionError(f"'{min(used)}' is used by the substitution rule '{rule.name}'.", subject=min(used),
@@ -184,7 +184,7 @@ def require_cells(kernel: LoopKernel, names: frozenset[str], hint: str) -> None:
 
 def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: frozenset[str], step: str,
                         assume: str | None, unsafe: bool) -> LoopKernel:
-    """Refuse that iterations of *inames* have cells of their own of *names*, if a value goes from one to another."""
+    """Refuse separate cells of *names* for the iterations of *inames*, if a value flows between iterations."""
     require_reason(step, assume)
     lost = []
     for d in dependences(kernel):
@@ -205,7 +205,7 @@ def require_not_carried(kernel: LoopKernel, inames: tuple[str, ...], names: froz
 # {{{ fewer cells
 
 def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> frozenset[int]:
-    """The axis of *temporary* that each of *inames* subscripts, alone but for a constant, in every access."""
+    """The axis of *temporary* that each of *inames* subscripts, alone or plus a constant, in every access."""
     accesses = accesses_by_array(kernel).get(temporary, ())
     for a in accesses:
         if not a.affine:
@@ -226,7 +226,7 @@ def _axes_of(kernel: LoopKernel, temporary: str, inames: Sequence[str]) -> froze
 
 
 def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
-    """Is *subscript* the iname and something that no iname is part of?"""
+    """Is *subscript* the iname plus a term free of inames?"""
     try:
         rest = subtract(subscript, p.Variable(iname))
         return iname in names_in(subscript) and names_in(rest).isdisjoint(kernel.inames)
@@ -235,7 +235,7 @@ def _is_offset(kernel: LoopKernel, subscript: Expression, iname: str) -> bool:
 
 
 def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: str, step: str) -> None:
-    """:raises IllegalTransformError: a value is overwritten, in the order of *after*, before it was read."""
+    """:raises IllegalTransformError: in the order of *after* a value is clobbered before its reader."""
     flows = [d for d in dependences(after) if d.array == temporary and d.kind == "flow"]
     accesses = accesses_by_array(after).get(temporary, ())
     apart = copied_over(after, accesses, flows)
@@ -258,7 +258,7 @@ def _require_one_value_a_cell(before: LoopKernel, after: LoopKernel, temporary: 
 
 def _overwriter(knl: LoopKernel, accesses: Sequence[Access], apart: Sequence[str], first: tuple[str, dict[str, int]],
                 last: tuple[str, dict[str, int]], params: dict[str, int]) -> tuple[str, dict[str, int]] | None:
-    """The first write into the cell between *first*, which writes it, and *last*, which reads it."""
+    """The first write into the cell after *first*, which writes it, and before *last*, which reads it."""
     written = next(a for a in accesses if a.is_write and a.statement == first[0])
     read = next(a for a in accesses if not a.is_write and a.statement == last[0])
     ends = [in_cells(knl, a, apart) for a in (written, read)]

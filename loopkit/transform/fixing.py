@@ -1,4 +1,4 @@
-"""Numbers in the place of value arguments."""
+"""fix_parameters: numbers in place of value arguments."""
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -36,15 +36,15 @@ Number = bool | int | float | complex
 
 @transform
 def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
-    """Replace value arguments by numbers; they are no arguments any more.
+    """Replace value arguments by numbers and remove them from the arguments.
 
     Sizes take integers. A real value is rounded to the dtype of its argument, as in a call. Computed values keep their
-    dtype: of an ``alpha`` that is a float32, ``y[i] = 2*alpha`` becomes ``y[i] = cast(float32, 2*0.5)``.
+    dtype: for a float32 argument ``alpha``, ``y[i] = 2*alpha`` becomes ``y[i] = cast(float32, 2*0.5)``.
 
     :raises UnknownNameError: a name that is no value argument.
-    :raises PreconditionError: a value that is no number which the argument can have, or that the assumptions exclude;
-        or an argument with a dtype of integers that is neither int32 nor int64, or one of int64 whose products and sums
-        adapt to another dtype.
+    :raises PreconditionError: a value that the argument cannot hold, or that the assumptions exclude; an argument with
+        an integer dtype other than int32 and int64; or an int64 argument whose products and sums adapt to another
+        dtype.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = alpha*x[i]")
     >>> knl = lk.fix_parameters(knl, n=64, alpha=2.5)
@@ -80,13 +80,13 @@ def fix_parameters(kernel: LoopKernel, /, **value_dict: Number) -> LoopKernel:
 # {{{ conditions
 
 def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
-    """*kernel* with its affine conditions as a part of the instance sets, as if the text had had the numbers."""
+    """*kernel* with its affine conditions moved into the instance sets, as if made with the numbers."""
     names = frozenset[str]().union(*(s.domain.params for s in kernel.statements)) & kernel.value_params
     names |= {a.name for a in kernel.arguments if isinstance(a, ValueArg) and a.dtype is not None} & kernel.value_params
     parts = {s.id: split(conjunction(s.predicates), names.union(s.inames)) for s in kernel.statements if s.predicates}
     affine = {s: found for s, (found, _) in parts.items()}
     for node in kernel.reductions.values():
-        # they narrow the first part of a reduction too, which has no conditions
+        # the conditions of its statement narrow the init of a reduction too
         if kernel.statement_by_id[node.init].inames == kernel.statement_by_id[node.final].inames and node.sweep is None:
             own = affine.get(node.init, ())
             affine[node.init] = (*own, *(c for c in affine.get(node.final, ()) if c not in own
@@ -112,7 +112,7 @@ def _with_conditions_in_domains(kernel: LoopKernel) -> LoopKernel:
 
 @dataclass(frozen=True)
 class _Fixed:
-    """A number, and the type that the argument had."""
+    """A number, and the type of the replaced argument."""
 
     value: Number
     type: Type
@@ -151,7 +151,7 @@ def _fixed(kernel: LoopKernel, name: str, value: object) -> _Fixed:
 
 
 def _number(value: object) -> tuple[Number | None, np.dtype | None]:
-    """*value* as Python has it, and the dtype that a call would give the argument; ``None`` if it is no number."""
+    """*value* as a Python number, and the dtype that a call would give the argument; ``None`` if it is no number."""
     if isinstance(value, np.ndarray):
         value = value[()] if not value.shape else None
     if isinstance(value, np.generic) and kind_of(value.dtype) in "biufc":
@@ -166,7 +166,7 @@ def _number(value: object) -> tuple[Number | None, np.dtype | None]:
 
 @dataclass(frozen=True)
 class _Types:
-    """The types that expressions have before *values* stand in them.
+    """The types of expressions before *values* are substituted.
 
     :ivar own: the types of the arguments that are fixed.
     """
@@ -176,7 +176,7 @@ class _Types:
     own: Mapping[str, Type]
 
     def kept(self, s: Statement) -> Statement:
-        """*s* with casts where literals would change a dtype: of a result that nothing declares, and of comparisons."""
+        """*s* with casts where literals would change a dtype: in comparisons, and in results without declared dtype."""
         s = with_expressions(s, self.compared)
         if isinstance(s.expression, Neutral):
             return s
@@ -192,7 +192,7 @@ class _Types:
         return s if adapts else replace(s, expression=self._cast(s.expression, s.expression))
 
     def compared(self, e: Expression) -> Expression:
-        """*e* with its comparisons of numbers that adapt made in the dtype that they were made in."""
+        """*e* where comparisons of adaptable numbers keep their dtype."""
         e = map_children(e, self.compared)
         if not isinstance(e, p.Comparison):
             return e
@@ -202,7 +202,7 @@ class _Types:
         return p.Comparison(self._cast(e.left, sum_of(e.left, e.right)), e.operator, e.right)
 
     def _require_width(self, s: Statement, e: Expression) -> None:
-        """:raises PreconditionError: *e*, a part of a value, has integers that adapt, of 64 bits that literals lack."""
+        """:raises PreconditionError: *e*, a part of a value, has adaptable 64-bit integers, which literals lack."""
         if isinstance(e, p.Subscript | p.Variable) or not isinstance(e, p.ExpressionNode):
             return
         old = self._type(e, {})
@@ -220,12 +220,12 @@ class _Types:
                 hint="write cast(int64, ...) in the kernel, or pass the values to each call")
 
     def _fits(self, e: Expression) -> bool:
-        """Are 32 bits enough for *e* with literals in it?"""
+        """Are 32 bits enough for *e* with literals substituted?"""
         return interval(substitute(expand_rules(e, self.kernel.substitutions), self.values),
                         lambda leaf: of_dtype(INT32)).inside(INT32)
 
     def _cast(self, e: Expression, whole: Expression) -> Expression:
-        """*e* in the dtype that *whole* had, if it will have another one."""
+        """*e* cast to the former dtype of *whole*, if its dtype would change."""
         old, new = self._type(whole, {}), self._type(whole, self.values)
         if not isinstance(old, Weak) or new is None or resolve(old) == resolve(new):
             return e

@@ -1,4 +1,4 @@
-"""fuse_loops: loops that stand side by side become one."""
+"""fuse_loops: adjacent loops become one."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
@@ -23,20 +23,20 @@ from loopkit.transform.step import matching_statements, require_fresh, require_i
 def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str | None = None, *,
                within: str | Collection[str] | None = None, assume: str | None = None,
                unsafe: bool = False) -> LoopKernel:
-    """Make one loop of the loops over *inames* that stand side by side.
+    """Fuse the adjacent loops over *inames* into one loop.
 
-    Their bounds may differ: the loop runs through all values of any of them, and each statement runs at its own.
-    Of what stands between the loops, that which depends on the first of them in the same iteration of the loops around
-    goes behind the new loop, and the rest before it. Wherever loops over all of *inames* stand side by side, they are
-    fused; for the loops inside, call it once more.
+    Their bounds may differ: the fused loop runs through the union of their ranges, and each statement keeps its range.
+    Statements between the loops that depend on the first of them, in the same iteration of the enclosing loops, move
+    behind the fused loop; the others move in front of it. All groups of adjacent loops over all of *inames* are fused.
+    To fuse the loops inside, call it once more.
 
     :arg inames: names; a single one fuses several loops of that name.
-    :arg new_iname: the iname of the new loop; default: the first of *inames*.
+    :arg new_iname: the iname of the fused loop; default: the first of *inames*.
     :arg within: only loops around one of these statements; default: all.
     :raises UnknownNameError: one of them is no iname.
     :raises PreconditionError: their tags differ.
     :raises NameConflictError: a statement has an inner loop of the new name, or the name is taken.
-    :raises ScheduleError: no such loops stand side by side.
+    :raises ScheduleError: no such loops are adjacent.
     :raises IllegalTransformError: a dependence would be broken; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 1<=j<=n}", '''
@@ -78,7 +78,7 @@ def fuse_loops(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str |
 class _Fusion:
     """The fusion of the loops over *names* around *chosen* statements into loops over *new*.
 
-    :ivar owners: the statements in fused loops, by the iname that their loop had.
+    :ivar owners: the statements in fused loops, by their former iname.
     """
 
     kernel: LoopKernel
@@ -88,7 +88,7 @@ class _Fusion:
     owners: dict[str, set[str]] = field(default_factory=dict)
 
     def at(self, node: Tree) -> Tree:
-        """*node* with its loops fused, if it is a sequence of all that there are to be."""
+        """*node* with its loops fused, if it is a sequence with loops over all of *names*."""
         if not isinstance(node, Seq):
             return node
         places = [i for i, child in enumerate(node.children) if self._is_meant(child)]
@@ -107,7 +107,7 @@ class _Fusion:
                 and (self.chosen is None or any(s in self.chosen for s in leaves(child))))
 
     def _aside(self, children: Sequence[Tree], fused: Sequence[int]) -> tuple[list[Tree], list[Tree]]:
-        """Which of *children* go before the loop that those at *fused* become, and which behind it."""
+        """The *children* that move in front of the loop fused from those at *fused*, and those that move behind it."""
         before: list[Tree] = []
         after: list[Tree] = []
         waits: set[str] = set()                 # what stands no earlier than the new loop
@@ -123,7 +123,7 @@ class _Fusion:
         return before, after
 
     def _depends(self, sinks: Collection[str], sources: Collection[str]) -> bool:
-        """Must one of *sinks* run after one of *sources* in the same iteration of the loops that they share?"""
+        """Must one of *sinks* run after one of *sources* in the same iteration of their shared loops?"""
         ways = execution_paths(self.kernel)
         for d in dependences(self.kernel):
             if d.source in sources and d.sink in sinks:

@@ -1,4 +1,4 @@
-"""Hints: steps that make a refused step legal, each tried by the legality of its result."""
+"""Hints: steps that make a refused step legal, each tried and checked."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,7 +23,7 @@ from loopkit.transform.order import interchange
 
 Step = Callable[[LoopKernel], LoopKernel]
 
-#: How many ways of one family are tried, and of how many families the first that helps is told.
+#: How many ways of one family are tried, and how many families may contribute their first success as a hint.
 MOST_TRIED, MOST_TOLD = 40, 2
 #: Operations of isl for all that is tried: a fifth of a second, as a rule, and what most kernels of the tests need.
 BUDGET = 200_000
@@ -33,7 +33,7 @@ _FACTORS = (1, 2, -1, 3)
 
 @dataclass(frozen=True)
 class Way:
-    """Something to do before the step.
+    """A step to make before the refused one.
 
     :ivar text: the calls, as a user writes them.
     """
@@ -44,7 +44,7 @@ class Way:
 
 def tried_hints(kernel: LoopKernel, name: str, step: Step, refusal: IllegalTransformError, known: Sequence[str]
                 ) -> tuple[str, ...]:
-    """What would make *step* legal on *kernel*, each tried, before the hints that are *known*.
+    """Hints for a refused *step* on *kernel*: the tried ones that make it legal, then *known*.
 
     :arg name: of the transformation.
     """
@@ -71,7 +71,7 @@ def _helps(way: Way, kernel: LoopKernel, step: Callable[[LoopKernel], object]) -
 
 def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel], object], known: str | None
                  ) -> str | None:
-    """What would make the storage of *temporary* hold, each way tried by *lower*; else the hint that is *known*."""
+    """A hint for a refused storage of *temporary*: the first one that makes *lower* succeed; else *known*."""
     if temporary not in kernel.temporaries:
         return known
     try:
@@ -83,7 +83,7 @@ def storage_hint(kernel: LoopKernel, temporary: str, lower: Callable[[LoopKernel
 
 
 def _ways_to_cells(kernel: LoopKernel, temporary: str) -> Iterator[Way]:
-    """Another address space for *temporary*, or cells of its own for each iteration of a loop around its users."""
+    """Another address space for *temporary*, or a separate cell for each iteration of a loop around its users."""
     declared = kernel.temporaries[temporary].address_space
     for space in (AddressSpace.LOCAL, AddressSpace.GLOBAL) if declared is not None else ():
         if space is not declared:
@@ -107,7 +107,7 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
         return
     loops = loops_of(kernel.paths[ids[-1]])
     shared = [x for x in loops if all(x in kernel.statement_by_id[s].inames for s in ids)]
-    # steps that give or take cells themselves would only be undone
+    # expansion as a hint for a step that expands or contracts would undo that step
     if witness.array in kernel.temporaries and name not in ("contract", "expand", "privatize"):
         yield (Way(f"privatize(knl, '{x}', '{witness.array}')", _call(privatize, x, witness.array)) for x in shared)
     if name == "fuse_loops":
@@ -123,7 +123,7 @@ def _families(kernel: LoopKernel, name: str, witness: Witness) -> Iterator[Itera
 
 
 def _updates(kernel: LoopKernel, ids: Sequence[str], array: str) -> Iterator[Way]:
-    """Atomic updates of *array*: those of the statements *ids*, and all."""
+    """Atomic updates of *array*: the updates among the statements *ids*, and all updates."""
     every = [s.id for s in kernel.statements if s.written == array and s.reduction is None
              and update_of(s.assignee, s.expression) is not None]
     for chosen in ([x for x in every if x in ids], every):
@@ -140,7 +140,7 @@ def _shifts(kernel: LoopKernel, ids: Sequence[str], loops: Sequence[str]) -> Ite
 
 
 def _skews(shared: Sequence[str]) -> Iterator[Way]:
-    """Each inner iname by one outside of it, then all of them by the outermost."""
+    """Each inner iname skewed by one outer iname, then all of them by the outermost."""
     for factor in _FACTORS:
         for i, outer in enumerate(shared):
             for inner in shared[i + 1:]:
@@ -152,7 +152,7 @@ def _skews(shared: Sequence[str]) -> Iterator[Way]:
 
 
 def _wavefronts(shared: Sequence[str]) -> Iterator[Way]:
-    """One of two loops skewed by the other and brought outside: what is left inside may run at once."""
+    """One of two loops skewed by the other and moved outside: the inner loop may then be parallel."""
     for outer, inner in pairwise(shared):
         for factor in _FACTORS:
             swapped, back = f"interchange(knl, '{outer}', '{inner}')", f"interchange(knl, '{inner}', '{outer}')"
@@ -182,7 +182,7 @@ def _then(*steps: Step) -> Step:
 
 
 def _accumulation(kernel: LoopKernel, refusal: IllegalTransformError) -> str | None:
-    """For a statement that adds to what it writes: as a reduction it may run in any order, if nothing else breaks."""
+    """For a statement that adds to its assignee: a reduction may run in any order, if no other dependence breaks."""
     (source, _), (sink, _), array = refusal.witness.source, refusal.witness.sink, refusal.witness.array
     s = kernel.statement_by_id.get(source)
     if s is None or source != sink or array not in kernel.array_args or refusal.after is None:

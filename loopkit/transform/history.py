@@ -1,4 +1,4 @@
-"""The steps that made one kernel, made on another."""
+"""replay: the steps of one kernel's history, made on another kernel."""
 from __future__ import annotations
 
 from loopkit.kernel.annotations import checked
@@ -10,10 +10,10 @@ from loopkit.kernel.kernel import LoopKernel
 def replay(kernel: LoopKernel, history: History | LoopKernel) -> LoopKernel:
     """Make the steps of *history* on *kernel*.
 
-    Each step is checked on *kernel* as if it were written down there: what was proven for the kernel of the history
-    need not hold for this one.
+    Each step is checked on *kernel* as in a direct call: a proof for the kernel of the history need not hold for
+    *kernel*.
 
-    :arg history: ``knl.history``, part of one (``knl.history[2:]``), or a kernel, for its own.
+    :arg history: ``knl.history``, a slice of one (``knl.history[2:]``), or a kernel, which stands for its history.
     :raises ReplayError: a step cannot be made on *kernel*; with the step, its number and its error.
 
     >>> mapped = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]")

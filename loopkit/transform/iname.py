@@ -75,13 +75,13 @@ def split_iname(kernel: LoopKernel, split_iname: str, inner_length: int, *, oute
 def split_levels(kernel: LoopKernel, split_iname: str, factors: Mapping[str, int | None], *,
                  tags: Mapping[str, str | InameTag] | None = None, within: str | Collection[str] | None = None,
                  assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Split *split_iname* into several inames at once: blocks, warps, lanes and what a thread has for itself.
+    """Split *split_iname* into several inames at once, for example blocks, warps, lanes and elements of a thread.
 
-    It is what repeated :func:`split_iname` of the outer iname gives, in one step.
+    The result equals that of repeated :func:`split_iname` of the outer iname, in one step.
 
-    :arg factors: the new inames, outermost first, with how many values each has; the first has what is left
-        (``None``).
-    :arg tags: of the new inames, as for :func:`tag_inames`.
+    :arg factors: the extents by new iname, outermost first; the extent of the first is ``None``, the remaining number
+        of values.
+    :arg tags: tags of the new inames, as for :func:`tag_inames`.
     :arg within: ids (or globs) of the statements whose loops are split; default: all.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*, or a tag is for none of the new ones.
     :raises PreconditionError: fewer than two new inames, a factor that is no positive integer, one for the first, or
@@ -173,7 +173,7 @@ def join_inames(kernel: LoopKernel, inames: str | Iterable[str], new_iname: str 
 @transform
 def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
                  within: str | Collection[str] | None = None) -> LoopKernel:
-    """Call *old_iname* *new_iname*, in all loops or in those *within* names.
+    """Rename *old_iname* to *new_iname*, in all loops or in those that *within* selects.
 
     :raises UnknownNameError: there is no such iname.
     :raises NameConflictError: the new name is taken.
@@ -194,9 +194,9 @@ def rename_iname(kernel: LoopKernel, old_iname: str, new_iname: str, *,
 @transform
 def remove_unused_inames(kernel: LoopKernel, inames: str | Iterable[str] | None = None, *, assume: str | None = None,
                          unsafe: bool = False) -> LoopKernel:
-    """Drop inames of which a statement runs only one instance and which it does not mention.
+    """Remove inames from the statements that run only one instance along them and do not mention them.
 
-    :arg inames: those to look at; default: all.
+    :arg inames: the candidates; default: all.
     :raises UnknownNameError: one of *inames* is no iname.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and j=0}", "for j\\n y[i] = 2*x[i]\\nend")

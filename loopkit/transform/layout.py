@@ -14,23 +14,23 @@ from loopkit.language.names import name_list
 from loopkit.transform.padding import axes_in_memory, axis_number, constant_shape
 from loopkit.transform.step import require_positive, transform
 
-#: Of shared memory, before its banks come again.
+#: Bytes of shared memory before its banks repeat.
 BANKS_BYTES = 128
 
 
 @transform
 def tag_array_axes(kernel: LoopKernel, ary_names: str | Sequence[str], dim_tags: str) -> LoopKernel:
-    """Say in which order the axes of temporaries lie in memory.
+    """Set the order in memory of the axes of temporaries.
 
-    Subscripts stay as they are. The fastest axis is the one along which elements lie side by side: vectors are loaded
-    along it, and neighbouring threads that go along it meet in no bank of shared memory. Arguments have the strides of
-    the arrays of a call.
+    Subscripts stay the same. Elements along the fastest axis are adjacent. Vectors are loaded along that axis, and
+    neighbouring threads along it access different banks of shared memory. Arguments keep the strides of the arrays of a
+    call.
 
-    No value moves from one statement to another by this, so nothing has to be proven.
+    This step changes no value flow, so no proof is needed.
 
-    :arg ary_names: a temporary, or several: a sequence, or with commas between.
-    :arg dim_tags: ``"C"``, the last axis is the fastest; ``"F"``, the first is; or a tag for each axis, ``"N0,N1"``,
-        of which ``N0`` is the fastest.
+    :arg ary_names: a temporary, or several: a sequence, or a text with commas between.
+    :arg dim_tags: ``"C"``: the last axis is the fastest; ``"F"``: the first is; or a tag for each axis, ``"N0,N1"``,
+        with ``N0`` for the fastest.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: *dim_tags* is none of these, or has not a tag for each axis; an array is an argument.
 
@@ -69,26 +69,25 @@ def _order(name: str, dim_tags: str, axes: int) -> tuple[int, ...]:
 @transform
 def swizzle(kernel: LoopKernel, variable: str, axis: int | None = None, *, chunk: int = 1, period: int | None = None
             ) -> LoopKernel:
-    """Mix the columns of a shared array, in each row in another way, so that a column lies in many banks.
+    """Permute the columns of a shared array differently in each row, so that a column is spread over many banks.
 
-    In row *r*, the element of column *c* lies where that of column ``c ^ chunk*(r mod period)`` would. Threads that go
-    down a column meet in no bank then, as with :func:`add_padding`, but no cell is lost, and vectors of *chunk*
-    elements stay whole. Subscripts stay as they are.
+    The element of row *r* and column *c* is stored in column ``c ^ chunk*(r mod period)``. Threads that access a column
+    then use different banks, as with :func:`add_padding`, but no cell is unused, and vectors of *chunk* elements stay
+    contiguous. Subscripts stay the same.
 
-    No value moves from one statement to another by this, as no two columns of a row come to one place: nothing has to
-    be proven.
+    This step changes no value flow, as the columns of a row keep different cells, so no proof is needed.
 
-    :arg variable: a temporary that lies in shared memory, with constant extents.
-    :arg axis: the number of the axis whose subscript is the row; negative ones count from behind; default: the one
-        before the columns, which are the axis that is fastest in memory.
-    :arg chunk: so many neighbouring elements stay neighbours; a power of two.
-    :arg period: so many rows have different places; a power of two; default: as many as have different banks, and as
-        columns allow.
+    :arg variable: a temporary in shared memory, with constant extents.
+    :arg axis: the number of the axis of rows; negative numbers count from behind; default: the axis before the columns.
+        The columns are the fastest axis in memory.
+    :arg chunk: how many neighbouring elements stay contiguous; a power of two.
+    :arg period: how many rows have different permutations; a power of two; default: as many as have different banks,
+        and as columns allow.
     :raises UnknownNameError: there is no such temporary.
-    :raises PreconditionError: it has fewer than two axes, *axis* is the columns' or none, its shape is not constant;
-        *chunk* or *period* is no power of two, or columns are no multiple of *chunk* times *period*; the dtype is not
-        known, and no *period* is given.
-    :raises StorageError: (when code is generated) the temporary does not lie in shared memory.
+    :raises PreconditionError: it has fewer than two axes; *axis* is the columns' axis or does not exist; its shape is
+        not constant; *chunk* or *period* is no power of two, or the number of columns is no multiple of *chunk* times
+        *period*; the dtype is unknown and no *period* is given.
+    :raises StorageError: (when code is generated) the temporary is not in shared memory.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})

@@ -32,9 +32,9 @@ _MOST_DEPTH = 100
 
 
 def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
-    """The statements that the match expression *within* names; of a list, those that any of its expressions names.
+    """The statements that the match expression *within* selects; a list selects the union of its expressions.
 
-    The parts of a reduction belong to their statement: what one of them writes, reads or has, the statement does.
+    The parts of a reduction belong to their statement: their writes, reads and inames count as the statement's.
 
     :raises ParseError: *within* is no match expression.
     :raises UnknownNameError: a pattern matches nothing of the kernel.
@@ -50,7 +50,7 @@ def matching(kernel: LoopKernel, within: str | Collection[str]) -> Ids:
 
 
 def owner(statement_id: str) -> str:
-    """The statement that *statement_id* is, or whose reduction it is a part of."""
+    """The statement *statement_id* or, for a part of a reduction, the statement of that reduction."""
     return statement_id.split(".")[0]
 
 
@@ -170,7 +170,7 @@ def _by_id(kernel: LoopKernel, glob: str) -> Ids:
 
 def _by_what_it_has(kind: str, names: Callable[[LoopKernel, Statement], Collection[str]],
                     known: Callable[[LoopKernel], Collection[str]]) -> Callable[[LoopKernel, str], Ids]:
-    """Patterns over what a statement has; *kind* is the word for it, *known* all that a pattern may match."""
+    """Patterns over attributes of a statement; *kind* names the attribute, *known* lists all values to match."""
     def matched(kernel: LoopKernel, glob: str) -> Ids:
         if not any(fnmatchcase(x, glob) for x in known(kernel)):
             raise unknown(kind, glob, known(kernel))

@@ -18,8 +18,8 @@ def prioritize_loops(kernel: LoopKernel, loop_priority: str | Iterable[str], *, 
                      unsafe: bool = False) -> LoopKernel:
     """Reorder loops so that those of *loop_priority* nest in that order, the first outermost.
 
-    Loops that are not named keep their place as far as they can. A loop that must go below a sequence of
-    statements is distributed over them.
+    Other loops keep their place as far as they can. A loop that moves inside a sequence of statements is distributed
+    over them.
 
     :arg loop_priority: ``"i, j, k"`` or a sequence of inames.
     :raises UnknownNameError: one of them is no iname.
@@ -53,10 +53,10 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
                 ) -> LoopKernel:
     """Exchange the loops over *outer* and *inner*; the loops between them stay.
 
-    Where statements stand between the two, the outer loop is distributed over them.
+    If there are statements between the two loops, the outer loop is distributed over them.
 
     :raises UnknownNameError: one of them is no iname.
-    :raises ScheduleError: neither stands inside the other.
+    :raises ScheduleError: neither loop is nested inside the other.
     :raises IllegalTransformError: the new order would break a dependence; with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 1<=i<n and 0<=j<m}", "a[i, j] = a[i-1, j] + 1")
@@ -84,7 +84,7 @@ def interchange(kernel: LoopKernel, outer: str, inner: str, *, assume: str | Non
 @transform
 def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | None = None, unsafe: bool = False
          ) -> LoopKernel:
-    """Split each iname by its size and bring the tile loops (``i_outer``, ...) outside the point loops.
+    """Split each iname by its size and move the tile loops (``i_outer``, ...) outside the point loops.
 
     :arg tile_sizes: sizes by iname; the order of the mapping is the order of the loops.
     :raises IllegalTransformError: running the iteration space tile by tile would break a dependence.
@@ -114,7 +114,7 @@ def tile(kernel: LoopKernel, tile_sizes: Mapping[str, int], *, assume: str | Non
 
 
 def ordered(tree: Tree, order: tuple[str, ...]) -> Tree:
-    """*tree* with the loops of *order* nested in that order wherever one stands inside another."""
+    """*tree* with the loops of *order* nested in that order wherever one is nested inside another."""
     for i, outer in enumerate(order):
         for inner in order[i + 1:]:
             tree = with_loop_sunk(tree, inner, outer)
@@ -122,7 +122,7 @@ def ordered(tree: Tree, order: tuple[str, ...]) -> Tree:
 
 
 def with_loop_sunk(tree: Tree, iname: str, below: str, around: Collection[str] | None = None) -> Tree:
-    """*tree* with the loops over *iname* moved below those over *below* that stand inside them.
+    """*tree* with the loops over *iname* moved inside the loops over *below* that they enclose.
 
     :arg around: only loops around one of these statements; ``None``: all.
     """
@@ -134,7 +134,7 @@ def with_loop_sunk(tree: Tree, iname: str, below: str, around: Collection[str] |
 
 
 def sunk(loop: Loop, below: str) -> Tree:
-    """The loop moved just below the loops over *below* inside it, distributed over what stands between."""
+    """The loop moved just inside the loops over *below* that it encloses, distributed over the nodes between."""
     if not contains_loop(loop.body, below):
         return loop
     match loop.body:
@@ -167,7 +167,7 @@ def distributed(iname: str, children: tuple[Tree, ...], alone: Callable[[Tree], 
 
 
 def contains_loop(tree: Tree, iname: str) -> bool:
-    """Does a loop over *iname* stand anywhere in *tree*?"""
+    """Does *tree* contain a loop over *iname*?"""
     match tree:
         case Loop(x, body):
             return x == iname or contains_loop(body, iname)
@@ -178,7 +178,7 @@ def contains_loop(tree: Tree, iname: str) -> bool:
 
 
 def _swapped(node: Tree, outer: str, inner: str) -> Tree:
-    """The loop over *outer* with *inner* in its place, if *inner* stands inside it."""
+    """The loop over *outer* with *inner* in its place, if *outer* encloses *inner*."""
     if not isinstance(node, Loop) or node.iname != outer or not contains_loop(node.body, inner):
         return node
     between: list[str] = []

@@ -1,4 +1,4 @@
-"""Padding: unused cells between the rows of a temporary, so that threads do not meet in one bank of shared memory."""
+"""add_padding: unused cells between the rows of a temporary, against bank conflicts in shared memory."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -16,20 +16,20 @@ from loopkit.transform.step import require_positive, transform
 @transform
 def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int | None = None, *,
                 by: int | None = None) -> LoopKernel:
-    """Make each step along *axis* of a temporary longer: the axis behind it gets cells that nothing uses.
+    """Make the stride of *axis* of a temporary longer: add unused cells to the axis behind it.
 
-    No value moves from one statement to another by this, so nothing has to be proven.
+    This step changes no value flow, so no proof is needed.
 
     :arg variable: a temporary with a constant shape.
-    :arg axis: the number of an axis, not the one that is fastest in memory (the last, unless :func:`tag_array_axes`
-        says another); negative ones count from behind.
-    :arg align_bytes: the step becomes a multiple of that many bytes, the next one.
-    :arg by: that many cells instead. One cell puts the elements of a column of a tile into different banks.
+    :arg axis: the number of an axis, not of the one that is fastest in memory (the last, unless :func:`tag_array_axes`
+        set another); negative numbers count from behind.
+    :arg align_bytes: round the stride up to a multiple of this many bytes.
+    :arg by: add this many cells instead. One cell puts the elements of a column of a tile into different banks.
     :raises UnknownNameError: there is no such temporary.
     :raises PreconditionError: there is no such axis, or none behind it; the shape is not constant; both or neither of
-        *align_bytes* and *by* are given; *align_bytes* is no multiple of what a step of the axis behind takes, or the
-        temporary's dtype is not known.
-    :raises StorageError: the temporary's shape and address space were declared and are kept.
+        *align_bytes* and *by* are given; *align_bytes* is no multiple of the bytes in one step of the axis behind, or
+        the temporary's dtype is unknown.
+    :raises StorageError: the temporary's shape and address space were declared, so they cannot change.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i,j<32}", "b[j, i] = a[i, j]", name="transpose")
     >>> knl = lk.tag_inames(lk.add_dtypes(knl, {"a": np.float32}), {"i": "l.0", "j": "l.1"})
@@ -59,9 +59,9 @@ def add_padding(kernel: LoopKernel, variable: str, axis: int, align_bytes: int |
 
 
 def constant_shape(kernel: LoopKernel, temporary: TemporaryVariable, done: str) -> tuple[int, ...]:
-    """The extents of *temporary*; *done*: what cannot be done to it where they are not constant.
+    """The extents of *temporary*; *done* names the operation that needs constant extents.
 
-    :raises PreconditionError: one is not.
+    :raises PreconditionError: one extent is not constant.
     """
     shape = array_shapes(kernel).get(temporary.name, ())
     extents = tuple(e for e in shape if isinstance(e, int))
@@ -80,12 +80,12 @@ def axis_number(temporary: TemporaryVariable, shape: Sequence[int], axis: int) -
 
 
 def axes_in_memory(temporary: TemporaryVariable, shape: Sequence[object]) -> tuple[int, ...]:
-    """The axes of *temporary* as they lie in memory, the slowest first."""
+    """The axes of *temporary* in their order in memory, the slowest first."""
     return temporary.order if len(temporary.order) == len(shape) else tuple(range(len(shape)))
 
 
 def _behind(temporary: TemporaryVariable, shape: Sequence[int], number: int, axis: int) -> int:
-    """The axis behind that one with the *number*, which was given as *axis*, in memory."""
+    """The axis behind axis *number* in memory; the caller gave that number as *axis*."""
     axes = axes_in_memory(temporary, shape)
     if axes[-1] == number:
         raise PreconditionError(f"Axis {axis} of '{temporary.name}' is its last: its elements lie side by side.",
@@ -95,7 +95,7 @@ def _behind(temporary: TemporaryVariable, shape: Sequence[int], number: int, axi
 
 
 def _cells_up_to(temporary: TemporaryVariable, shape: Sequence[int], behind: int, align_bytes: int) -> int:
-    """How many steps of the axis *behind* are missing up to a multiple of *align_bytes*."""
+    """The number of cells to add to the axis *behind*, up to a multiple of *align_bytes*."""
     if temporary.dtype is None:
         raise PreconditionError(f"The dtype of '{temporary.name}' is not known yet.", subject=temporary.name,
                                 hint=f"declare it first: add_dtypes(knl, {{'{temporary.name}': ...}})")

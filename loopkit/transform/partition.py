@@ -35,21 +35,22 @@ def duplicate_inames(kernel: LoopKernel, inames: str | Iterable[str], within: st
                      new_inames: str | Sequence[str | None] | None = None, suffix: str | None = None,
                      tags: Mapping[str, str | InameTag] | None = None, *, assume: str | None = None,
                      unsafe: bool = False) -> LoopKernel:
-    """Give the statements of *within* inames of their own in the place of *inames*.
+    """Give the statements of *within* new inames in place of *inames*.
 
-    A loop that holds other statements too is distributed: each run of statements of *within* gets a loop over the
-    new iname, each run of others one over the old iname, in the order of the text. A value in a temporary that
-    crosses from a loop to a later one needs a cell for each iteration (``privatize``).
+    A loop that also holds other statements is distributed: each run of statements of *within* gets a loop over the new
+    iname, each run of others one over the old iname, in textual order. A temporary that carries a value from one loop
+    to a later one needs a cell for each iteration (:func:`privatize`).
 
     :arg within: ids (or globs) of statements.
-    :arg new_inames: names for *inames*, one each; ``None`` stands for a name that is made.
-    :arg suffix: what is appended to a name to make the new one; default: ``_`` and the first free number.
-    :arg tags: tags of the new inames, by old iname; those of the old ones are not taken over.
+    :arg new_inames: names for *inames*, one each; ``None`` stands for a generated name.
+    :arg suffix: appended to a name to make the new one; default: ``_`` and the first free number.
+    :arg tags: tags of the new inames, by old iname; the new inames do not inherit tags.
     :raises UnknownNameError: an iname or a statement is unknown, or *tags* has an iname that is not duplicated.
     :raises PreconditionError: no statement of *within* has an iname, or there are not as many new names as old ones.
     :raises NameConflictError: a new name is taken.
     :raises ScheduleError: *within* names a part of a reduction.
-    :raises IllegalTransformError: a loop cannot be distributed, as its statements feed each other; with its witness.
+    :raises IllegalTransformError: a loop cannot be distributed, as dependences between its statements form a cycle;
+        with its witness.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "for i\\n y[i] = x[i] {id=A}\\n z[i] = 2*y[i] {id=B}\\nend")
     >>> print(lk.duplicate_inames(knl, "i", within="B").statements_text)
@@ -90,18 +91,18 @@ def chunk_iname(kernel: LoopKernel, split_iname: str, num_chunks: int, outer_ina
                 inner_tag: str | InameTag | None = None, do_tagged_check: bool = True,
                 within: str | Collection[str] | None = None, *, assume: str | None = None, unsafe: bool = False
                 ) -> LoopKernel:
-    """Split *split_iname* into *num_chunks* chunks of nearly equal length, one after another.
+    """Split *split_iname* into *num_chunks* consecutive chunks of nearly equal length.
 
-    Of ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` have one more. They are chunks
-    of the whole range of the iname, whatever other inames leave of it.
+    For ``n`` values each chunk has ``n // num_chunks``, and the first ``n % num_chunks`` chunks have one more. The
+    whole range of the iname is split, even if other inames bound it further.
 
-    The start of a chunk is an affine form for each chunk alone, and is looked at chunk by chunk: up to 32 of them.
-    With more, the shapes of arrays have to be declared.
+    The start of a chunk is an affine form for each chunk separately. The proofs treat up to 32 chunks one by one; more
+    chunks need declared array shapes.
 
-    :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0
-        in each chunk, default ``i_inner``.
+    :arg outer_iname: the number of the chunk, default ``i_outer`` for an iname ``i``; *inner_iname*: counts from 0 in
+        each chunk, default ``i_inner``.
     :arg outer_tag: tag for the outer iname, as for :func:`tag_inames`; likewise *inner_tag*.
-    :arg do_tagged_check: refuse an iname that has a tag; otherwise it loses it.
+    :arg do_tagged_check: refuse an iname with a tag; otherwise the step removes the tag.
     :arg within: ids (or globs) of the statements whose loops are split; default: all.
     :raises UnknownNameError: *split_iname* is not an iname of *kernel*.
     :raises PreconditionError: *num_chunks* is not a positive integer, *split_iname* has a tag, or its range does not
@@ -176,7 +177,7 @@ def _new_names(kernel: LoopKernel, old: tuple[str, ...], new: str | Sequence[str
 
 
 def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str] | None) -> Tree:
-    """*tree* with loops over *new* around the statements of *chosen* that stand in loops over *iname*."""
+    """*tree* with loops over *new* around the statements of *chosen* inside loops over *iname*."""
     def own(statement: str) -> bool:
         return chosen is None or statement in chosen
 
@@ -189,7 +190,7 @@ def _with_own_loops(tree: Tree, iname: str, new: str, chosen: frozenset[str] | N
 
 
 def _only(tree: Tree, statements: frozenset[str]) -> Tree:
-    """*tree* with nothing but *statements*, some of which it holds."""
+    """*tree* restricted to *statements*, some of which it holds."""
     match tree:
         case Loop(iname, body):
             return Loop(iname, _only(body, statements))

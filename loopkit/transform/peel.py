@@ -1,4 +1,4 @@
-"""peel: the first and the last iterations of a loop become statements of their own."""
+"""peel: the first and the last iterations of a loop become separate loops."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,22 +32,22 @@ from loopkit.transform.step import (
 @transform
 def peel(kernel: LoopKernel, iname: str, first: int = 0, last: int = 0, *,
          within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Make loops and statements of their own of the first and the last iterations of the loops over *iname*.
+    """Split off the first and the last iterations of the loops over *iname* into loops of their own.
 
     The first iterations are those less than *first* away from the least value of *iname* in its loop; likewise the
-    last. Where a loop has too few, the first go before the last. Of a statement ``S`` the copies are ``S_first`` and
-    ``S_last``, in loops over ``i_first`` and ``i_last`` for an iname ``i``; a statement that runs in one of the parts
-    only keeps its id.
+    last. If a loop has too few iterations, the first part takes precedence over the last. The copies of a statement
+    ``S`` are ``S_first`` and ``S_last``, in loops over ``i_first`` and ``i_last`` for an iname ``i``. A statement that
+    runs in only one of the parts keeps its id.
 
-    Of a reduction iname ``k`` the first and the last terms are added by statements of their own
-    (``S.k.update_first``, ``S.k.update_last``) to the same accumulator, in the order in which they were.
+    For a reduction iname ``k``, separate statements (``S.k.update_first``, ``S.k.update_last``) add the first and the
+    last terms to the same accumulator, in the same order as before.
 
     :arg within: ids (or globs) of the statements whose loops are peeled; default: all.
     :raises UnknownNameError: there is no such iname.
-    :raises PreconditionError: *iname* has a tag, nothing is to be peeled, or a loop has no first or last iteration,
-        because data bounds it.
-    :raises ScheduleError: *within* names some of the statements of a loop only, or the parts of a reduction around
-        which it is stand in different loops.
+    :raises PreconditionError: *iname* has a tag, both counts are 0, or a loop has no first or last iteration, because
+        data bounds it.
+    :raises ScheduleError: *within* names some of the statements of a loop only, or the parts of an enclosed reduction
+        are in different loops.
     :raises IllegalTransformError: a dependence between iterations of a parallel outer loop would be broken.
 
     >>> knl = lk.make_kernel("{[i]: 0<=i<n}", "y[i] = 2*x[i]", assumptions="n>=2")
@@ -92,7 +92,7 @@ class _Part:
     """A statement in one part of its loop.
 
     :ivar end: ``"first"``, ``"last"``, or ``""`` between them.
-    :ivar id: what it is called there.
+    :ivar id: its id in that part.
     :ivar where: the iterations.
     """
 
@@ -118,12 +118,12 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, first:
         for s in ids:
             groups.setdefault(_whole(kernel, s, ids), []).append(s)
         for whole, members in groups.items():
-            # the statements of a reduction stay together: where nothing is combined, the neutral element is stored
+            # the statements of a reduction stay together: without terms, the neutral element is stored
             running = [end for end, where in zip(_ENDS, regions, strict=True) if any(
                 not analysis_domain(kernel, kernel.statement(s)).intersect(where).is_empty() for s in members)] or [""]
             for end in running:
                 for s in members:
-                    # what belongs to a statement is called after it, whatever that is called now
+                    # parts of a reduction are named after the new id of their statement
                     old = whole if _base(s) == whole else s
                     if (old, end) not in names:
                         names[old, end] = old if not end or len(running) == 1 else \
@@ -135,7 +135,7 @@ def _parts(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, first:
 
 
 def _whole(kernel: LoopKernel, statement: str, ids: Sequence[str]) -> str:
-    """The one of *ids* that *statement* is a part of: another statement, or the update of a reduction."""
+    """The one of *ids* that *statement* is a part of: a copied statement, or the update of a reduction."""
     if _base(statement) in ids:
         return _base(statement)
     node = kernel.reductions.get(kernel.statement(statement).reduction or "")
@@ -170,7 +170,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
              ) -> tuple[InstanceSet, InstanceSet, InstanceSet]:
     """The first iterations of a loop, those between, and the last.
 
-    Of a union with strides they may be those of a polyhedron around it, if isl cannot afford the exact ends.
+    If isl exceeds its budget for the exact ends of a union with strides, the ends of an enclosing polyhedron serve.
     """
     loops = loops_of(kernel.paths[ids[0]])
     inames = (*loops[:loops.index(iname)], iname)
@@ -179,7 +179,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
         own = analysis_domain(kernel, kernel.statement(s)).onto(inames)
         points = own if points is None else points.union(own)
     assert points is not None
-    # where a union begins may be a form for each remainder of its strides; where a polyhedron around it does is one
+    # the start of a union may need a form for each remainder of its strides; that of a polyhedron is one form
     found = affordable(lambda: (parted(points, first, last),), otherwise=None, budget=ENDS)
     around = points if found is not None else points.named(in_plain_bounds(points.set, kernel.assumptions))
     regions = found[0] if found is not None else parted(around, first, last)
@@ -194,7 +194,7 @@ def _regions(kernel: LoopKernel, iname: str, ids: Sequence[str], first: int, las
 
 def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, parts: Mapping[str, Sequence[_Part]]
                  ) -> LoopKernel:
-    """Each statement as its parts, in loops over *iname* one after another."""
+    """Each statement as its parts, in consecutive loops over *iname*."""
     accumulators, nodes, names = _reductions(kernel, parts)
 
     def ids(old: frozenset[str]) -> frozenset[str]:
@@ -232,7 +232,7 @@ def _with_copies(kernel: LoopKernel, iname: str, chosen: frozenset[str] | None, 
 
 
 def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree | None:
-    """What of *tree* runs in one part of its loop."""
+    """The nodes of *tree* that run in one part of its loop."""
     match tree:
         case Leaf(statement):
             return next((Leaf(part.id) for part in parts[statement] if part.end == end), None)
@@ -248,7 +248,7 @@ def _part_of(tree: Tree, end: str, parts: Mapping[str, Sequence[_Part]]) -> Tree
 
 def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
                 ) -> tuple[dict[tuple[str, str], str], dict[str, ReductionNode], dict[tuple[str, str], str]]:
-    """Reductions that are peeled, or stand in what is.
+    """Reductions that are peeled, or nested in a peeled loop.
 
     :returns: the accumulators by their old name and the part of the loop, the nodes with one for each part of a whole
         reduction, and the names of these by the old name and the part.
@@ -276,7 +276,7 @@ def _reductions(kernel: LoopKernel, parts: Mapping[str, Sequence[_Part]]
 
 
 def _with_updates(node: ReductionNode, parts: Mapping[str, Sequence[_Part]]) -> ReductionNode:
-    """*node* with the parts of its updates; what remains in the middle of the loop is its update still."""
+    """*node* with the parts of its updates; the middle of the loop keeps the old update."""
     found = [x for s in node.updates
              for x in ([(part.end, part.id) for part in parts[s]] if s in parts else [("", s)])]
     update = next((s for end, s in found if not end), found[0][1])

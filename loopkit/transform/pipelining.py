@@ -1,4 +1,4 @@
-"""pipeline: software pipelining, in which the copies of later iterations overlap the computation of this one."""
+"""pipeline: software pipelining, in which copies for later iterations overlap the computation of the current one."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,32 +38,32 @@ from loopkit.transform.thread_distribution import dealt
 def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: str | Iterable[str] | None = None,
              registers: bool = True, asynchronous: bool = False, allow_global_storage: bool = False,
              allow_launches: bool = False, assume: str | None = None, unsafe: bool = False) -> LoopKernel:
-    """Let the copies for the next iterations of the loop over *iname* be made while this one computes.
+    """Overlap the copies for later iterations of the loop over *iname* with the computation of the current iteration.
 
-    A copy is a statement of the loop that fills a temporary which is read in the same iteration, as ``add_prefetch``,
-    ``precompute`` and ``buffer_array`` make them. It runs *stages* - 1 iterations ahead, the first instances before the
-    loop, in one over ``k_first`` for an iname ``k``. Each temporary gets a leading axis of *stages*, subscripted by
-    ``k % stages``, so that no iteration overwrites what another one still reads.
+    A copy is a statement of the loop that writes a temporary read in the same iteration; ``add_prefetch``,
+    ``precompute`` and ``buffer_array`` make copies. Each copy runs *stages* - 1 iterations ahead. Its first instances
+    run before the loop, in a loop over ``k_first`` for an iname ``k``. Each temporary gains a leading axis of *stages*,
+    subscripted by ``k % stages``, so that no iteration clobbers a value that another one still reads.
 
-    With *registers*, a copy becomes two statements: at the beginning of an iteration each thread loads its elements
-    into a temporary of its own (``a_next`` for ``a``), and at the end it stores them. With one stage the store stands
-    between two barriers, with two stages one barrier is enough. Boxes that threads share by ``l.auto`` are dealt out
-    over the ``l`` axes of the loop here, and unrolled beyond, as each thread must store what it loaded.
+    With *registers*, a copy becomes two statements. At the beginning of an iteration each thread loads its elements
+    into a private temporary (``a_next`` for ``a``), and at the end it stores them. One stage needs two barriers around
+    the store, two stages need one. ``l.auto`` boxes are distributed over the ``l`` axes of the loop here, with unrolled
+    rounds, because each thread must store the elements that it loaded.
 
-    With *asynchronous*, each copy goes to shared memory by itself (``cp.async``, from sm_80 on), and *stages* - 1 tiles
-    are under way. Waits leave as many copies as they may; a barrier follows where threads use each other's copies.
+    With *asynchronous*, copies to shared memory are asynchronous (``cp.async``, since sm_80), *stages* - 1 tiles ahead.
+    Waits leave as many commit groups pending as possible; a barrier follows if threads read each other's copies.
 
-    :arg stages: how many tiles there are at once.
-    :arg temporaries: default: all filled from arrays alone, by a copy that shares no inner loop with other statements.
+    :arg stages: the number of tiles held at once.
+    :arg temporaries: default: all copied from arrays alone, by a copy that shares no inner loop with other statements.
     :arg registers: hold a tile in registers from its load to its store; *asynchronous* ignores it.
-    :arg asynchronous: elements of 4, 8 or 16 bytes as they are; they may be transposed, but not converted.
+    :arg asynchronous: elements of 4, 8 or 16 bytes without conversion; transposition is possible.
     :arg allow_global_storage: as for :func:`add_prefetch`, of other temporaries; so is *allow_launches*.
-    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag, or nothing can be
-        pipelined, or not like that.
-    :raises ScheduleError: the copies stand in several loops over *iname*, or in an inner loop with other statements.
+    :raises UnknownNameError, PreconditionError: no such iname or temporary; *iname* has a tag; or no copy can be
+        pipelined in the requested way.
+    :raises ScheduleError: the copies are in several loops over *iname*, or in an inner loop with other statements.
     :raises StorageError: a temporary's shape and address space were declared, or another one would get more cells.
-    :raises IllegalTransformError: what is copied is written in the iterations that the copy would overtake, or a
-        value is read in another iteration; with its witness.
+    :raises IllegalTransformError: an iteration that a copy would run ahead of writes the copied elements, or a value is
+        read in another iteration; with its witness.
 
     >>> knl = lk.make_kernel("{[k, i, j]: 0<=k<n and 0<=i,j<16}", '''
     ...     for k
@@ -108,7 +108,7 @@ def pipeline(kernel: LoopKernel, iname: str, stages: int = 2, *, temporaries: st
 
 
 def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers: bool, asynchronous: bool) -> int:
-    """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined, or not like that."""
+    """The number of *stages*; :raises PreconditionError: the loop cannot be pipelined in the requested way."""
     require_iname(kernel, iname)
     require_untagged(kernel, iname, "pipelined")
     count = require_positive(stages, "stages")
@@ -119,9 +119,9 @@ def _require_stages(kernel: LoopKernel, iname: str, stages: object, *, registers
 
 
 def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
-    """*kernel* whose *copies* go to shared memory by themselves.
+    """*kernel* with asynchronous copies to shared memory for *copies*.
 
-    :raises PreconditionError: one of them computes, or converts, as far as types are known.
+    :raises PreconditionError: one of them computes, or converts, as far as types are declared or inferred.
     """
     new = {s: replace(kernel.statement_by_id[s], instructions=(AsynchronousCopy(),)) for s in copies}
     result = rewritten(kernel, statements=tuple(new.get(s.id, s) for s in kernel.statements))
@@ -135,7 +135,7 @@ def _asynchronous(kernel: LoopKernel, copies: Mapping[str, str]) -> LoopKernel:
 class _Found:
     """The copies of a loop.
 
-    :ivar copies: the temporary that each copying statement fills, by its id.
+    :ivar copies: the temporary that each copy statement writes, by the statement's id.
     """
 
     loop: Loop
@@ -193,7 +193,7 @@ def _loops(tree: Tree, iname: str) -> Iterator[Loop]:
 
 
 def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
-    """The statements that may be the copy into *temporary*: if several write it, those that load and do not read it."""
+    """The candidates for the copy into *temporary*: of several writers, those that load and do not read it."""
     writers = [s for s in kernel.statements if s.written == temporary]
     if len(writers) == 1:
         return writers
@@ -202,7 +202,7 @@ def _fillers(kernel: LoopKernel, temporary: str) -> list[Statement]:
 
 
 def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
-    """Why no statement of *loop* fills *temporary* for others of the same loop; ``None`` if one does."""
+    """The reason why no statement of *loop* copies into *temporary* for others of that loop; ``None`` if one does."""
     inside = set(leaves(loop))
     fillers = _fillers(kernel, temporary)
     accesses = accesses_by_array(kernel).get(temporary, ())
@@ -223,7 +223,7 @@ def _why_no_copy(kernel: LoopKernel, temporary: str, loop: Loop) -> str | None:
 
 
 def _is_load(kernel: LoopKernel, temporary: str, loop: Loop) -> bool:
-    """Is *temporary* filled from arrays in global memory, and from nothing that *loop* computes?"""
+    """Does *temporary* get its values from arrays in global memory only, and from no value that *loop* computes?"""
     [s] = _fillers(kernel, temporary)
     written = {kernel.statement_by_id[x].written for x in leaves(loop)}
     read = {a.array for a in accesses_of(kernel, s) if not a.is_write}
@@ -256,9 +256,9 @@ def _require_open_storage(kernel: LoopKernel, names: frozenset[str], stages: int
 # {{{ a load and a store
 
 def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> LoopKernel:
-    """*kernel* where each copy is a load into a temporary of each thread's own, and a store from there.
+    """*kernel* where each copy is a load into a private temporary of each thread, and a store from there.
 
-    Both stand in the places of the copies still, the load right before its store.
+    Both statements are still at the place of the copy, the load right before its store.
     """
     statements: list[Statement] = []
     temporaries = dict(kernel.temporaries)
@@ -281,7 +281,7 @@ def _through_registers(kernel: LoopKernel, found: _Found, loads: Mapping[str, st
 
 
 def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
-    """The inames that tell the elements of one thread's part of a tile apart."""
+    """The inames that distinguish the elements of one thread's part of a tile."""
     around = loops_of(kernel.paths[s.id])
     own = [x for x in around[around.index(loop.iname) + 1:] if not is_parallel(kernel.tags.get(x))]
     for x in own:
@@ -293,9 +293,9 @@ def _own_inames(kernel: LoopKernel, s: Statement, loop: Loop) -> list[str]:
 
 def _divided(copies: Mapping[str, str], loads: Mapping[str, str], found: Sequence[Dependence], after: LoopKernel
              ) -> Iterator[Dependence]:
-    """What bound a copy binds its load, but for the values of the temporary, which the store brings."""
+    """The dependences of a copy, moved to its load; those of the temporary's values move to the store."""
     for d in found:
-        # what must come behind a copy comes behind its store, and what must come before it before its load
+        # sinks of a copy follow its store, sources of a copy precede its load
         source = d.source if d.source not in loads or d.kind == "explicit" \
             or d.array == copies[d.source] else loads[d.source]
         sink = d.sink if d.sink not in loads or d.array == copies[d.sink] else loads[d.sink]
@@ -332,7 +332,7 @@ def _in_stages(kernel: LoopKernel, iname: str, names: frozenset[str], stages: in
 
 
 def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
-    """*kernel* with its copies *ahead* iterations earlier, in their new places."""
+    """*kernel* with its copies *ahead* iterations earlier, at their new places."""
     iname = found.loop.iname
     later = Reindexing((iname,), (iname,), {iname: add(p.Variable(iname), ahead)})
     result = reindex(kernel, later, _with_body(kernel, found, loads), frozenset([*found.copies, *loads.values()]))
@@ -341,7 +341,7 @@ def _moved_ahead(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ah
 
 
 def _with_body(kernel: LoopKernel, found: _Found, loads: Mapping[str, str]) -> Tree:
-    """The tree with the loads before all else in the loop's body and the stores behind; without loads, the copies."""
+    """The tree with the loads at the start of the loop's body and the stores at its end; without loads, the copies."""
     moved = found.copies.keys() | set(loads.values())
 
     def body(loop: Loop) -> Tree:
@@ -363,7 +363,7 @@ def _place(found: _Found, loads: Mapping[str, str]) -> LoopPlace:
 
 
 def _only(tree: Tree, ids: frozenset[str]) -> Tree:
-    """*tree*, in which leaves of *ids* stand beside others, with those alone."""
+    """*tree* restricted to the leaves of *ids*, which share loops with other leaves."""
     match tree:
         case Loop(iname, body):
             return Loop(iname, _only(body, ids))
@@ -379,9 +379,9 @@ def _only(tree: Tree, ids: frozenset[str]) -> Tree:
 # {{{ the first copies
 
 def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], ahead: int) -> LoopKernel:
-    """*kernel* with the first *ahead* iterations of its loop, counted from where it began, in a loop of their own.
+    """*kernel* with the first *ahead* iterations of its loop, counted from its former start, in a separate loop.
 
-    There nothing computes while loads are under way: each copy is made at once.
+    No computation overlaps loads there: each copy completes at once.
     """
     iname = found.loop.iname
     first = kernel.fresh_name(f"{iname}_first")
@@ -409,7 +409,7 @@ def _with_prologue(kernel: LoopKernel, found: _Found, loads: Mapping[str, str], 
 
 
 def _in_plain_stage(s: Statement) -> Statement:
-    """*s*, a copy, with the stage that it fills written as plainly as may be: ``k % 2`` is ``k`` below 2."""
+    """The copy *s* with its stage simplified: ``k % 2`` is ``k`` below 2."""
     match s.assignee:
         case p.Subscript(aggregate=temporary, index_tuple=(p.Remainder(numerator=number, denominator=stages), *rest)):
             iteration = add(number)

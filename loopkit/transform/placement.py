@@ -1,4 +1,4 @@
-"""Placement in the tree of the statements that copy into a staging buffer, and out of it."""
+"""Placement of copy-in and copy-out in the tree."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
@@ -13,7 +13,7 @@ from loopkit.transform.order import with_loop_sunk
 
 def placed(kernel: LoopKernel, step: str, name: str, users: frozenset[str], outer: tuple[str, ...],
            put: Callable[[Tree], Tree]) -> Tree:
-    """The tree with *put* applied to the body of the innermost loop of *outer*; loops in the way are sunk below.
+    """The tree with *put* applied to the body of the innermost loop of *outer*; other loops are moved inside.
 
     :raises ScheduleError: no one body of these loops holds all *users*.
     """
@@ -35,8 +35,8 @@ def with_loops_kept(kernel: LoopKernel, users: Sequence[str], outer: tuple[str, 
                     ) -> tuple[str, ...]:
     """*outer* with the other sequential loops outside of the innermost of them, but for those of *sweep*.
 
-    At the top of these no loop must be moved to make room, but one that sweeps. *outer* itself where the *users* do not
-    agree on them.
+    Inside all of these loops, only a swept loop must move to make room. The result is *outer* itself if the *users* do
+    not share these loops.
     """
     found: set[tuple[str, ...]] = set()
     for s in users:
@@ -69,7 +69,7 @@ def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tr
                  ) -> Tree:
     """*first* in *body* right before the first part that holds one of *users*, and *last* right after the last.
 
-    A loop in the first part that also holds one of *writers*, before a user, is distributed, so that *first* comes
+    A loop in the first part that also holds one of *writers*, before a user, is distributed, so that *first* runs
     between the two.
     """
     children = body.children if isinstance(body, Seq) else (body,)
@@ -80,7 +80,7 @@ def around_users(body: Tree, users: frozenset[str], first: Tree | None, last: Tr
 
 
 def _parted(tree: Tree, readers: frozenset[str], writers: frozenset[str]) -> tuple[Tree | None, Tree]:
-    """*tree* as what must come before a copy, if anything must, and the rest."""
+    """*tree* as the part that must run before a copy, if any, and the rest."""
     match tree:
         case Loop(iname, body):
             first, second = _parted(body, readers, writers)

@@ -1,4 +1,4 @@
-"""Copy-in: staging buffers of what a tile reads (add_prefetch), and of what it computes (precompute)."""
+"""add_prefetch and precompute: copy-in of array elements that a tile reads, and of values that it computes."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -61,33 +61,31 @@ def add_prefetch(kernel: LoopKernel, var_name: str, sweep_inames: str | Iterable
                  allow_reordering: bool = False, allow_global_storage: bool = False, allow_launches: bool = False,
                  assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
-    """Copy what *sweep_inames* read of an array into a temporary first, and read that instead.
+    """Copy the elements of an array that *sweep_inames* read into a temporary first, and read the temporary instead.
 
-    The copy stands in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is
-    the least one that holds what is read; only elements that are read are copied (for a stencil: those of the box).
-    Who writes and who reads the copy settles its address space: shared memory where threads read each other's
-    elements.
+    The copy is in the innermost loop of *fetch_outer_inames*, right before the part that reads it. Its box is the
+    bounding box of the read elements; only elements that are read are copied (for a stencil: those of the box). The
+    writers and readers of the copy determine its address space: shared memory if threads read each other's elements.
 
     :arg var_name: an array argument or a temporary.
     :arg sweep_inames: the inames over which the copy spans; none copies one element.
     :arg dim_arg_names: names for the inames of the copy; default ``a_dim_0``, ...
-    :arg default_tag: tag for them; ``"l.auto"`` spreads them over the threads of the block.
-    :arg fetch_outer_inames: the loops around the copy; default: the reader's inames but those that sweep and those
-        on which what is read does not depend (parallel inames of the grid, and loops in which the array is
-        written, stay; so do all where moving them would break an order that was given or enlarge storage).
-    :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, so that the loops of the copy are
-        as plain as can be.
-    :arg box_multiples: of which the lengths of a whole box become multiples, a number for each axis of more than one
-        element, or one for all: split by as many, the loops of the copy have no remainder, and no condition.
-    :arg allow_reordering: loops may change places, or be distributed, whose order was given: by ``for`` blocks,
-        ``prioritize_loops``, ``interchange``, ``tile``, ...
+    :arg default_tag: tag for them; ``"l.auto"`` distributes them over the threads of the block.
+    :arg fetch_outer_inames: the loops around the copy; default: the reader's inames, except *sweep_inames* and those on
+        which the read elements do not depend. Parallel inames of the grid and loops that write the array stay, and so
+        do all inames if a move would break a given order or enlarge storage.
+    :arg fetch_bounding_box: copy all of the box, as far as it lies inside the array, in the simplest loops.
+    :arg box_multiples: round the lengths of a whole box up to multiples of these numbers, one for each axis of more
+        than one element, or one for all. Loops of the copy split by such a number have no remainder and no guard.
+    :arg allow_reordering: loops with a given order may be reordered or distributed. ``for`` blocks,
+        ``prioritize_loops``, ``interchange``, ``tile``, ... give an order.
     :arg allow_global_storage: existing temporaries may get more cells, or cells in a larger address space, and the copy
-        may come to lie in global memory.
+        may be in global memory.
     :arg allow_launches: there may be more launches, or loops of the host.
     :raises UnknownNameError: no such array, or an iname that no reader has.
-    :raises PreconditionError: nothing reads the array, a subscript is not affine (nor is for each value of an iname),
-        or the box has no constant size; or a whole box is asked for, of an array that the kernel writes, or whose
-        ends are not known; or multiples are no positive integers, one for each axis, or of no whole box.
+    :raises PreconditionError: nothing reads the array; a subscript is not affine, even for each value of an iname; the
+        box has no constant size; a whole box is requested of an array that the kernel writes, or whose extents are
+        unknown; multiples are no positive integers, one for each axis, or are given without a whole box.
     :raises ScheduleError: the readers do not share a place for the copy, or it needs one of these changes.
     :raises StorageError: it needs more storage for an existing temporary.
     :raises IllegalTransformError: the copy would miss a write, or moving a loop to make room breaks a dependence.
@@ -137,14 +135,14 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
     :arg sweep_inames: the inames over which the temporary spans.
     :arg precompute_inames: names for the inames of the computation; default ``f_dim_0``, ...
     :arg precompute_outer_inames: the loops around the computation, as for :func:`add_prefetch`.
-    :arg fetch_bounding_box: compute all of the box around what is read, as far as that reads inside of its arrays: of
-        a stencil's cross the corners too. The loops of the computation are as plain as can be.
-    :arg box_multiples: of which the lengths of a whole box become multiples, as for :func:`add_prefetch`.
+    :arg fetch_bounding_box: compute all of the box around the read values, as far as their operands lie inside their
+        arrays: for a stencil's cross, the box's corner values too. The loops of the computation are the simplest ones.
+    :arg box_multiples: round the lengths of a whole box up to multiples of these numbers, as for :func:`add_prefetch`.
     :arg allow_reordering: as for :func:`add_prefetch`; so are *allow_global_storage* and *allow_launches*.
     :raises UnknownNameError: no such rule, or an iname that no use has.
     :raises PreconditionError: nothing uses the rule, an argument is not affine, the box has no constant size, or the
-        rule's values have no dtype of their own; or a whole box is asked for, of values made of what the kernel
-        writes, or of an array whose ends are not known.
+        dtype of the rule's values depends on the context; or a whole box is requested and the rule reads an array that
+        the kernel writes, or an array of unknown extents.
     :raises IllegalTransformError: the computation would miss a write, or moving a loop breaks a dependence.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<16 and 0<=j<m}", "f(s) := sin(x[s])\\n y[i, j] = f(i)*z[j]")
@@ -166,7 +164,7 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
 
     value = _own_value(kernel, rule, within)
 
-    # inames that the rule mentions freely are arguments of it where they sweep
+    # swept inames that the rule mentions freely become its arguments
     sweep = name_list(sweep_inames)
     free = tuple(x for x in sweep if x in variables(rule.expr) and x not in rule.arguments)
 
@@ -191,10 +189,10 @@ def precompute(kernel: LoopKernel, subst_use: str, sweep_inames: str | Iterable[
 
 
 def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None) -> Expression:
-    """The body of *rule* as its cells hold it: an index where the rule is part of a subscript.
+    """The body of *rule* as its cells hold it: an index if the rule is part of a subscript.
 
-    :raises PreconditionError: its value is one in subscripts and another one elsewhere; or it takes the dtype of what
-        is around it, and a cell cannot.
+    :raises PreconditionError: its value in subscripts differs from its value elsewhere; or its dtype depends on the
+        context, which a cell does not support.
     """
     def typed(e: Expression) -> Type | None:
         return type_of(e, partial(declared, kernel))
@@ -224,7 +222,7 @@ def _own_value(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collect
 
 def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection[str] | None, typed: Typed
             ) -> set[bool]:
-    """Where the statements use *rule*: as part of a subscript, elsewhere, or both."""
+    """The kinds of places in which the statements use *rule*: a part of a subscript, elsewhere, or both."""
     others = {name: r for name, r in kernel.substitutions.items() if name != rule.name}
     chosen = matching_statements(kernel, within)
     found: set[bool] = set()
@@ -245,7 +243,7 @@ def _places(kernel: LoopKernel, rule: SubstitutionRule, within: str | Collection
 # {{{ substitution rules in the way
 
 def _reaches(kernel: LoopKernel, rule: str, name: str) -> bool:
-    """Does the rule's body use *name*, itself or through other rules?"""
+    """Does the rule's body use *name*, directly or through other rules?"""
     body = expand_rules(kernel.substitutions[rule].expr,
                         {k: r for k, r in kernel.substitutions.items() if k not in (rule, name)})
     return name in variables(body) or any(
@@ -264,10 +262,10 @@ def _with_rules_written_out(kernel: LoopKernel, rules: Mapping[str, Substitution
 
 @dataclass(frozen=True)
 class _Request:
-    """How a copy is asked for.
+    """The caller's request for a copy.
 
     :ivar outer: the loops around the copy that the caller names.
-    :ivar wholly: it is of an array, whose dependences move to the copy wholly; else the readers keep theirs too.
+    :ivar wholly: all dependences on the array move to the copy; otherwise the readers also keep theirs.
     """
 
     outer: tuple[str, ...] | None
@@ -279,7 +277,7 @@ class _Request:
 
 
 def _staged(buffer: StagingBuffer, request: _Request) -> LoopKernel:
-    """The kernel of *buffer* with a copy; its readers read that."""
+    """The kernel of *buffer* with a copy; its readers read the copy."""
     kernel = buffer.kernel
     chosen = matching_statements(kernel, request.within)
     readers = {s.id: uses for s in kernel.statements if (chosen is None or s.id in chosen)
@@ -298,7 +296,7 @@ def _staged(buffer: StagingBuffer, request: _Request) -> LoopKernel:
 
 
 def _no_reader(buffer: StagingBuffer, chosen: frozenset[str] | None) -> PreconditionError:
-    """The error where no expression and no subscript of the statements *chosen* reads what a copy is asked of."""
+    """The error for a copy without readers among the statements *chosen*."""
     kernel, name = buffer.kernel, buffer.name
     for s in kernel.statements:
         if (chosen is None or s.id in chosen) and uses_of(s.predicates, buffer.is_use):
@@ -326,14 +324,14 @@ def _require_affine(buffer: StagingBuffer, s: Statement, uses: Sequence[Argument
 
 def _outer_inames(buffer: StagingBuffer, given: tuple[str, ...] | None, readers: Mapping[str, Sequence[Arguments]]
                   ) -> tuple[str, ...]:
-    """The loops around the copy, the same for all readers: those *given*, or those in which it is another one."""
+    """The loops around the copy, the same for all readers: those *given*, or those in which the copy differs."""
     kernel, sweep, others = buffer.kernel, buffer.sweep, ", or give fetch_outer_inames"
     if given is not None:
         for s in readers:
             require_inames(given, kernel.statement_by_id[s].inames, f"'{s}'")
         return loops_around(kernel, buffer.name, dict.fromkeys(readers, given), set(kernel.inames).difference(given),
                             others)
-    # what is written in the kernel is another value in each iteration of its writers' loops
+    # an array written in the kernel has another value in each iteration of its writers' loops
     sources = variables(buffer.value(next(args for uses in readers.values() for args in uses)))
     rewritten = {x for s in kernel.statements if s.written in sources for x in s.inames}
     own = sources & set(kernel.inames)              # a rule's inames that are no arguments of it
@@ -368,14 +366,14 @@ def _with_copy(buffer: StagingBuffer, request: _Request) -> LoopKernel:
 
 
 def _where_read(buffer: StagingBuffer, s: Statement, args: Arguments) -> Map:
-    """From the instances of *s* that read at *args* to their cells: a branch of an ``if`` may leave some out."""
+    """From the instances of *s* that read at *args* to their cells; a branch of an ``if`` may exclude some."""
     found = [where for own, where in uses_at(buffer.kernel, s, buffer.is_use) if own == args]
     move = buffer.cell_of(analysis_domain(buffer.kernel, s), args)
     return restrict(move, reduce(InstanceSet.union, found)) if found else move
 
 
 def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]], array: str | None) -> InstanceSet:
-    """The cells to copy: those that are read; filled up to a box where nothing writes the *array*."""
+    """The cells to copy: those that are read, extended to a box if no statement writes the *array*."""
     kernel = buffer.kernel
     images = [kernel.statement_by_id[s].domain.apply(move, buffer.inames) for s, own in moves.items() for move in own]
     points = reduce(InstanceSet.union, images).with_quotients()
@@ -384,7 +382,7 @@ def _read_cells(buffer: StagingBuffer, moves: Mapping[str, Sequence[Map]], array
 
 
 def _require_not_written(buffer: StagingBuffer) -> None:
-    """:raises PreconditionError: there may be no value at a place of the box that nobody reads."""
+    """:raises PreconditionError: the box may have an element without a value, which no statement reads."""
     kernel = buffer.kernel
     value = expand_rules(buffer.value(buffer.box.arguments()), kernel.substitutions)
     if written := variables(value) & (kernel.temporaries.keys() | kernel.written_names):
@@ -396,9 +394,9 @@ def _require_not_written(buffer: StagingBuffer) -> None:
 
 def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Sequence[Map]], wholly: str | None
                  ) -> Iterator[Dependence]:
-    """What bound the readers binds the copy, as far as it reads that; and the copy's values flow to the readers.
+    """The dependences of the readers, moved to the copy for the elements that it reads, and the flow to the readers.
 
-    :arg wholly: the array that the readers read no more but for what the copy does not serve.
+    :arg wholly: the array that the readers access only through the copy.
     """
     kernel = buffer.kernel
     move = {s: restrict(reduce(Map.union, own), analysis_domain(kernel, kernel.statement_by_id[s]))
@@ -414,7 +412,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
         yield _on_one_element(kernel, moved.after, copy) if moved.after is not moved.d and wholly == moved.d.array \
             else moved.after
     for s, relation in move.items():
-        # a reader that overwrites what it read does so after the copy now; before, one instance did both in order
+        # a reader that overwrites its element now does so after the copy; before, one instance did both in order
         written = kernel.statement_by_id[s].written
         if written in sources & kernel.array_args.keys():
             yield Dependence("anti", written, copy.id, s, relation.reverse())
@@ -423,7 +421,7 @@ def _dependences(buffer: StagingBuffer, copy: Statement, moves: Mapping[str, Seq
 
 
 def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Dependence:
-    """*d* where both touch the element that the copy reads: a reader's other references are not the copy's."""
+    """*d* restricted to the element that the copy reads: a reader's other references are not the copy's."""
     writer = d.source if d.kind == "flow" else d.sink
     writes = [a for a in accesses_of(kernel, kernel.statement_by_id[writer]) if a.is_write and a.array == d.array]
     value = copy.expression
@@ -436,7 +434,7 @@ def _on_one_element(kernel: LoopKernel, d: Dependence, copy: Statement) -> Depen
 
 
 def _read_elsewhere(kernel: LoopKernel, s: Statement) -> frozenset[str]:
-    """What a reader goes on reading by itself: the copy serves its expression and its subscripts."""
+    """The arrays that a reader still reads directly: the copy serves its expression and its subscripts."""
     others = (expand_rules(e, kernel.substitutions) for e in s.predicates)
     return frozenset(s.domain.params).union(*map(variables, others))
 

@@ -1,4 +1,4 @@
-"""The one way in which inames change: an instance relation, applied to everything that mentions them."""
+"""Reindexing, the one way to change inames: an instance relation, applied to statements, domains and dependences."""
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
@@ -24,7 +24,7 @@ from loopkit.poly.sets import InstanceSet, Map, Set
 
 @dataclass(frozen=True)
 class Case:
-    """Values of old inames, and the conditions on new ones under which they are these."""
+    """Values of old inames, and the conditions on new ones under which the old inames have these values."""
 
     values: Mapping[str, Expression]
     conditions: tuple[tuple[str, Expression], ...]
@@ -32,14 +32,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Reindexing:
-    """Inames *old* become *new*; each old one is an affine form of the new ones and of those that stay.
+    """Inames *old* become *new*; each old one is an affine form of the new ones and the unchanged ones.
 
-    Without *old*, the new ones come behind those that a statement has.
+    Without *old*, the new inames follow the existing inames of a statement.
 
     :ivar values: for each of *old* its value in terms of *new*.
-    :ivar conditions: ``(op, e)`` with ``e op 0``, what else holds of the new inames.
-    :ivar cases: where *values* are no affine forms, the conditions under which they are certain other ones.
-    :ivar whole: points of *old* and those of *new* that they become, of which isl need not be asked.
+    :ivar conditions: ``(op, e)`` with ``e op 0``, the further conditions on the new inames.
+    :ivar cases: if *values* are no affine forms, affine values and the conditions under which each applies.
+    :ivar whole: points of *old* and their image in *new*, given so that isl need not compute it.
     """
 
     old: tuple[str, ...]
@@ -61,7 +61,7 @@ class Reindexing:
         return result
 
     def image(self, domain: InstanceSet, relation: Map, assumptions: Set) -> InstanceSet:
-        """What becomes of *domain* under *relation*, in the plainest form that is known."""
+        """The image of *domain* under *relation*, in the simplest form available."""
         new = self.inames(domain.inames)
         if self.whole is not None:
             before, after = self.whole
@@ -110,14 +110,14 @@ def reindex(kernel: LoopKernel, step: Reindexing, tree: Tree, within: frozenset[
 
 
 def reindex_each(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
-    """*kernel* with a step of its own applied to each statement of *steps*; inames that are gone lose their tags."""
+    """*kernel* with one step of *steps* for each statement; inames without statements lose their tags."""
     kernel = _rules_written_out(kernel, {x for step in steps.values() for x in step.old}, None)
     result = _moved(kernel, steps, tree)
     return annotated(result, tags={x: t for x, t in kernel.tags.items() if x in result.inames})
 
 
 def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> LoopKernel:
-    """*kernel* with the statements of *steps* moved; equal steps had better be one object, which is looked at once."""
+    """*kernel* with the statements of *steps* moved; equal steps should share one object, which is handled once."""
     relations: dict[tuple[int, tuple[str, ...]], Map] = {}
     domains: dict[tuple[int, int], InstanceSet] = {}
     alike = {(d.inames, hash(d.set)): d for s in kernel.statements if s.id not in steps for d in [s.domain]}
@@ -148,11 +148,11 @@ def _moved(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> L
 
 
 def _order_after(kernel: LoopKernel, steps: Mapping[str, Reindexing], tree: Tree) -> tuple[Chain, ...]:
-    """The given orders with the new inames in the place of old ones, and the old where loops over them stay."""
+    """The given orders with the new inames in place of the old ones; an old iname stays if loops over it stay."""
     chains = list(kernel.given_order)
     for step in {id(s): s for s in steps.values()}.values() if chains else ():
         moved = [step.inames(c) for c in kernel.given_order if any(x in step.old for x in c)]
-        # several that become others have the place that the tree gives them
+        # several replaced inames take the order of the tree
         chains += moved if step.names is not None or len(step.old) == 1 else given(tree, moved)
     return still_given(tree, kernel.tags, chains)
 
@@ -170,7 +170,7 @@ def _reduced(kernel: LoopKernel, node: ReductionNode, steps: Mapping[str, Reinde
 
 
 def _sweep(node: ReductionNode, steps: Mapping[str, Reindexing]) -> str | None:
-    """The sweep of a scan under its new name; lowering finds that one which became something else is gone."""
+    """The sweep of a scan under its new name; lowering detects that a sweep is gone."""
     step = steps.get(node.init)
     return node.sweep if node.sweep is None or step is None or step.names is None \
         else step.names.get(node.sweep, node.sweep)
@@ -185,7 +185,7 @@ def substituted(statement: Statement, values: Mapping[str, Expression]) -> State
 
 
 def _collected(expr: Expression) -> Expression:
-    """*expr* with like terms of its subscripts in one: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
+    """*expr* with like terms of its subscripts combined: ``y[n - (n - i - 1) - 1]`` is ``y[i]``."""
     expr = map_children(expr, _collected)
     if not isinstance(expr, p.Subscript):
         return expr
@@ -228,10 +228,10 @@ def require_whole_reductions(kernel: LoopKernel, step: str) -> None:
 
 
 def _rules_written_out(kernel: LoopKernel, old: Collection[str], used: Collection[str] | None) -> LoopKernel:
-    """Write out the rules that mention an iname of *old* freely and cannot say what it becomes.
+    """Expand the rules that mention an iname of *old* freely and cannot express its new form.
 
-    :arg used: the inames that stand for the old ones; an argument may be called like one of them. ``None``: the old
-        ones become something in some statements only, or several things.
+    :arg used: the inames that replace the old ones; an argument may share the name of one of them. ``None``: the old
+        inames change in some statements only, or in several ways.
     """
     rules = kernel.substitutions
     ending = {name for name, rule in rules.items() if variables(rule.expr) & set(old) - set(rule.arguments)

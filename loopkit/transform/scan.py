@@ -1,4 +1,4 @@
-"""realize_scan: a reduction whose upper bound moves with an iname as a scan along it."""
+"""realize_scan: a reduction whose upper bound moves with an iname, computed as a scan along that iname."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,25 +31,25 @@ from loopkit.transform.step import matching_statements, transform
 def realize_scan(kernel: LoopKernel, scan_iname: str, sweep_iname: str | None = None, *,
                  within: str | Collection[str] | None = None, assume: str | None = None, unsafe: bool = False
                  ) -> LoopKernel:
-    """Compute the reductions over *scan_iname* as scans (prefix sums): each from the one before it.
+    """Compute the reductions over *scan_iname* as scans (prefix sums): each result from the previous one.
 
-    Such a reduction has a fixed lower bound, and its upper bound moves with an iname, the sweep: in each iteration of
-    the sweep, in which at most one operand is new. That is proven, and that an operand has the same value whenever it
-    is read. How a scan runs depends on the tag that the sweep has by then:
+    Such a reduction has a fixed lower bound, and its upper bound moves with an iname, the sweep. The step proves that
+    each iteration of the sweep adds at most one operand, and that an operand has the same value at every read. The tag
+    of the sweep at lowering selects the algorithm:
 
-    - Without a tag, or unrolled: in its order. The accumulator lives on from one iteration to the next, and the
-      operands are combined in the order in which each reduction combined them, so that no bit of a result changes.
-    - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute it together, by shuffles in each warp. This takes an
-      operation that is reorderable, as those of the language are.
+    - Without a tag, or unrolled: sequential. The accumulator carries the value from one iteration to the next. The
+      order of the operands stays the same, so no bit of a result changes.
+    - ``l.0`` (``l.1``, ``l.2``): the threads of a block compute the scan together, by warp shuffles. The operation must
+      be reorderable; all operations of the language are.
 
     :arg scan_iname: the iname of the reductions.
-    :arg sweep_iname: the iname along which their upper bounds move; default: the only one with which bounds move.
-    :arg within: ids (or globs) of the statements that are meant; default: all.
+    :arg sweep_iname: the iname along which their upper bounds move; default: the only such iname.
+    :arg within: ids (or globs) of the statements with the reductions; default: all.
     :raises UnknownNameError: *scan_iname* is no reduction iname, or a statement does not have *sweep_iname*.
     :raises PreconditionError: a reduction is no scan, with the smallest sizes and instance that show it; the sweep has
         a tag that no scan can have, or the operation cannot be reordered.
-    :raises ScheduleError: other statements stand in a loop over *scan_iname*.
-    :raises UndecidedError: bounds or operands are read from memory, so that nothing is known of them.
+    :raises ScheduleError: a loop over *scan_iname* holds other statements.
+    :raises UndecidedError: bounds or operands are read from memory, so the step cannot analyse them.
     :raises IllegalTransformError: the order would break a dependence, with its witness.
 
     >>> knl = lk.make_kernel("{[i, j]: 0<=i<n and 0<=j<=i}", "y[i] = sum(j, x[j])")
@@ -118,10 +118,10 @@ def _realized(kernel: LoopKernel, node: ReductionNode, sweep: str) -> LoopKernel
 # {{{ in the order of the sweep
 
 def in_order(kernel: LoopKernel, scan: Scan) -> LoopKernel:
-    """*scan* in a loop: the accumulator lives on from one iteration of the sweep to the next.
+    """*scan* in a loop: the accumulator carries the value from one iteration of the sweep to the next.
 
-    An operand that counts from the next iteration on is combined behind the statement where that may be, so that
-    nothing is kept for longer than it must.
+    An operand that counts from the next iteration on is combined behind the statement if dependences allow it, which
+    shortens the life of values.
     """
     if scan.shift == -1:
         behind = _combining(kernel, scan, 0, behind=True)
@@ -139,7 +139,7 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
     cell = _cell(kernel, node, inside)
     combined = substituted(replace(update, domain=update.domain.apply(moved, init.inames), reduction=None),
                            {scan.iname: add(p.Variable(sweep), offset)})
-    # where nothing is summed, it does no harm
+    # an instance without terms keeps the init, which has no effect
     rows = init.domain.onto(scan.rows) if scan.rows else InstanceSet.universe(())
     start = replace(init, domain=rows, reduction=None, depends_on=frozenset(), assignee=cell)
     new = {node.init: start, node.update: replace(combined, assignee=cell),
@@ -154,14 +154,14 @@ def _combining(kernel: LoopKernel, scan: Scan, offset: int, *, behind: bool) -> 
         tags={x: t for x, t in kernel.tags.items() if x != scan.iname or _elsewhere(kernel, scan)})
     for x in inside:
         if isinstance(kernel.tags.get(x), LocalTag):
-            # a thread has its own cell, if nothing else is in the way
+            # the cell becomes private to a thread, if storage allocation allows it
             with suppress(PreconditionError, UndecidedError, IllegalTransformError):
                 result = contracted(result, node.accumulator, (x,), "")
     return result
 
 
 def _inside(kernel: LoopKernel, scan: Scan) -> tuple[str, ...]:
-    """The loops inside the sweep around the reduction: each of their iterations has a scan of its own."""
+    """The loops inside the sweep and around the reduction: each of their iterations has a separate scan."""
     loops = loops_of(kernel.paths[scan.node.init])
     return loops[loops.index(scan.sweep) + 1:]
 
@@ -174,12 +174,12 @@ def _cell(kernel: LoopKernel, node: ReductionNode, inside: Sequence[str]) -> p.V
 
 
 def _elsewhere(kernel: LoopKernel, scan: Scan) -> bool:
-    """Has another statement the iname of the reduction?"""
+    """Does another statement have the iname of the reduction?"""
     return any(scan.iname in s.inames for s in kernel.statements if s.id != scan.node.update)
 
 
 def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
-    """The order in which the sweep runs behind the init, and the update without its loop."""
+    """The order with the sweep behind the init, and the update without its loop."""
     node = scan.node
     inside = _inside(kernel, scan)
 
@@ -200,7 +200,7 @@ def _tree(kernel: LoopKernel, scan: Scan, behind: bool) -> Tree:
 
 def _dependences(node: ReductionNode, moved: Map, found: Sequence[Dependence], after: LoopKernel
                  ) -> Iterator[Dependence]:
-    """Those of each operand where it is combined now, and the flow of the accumulator."""
+    """The dependences of each operand at its new place, and the flow of the accumulator."""
     others = (d for d in found if d.array != node.accumulator)
     yield from between_images(others, {node.update: [Image(node.update, moved)], node.init: []})
     yield from flow_of_values(after, node.accumulator)

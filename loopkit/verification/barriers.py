@@ -7,9 +7,9 @@ from loopkit.ast.nodes import Assign, Block, Call, Define, For, Function, If, No
 from loopkit.errors import VerificationError
 from loopkit.expr.mappers import variables
 from loopkit.lowering.lowered import BLOCK, Launch
+from loopkit.verification.barrier_separation import TOGETHER
 from loopkit.verification.completion import early_accesses, is_for_completion
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.order import TOGETHER
 from loopkit.verification.races import missing_barriers
 from loopkit.verification.report import Check, Finding, refuted
 

@@ -14,7 +14,7 @@ from loopkit.poly.relations import element_at
 from loopkit.poly.sets import InstanceSet
 from loopkit.verification.read_subscripts import stays_inside
 from loopkit.verification.report import Check, Finding, refuted, undecided
-from loopkit.verification.smallest import smallest_instance
+from loopkit.verification.smallest_witness import smallest_instance
 
 
 def bounds(lowered: Lowered) -> Check:
@@ -68,7 +68,7 @@ def _findings(knl: LoopKernel, a: Access, shape: Shape, storage: Storage | None,
     params, values = smallest_instance(knl, bad)
     element = element_at(a.subscript_relation, params, tuple(values.values()))
     yield refuted(BoundsError(
-        f"'{a.statement}' touches '{a.array}' outside its shape.", array=a.array, parameters=params,
+        f"'{a.statement}' accesses '{a.array}' outside its shape.", array=a.array, parameters=params,
         instance=(a.statement, values), element=element,
         hint="restrict the domain, guard the statement with if=, declare a larger shape" + (
             ", or assume sizes at which it stays inside" if params else "")))

@@ -16,7 +16,7 @@ from loopkit.verification.barriers import barriers
 from loopkit.verification.bounds import bounds
 from loopkit.verification.conflicts import Conflicts
 from loopkit.verification.coverage import coverage
-from loopkit.verification.legal import launch_order, legal
+from loopkit.verification.dependence_order import launch_order, legal
 from loopkit.verification.races import races
 from loopkit.verification.report import Check, Finding, Report, gave_up, refuted, undecided
 from loopkit.verification.validation import validate
@@ -179,8 +179,8 @@ def check_bounds(knl: LoopKernel, target: str | Target | None = None) -> Report:
     >>> print(lk.check_bounds(lk.add_dtypes(knl, {"x": np.float32})))
     kernel 'shifted': refuted
       bounds    refuted    2 accesses
-          refuted: 'insn' touches 'x' outside its shape.
-            with n = 1: insn[i=0] touches x[-1]
+          refuted: 'insn' accesses 'x' outside its shape.
+            with n = 1: insn[i=0] accesses x[-1]
     """
     return _one(knl, target, "bounds")
 

@@ -13,10 +13,10 @@ from loopkit.lowering.completion import Unfinished, unfinished
 from loopkit.lowering.groups import Waits
 from loopkit.poly.relations import differing_first_at, subscript_relation
 from loopkit.poly.sets import Map
+from loopkit.verification.barrier_separation import PlacedBarrier
 from loopkit.verification.conflicts import Conflicts
-from loopkit.verification.order import PlacedBarrier
 from loopkit.verification.report import Finding, refuted
-from loopkit.verification.smallest import smallest_witness
+from loopkit.verification.smallest_witness import smallest_witness
 
 
 def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def early_accesses(conflicts: Conflicts) -> Iterator[Finding]:
         pairs = next((left for scope, some in ((Scope.THREAD, u), *(_of_others(conflicts, u) if narrow else ()))
                       if (left := _left(conflicts, waits, some, scope)) is not None), None)
         if pairs is not None:
-            does = f"touch an element of '{u.array}'" if u.array else "start"
+            does = f"access an element of '{u.array}'" if u.array else "start"
             noun = next(i.noun for i in knl.statement_by_id[u.source].instructions if i.completion is u.completion)
             yield refuted(VerificationError(
                 f"'{u.sink}' may {does} before '{u.source}', {noun}, is performed.",
@@ -79,6 +79,6 @@ def _not_surely_waited_for(conflicts: Conflicts, u: Unfinished, scope: Scope, bu
     found: Map | None = None
     for level in way.between:
         pairs = differing_first_at(u.pairs, way.loops, level)
-        if not any(b.surely_separates(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
+        if not any(b.must_separate(u.source, u.sink, level) for b in waits) and not pairs.is_empty():
             found = pairs if found is None else found.union(pairs)
     return found

@@ -30,7 +30,7 @@ from loopkit.poly.relations import (
     same_element,
 )
 from loopkit.poly.sets import Map
-from loopkit.verification.order import TOGETHER, PlacedBarrier, Ways, ways_of
+from loopkit.verification.barrier_separation import TOGETHER, PlacedBarrier, Ways, ways_of
 from loopkit.verification.threads import Threads
 
 
@@ -157,7 +157,7 @@ class Conflicts:
             between = {}
             for level in range(len(where.loops) + (where.before or first == second)):
                 sure = frozenset(i for i, barrier in enumerate(self.ways.barriers)
-                                 if barrier.surely_separates(first, second, level)
+                                 if barrier.must_separate(first, second, level)
                                  and not (first == second and level == len(where.loops)))
                 warp = frozenset(i for i in sure if self.ways.barriers[i].barrier.scope is Scope.WARP)
                 between[level] = sure - warp, warp
@@ -195,7 +195,7 @@ class Conflicts:
         def meeting() -> Map | None:
             a, b = self._bound(c.source), self._bound(c.sink)
             apart = self.threads.in_two_warps if beyond_warps else self.threads.on_two_threads
-            return self._touching(c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs)))
+            return self._on_one_cell(c, lambda pairs: apart(a, b, self.threads.in_one_block(a, b, pairs)))
         return self._of_pattern(("block", beyond_warps), c.pattern, meeting)
 
     def unseparated(self, c: Candidate) -> Map | None:
@@ -337,7 +337,7 @@ class Conflicts:
         key = ("blocks", c.pattern)
         if key not in self.memo:
             a, b = self._bound(c.source), self._bound(c.sink)
-            self.memo[key] = self._touching(c, lambda pairs: self.threads.in_two_blocks(a, b, pairs))
+            self.memo[key] = self._on_one_cell(c, lambda pairs: self.threads.in_two_blocks(a, b, pairs))
         found: Map | None = self.memo[key]
         return found
 
@@ -348,7 +348,7 @@ class Conflicts:
     def _bound(self, a: Access) -> BoundStatement:
         return self.launch.statements[a.statement]
 
-    def _touching(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
+    def _on_one_cell(self, c: Candidate, those: Callable[[Map], Map | None]) -> Map | None:
         """The pairs of *c* that access one cell, filtered by *those*; ``None`` if none is left.
 
         The filter first runs on a polyhedron around each union: usually its result is empty, and so is the exact one.
@@ -358,7 +358,7 @@ class Conflicts:
             around = same_element(self._around(c.array, c.source), self._around(c.array, c.sink))
             if affordable(lambda: those(around) is None, otherwise=False, budget=_ROUGH):
                 return None
-        found = self._of_pattern(("touching",), c.pattern, lambda: same_element(a, b) if c.array
+        found = self._of_pattern(("one cell",), c.pattern, lambda: same_element(a, b) if c.array
                                  else self._explicit[-1 - c.pattern[0]].relation)
         return None if found is None else those(found)
 

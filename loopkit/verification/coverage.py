@@ -19,7 +19,7 @@ from loopkit.poly.limits import affordable
 from loopkit.poly.relations import element_at, in_one_iteration, overlap, same_element
 from loopkit.poly.sets import InstanceSet, Map, Set
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest import smallest_instance
+from loopkit.verification.smallest_witness import smallest_instance
 
 #: isl's budget, in operations, for one note.
 NOTE = 500_000
@@ -145,8 +145,8 @@ def _sources(write: Access, read: Access, flows: Sequence[Dependence], several: 
     pairs = [d.relation for d in flows if d.source == write.statement]
     if not several or not pairs:
         return pairs
-    touching = same_element(write.relation, read.relation)
-    return [p.intersect(touching) for p in pairs]
+    on_one_cell = same_element(write.relation, read.relation)
+    return [p.intersect(on_one_cell) for p in pairs]
 
 
 def _writes(accesses: Sequence[Access]) -> list[Access]:

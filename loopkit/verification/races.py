@@ -12,11 +12,11 @@ from loopkit.poly.sets import Map
 from loopkit.verification.completion import early_accesses
 from loopkit.verification.conflicts import Candidate, Conflicts, kind_of
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest import smallest_witness
+from loopkit.verification.smallest_witness import smallest_witness
 
 
 def races(launches: Iterable[Conflicts]) -> Check:
-    """Do two threads touch one element in no order, one of them writing?"""
+    """Do two threads access one element without an order, one of them writing?"""
     findings: dict[Finding, None] = {}
     looked_at: dict[str, None] = {}
     for conflicts in launches:
@@ -78,7 +78,7 @@ def _race(knl: LoopKernel, ways: Sequence[_Pairs], exact: bool, how: str, hint: 
                          f"{b.statement}): {why_undecided(knl, a.array, a.statement, b.statement)}.")
     witness = min((smallest_witness(knl, x.array, kind_of(x, y), x.statement, y.statement, pairs)
                    for x, y, pairs in ways), key=_size)
-    what = f"Two threads touch one element of '{a.array}'" if a.array else \
+    what = f"Two threads access one element of '{a.array}'" if a.array else \
         f"'{b.statement}' and '{a.statement}', which dep= orders, run on two threads"
     return refuted(VerificationError(f"{what} {how}.", check="races", witness=witness, hint=hint))
 

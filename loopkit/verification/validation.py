@@ -12,9 +12,9 @@ from loopkit.verification.validation_grid import grid_of
 from loopkit.verification.validation_host import host_findings
 from loopkit.verification.validation_instances import InstanceCheck
 from loopkit.verification.validation_instructions import instruction_findings
-from loopkit.verification.validation_lanes import LaneCheck
 from loopkit.verification.validation_order import OrderCheck
 from loopkit.verification.validation_walk import Execution, annotated_loops, executions
+from loopkit.verification.validation_warp_registers import WarpRegisterCheck
 
 
 def validate(lowered: Lowered) -> tuple[Mismatch, ...]:
@@ -79,6 +79,6 @@ def _of_launch(lowered: Lowered, launch: Launch, function: Function) -> Iterator
     for loop in annotated_loops(knl, function, grid):
         assert isinstance(loop.node, For)
         yield from instruction_findings(lowered, launch, function, grid, loop)
-    yield from LaneCheck(knl, launch, function, grid, of_statements).findings()
+    yield from WarpRegisterCheck(knl, launch, function, grid, of_statements).findings()
     if decided:
         yield from OrderCheck(knl, launch, lowered.storages, grid, of_statements, barriers).findings()

@@ -119,7 +119,7 @@ class Grid:
             stride = multiply(stride, part.length)
         return True
 
-    def surely_there(self, hardware: Collection[str]) -> Set:
+    def must_exist(self, hardware: Collection[str]) -> Set:
         """Places of a statement with the inames *hardware* that must exist, among :attr:`points`.
 
         The result is a condition on parameters.

@@ -82,7 +82,7 @@ class InstanceCheck:
         names = (*axes, *map(_own_name, s.inames))
         wanted = self._wanted(bound, axes)
         own = names[len(axes):]
-        sure = wanted.intersect(self.grid.onto(names, self.grid.surely_there(bound.hardware)))
+        sure = wanted.intersect(self.grid.onto(names, self.grid.must_exist(bound.hardware)))
         lost = self._domain(s).subtract(as_points(InstanceSet(names, sure).onto(own).set))
         if not lost.is_empty():
             real = self.grid.without_place(lost, own, wanted, names)

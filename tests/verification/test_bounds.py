@@ -22,8 +22,8 @@ def test_a_write_into_a_halo_that_is_not_there() -> None:
         lk.GlobalArg("a", F32), lk.GlobalArg("out", F32, shape=("n",)), "..."])
     check = bounds(knl)
     assert check.verdict is lk.Verdict.REFUTED
-    assert check.findings[0].text == "'insn_0' touches 'out' outside its shape."
-    assert check.findings[0].witness == "with n = 1: insn_0[i=0] touches out[1]"
+    assert check.findings[0].text == "'insn_0' accesses 'out' outside its shape."
+    assert check.findings[0].witness == "with n = 1: insn_0[i=0] accesses out[1]"
     with pytest.raises(lk.BoundsError, match="insn_0"):
         lk.generate_code(knl)
     wider = make("{[i]: 0<=i<n}", "out[i] = 2*a[i]\nout[i+1] = a[i]", [
@@ -33,13 +33,13 @@ def test_a_write_into_a_halo_that_is_not_there() -> None:
 
 def test_a_negative_subscript_of_an_array_without_a_shape() -> None:
     knl = make("{[i]: 0<=i<n}", "y[i] = x[i-1]", x=F32)
-    assert bounds(knl).findings[0].witness == "with n = 1: insn[i=0] touches x[-1]"
+    assert bounds(knl).findings[0].witness == "with n = 1: insn[i=0] accesses x[-1]"
     assert bounds(make("{[i]: 1<=i<n}", "y[i] = x[i-1]", x=F32)).verdict is lk.Verdict.PROVEN
 
 
 def test_assumptions_count() -> None:
     text, data = "y[i] = x[i]", [lk.GlobalArg("x", F32, shape=("m",)), "..."]
-    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] touches x[0]"
+    assert bounds(make("{[i]: 0<=i<n}", text, data)).findings[0].witness == "with m = 0, n = 1: insn[i=0] accesses x[0]"
     knl = lk.make_kernel("{[i]: 0<=i<n}", text, data, assumptions="m >= n")
     assert bounds(knl).verdict is lk.Verdict.PROVEN
 
@@ -52,7 +52,7 @@ def test_a_tile_that_is_too_small() -> None:
     short = replace(tile, shape=(*tile.shape[:-1], tile.shape[-1] - 1))       # type: ignore[operator]
     found = report(knl, replace(lowered, storages={**lowered.storages, "a_fetch": short}))
     assert {f.text for f in found["bounds"].findings} == {
-        "'a_fetch_rule' touches 'a_fetch' outside its shape.", "'insn.k.update' touches 'a_fetch' outside its shape."}
+        "'a_fetch_rule' accesses 'a_fetch' outside its shape.", "'insn.k.update' accesses 'a_fetch' outside its shape."}
 
 
 def test_an_expansion_that_is_too_small() -> None:

@@ -31,7 +31,7 @@ def test_a_missing_barrier_has_the_smallest_witness() -> None:
     found = report(knl, without_barriers(knl))
     assert witness_of(found) == "with n = 1: write[b=0, i=0] writes t[0], which read[b=0, j=63] reads"
     assert witness_of(found, "barriers") == witness_of(found)
-    assert str(found["races"].findings[0].text) == "Two threads touch one element of 't' with no barrier between."
+    assert str(found["races"].findings[0].text) == "Two threads access one element of 't' with no barrier between."
 
 
 def test_two_threads_write_one_element() -> None:

@@ -18,9 +18,9 @@ from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.calls import CheckedCall, Output
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import CONTEXT_IS_DESTROYED, INVALID_CONTEXT, INVALID_HANDLE, SUCCESS, DriverError
-from loopkit.runtime.cuda.faults import describe, launch_error, reported
-from loopkit.runtime.cuda.hosted import HostedLaunch, HostedLaunches
+from loopkit.runtime.cuda.host_loops import HostedLaunch, HostedLaunches
 from loopkit.runtime.cuda.kinds import OwnKind
+from loopkit.runtime.cuda.launch_errors import describe, launch_error, reported
 from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch, aside
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.staging import staging_of

@@ -17,9 +17,9 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import CallSignatures, CheckedCall, Runner
 from loopkit.runtime.cuda.compiler import Binary, load_binary
 from loopkit.runtime.cuda.devices import Gpu, driver_in_use, find_gpu, why_not
-from loopkit.runtime.cuda.faults import reported
-from loopkit.runtime.cuda.hosted import HostedLaunches
+from loopkit.runtime.cuda.host_loops import HostedLaunches
 from loopkit.runtime.cuda.kinds import CudaArrayKinds, InterfaceKind, OwnKind
+from loopkit.runtime.cuda.launch_errors import reported
 from loopkit.runtime.cuda.launching import GpuProgram, PreparedClear, PreparedLaunch, aside, require_grid
 from loopkit.runtime.cuda.plan import CudaPlan, is_of_another_library
 from loopkit.runtime.kinds import NUMPY, ArrayKinds, Kind, TorchKind

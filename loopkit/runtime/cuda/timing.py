@@ -15,7 +15,7 @@ from loopkit.runtime.cache import DiskCache, cache_directory
 from loopkit.runtime.calls import BoundCall
 from loopkit.runtime.cuda.compiler import load_binary
 from loopkit.runtime.cuda.devices import Gpu
-from loopkit.runtime.cuda.faults import reported
+from loopkit.runtime.cuda.launch_errors import reported
 from loopkit.runtime.cuda.launching import GpuProgram, PreparedLaunch
 from loopkit.runtime.cuda.memory import DeviceArray, allocate
 from loopkit.runtime.cuda.runner import CudaRunner

@@ -1,1 +1,1 @@
-"""The C family: expressions as text, and the table of what its languages differ in."""
+"""The C family: expressions as text, and the table of the differences between its languages."""

@@ -56,15 +56,15 @@ def constants_only(expr: Expression) -> bool:
 
 @dataclass(frozen=True)
 class CBase:
-    """What every printed expression needs.
+    """The context of every printed expression.
 
     :ivar lookup: the types of names; those of inames and value arguments are weak (:func:`dtypes.weak`).
     :ivar subscripts: gives the text of scalars and elements.
-    :ivar nonnegative: is an integer expression certainly not negative? Then ``//`` and ``%`` are C's.
-    :ivar used: the helper functions used are added here; :meth:`Dialect.preamble` gives their text.
+    :ivar nonnegative: is an integer expression never negative? Then ``//`` and ``%`` are C's.
+    :ivar used: receives the helper functions used; :meth:`Dialect.preamble` gives their text.
     :ivar axes: text of names that are built-in unsigned integers (``threadIdx.x``).
-    :ivar sizes: value arguments and *bounds* are sizes, whatever their dtypes (:func:`dtypes.as_size`), as they are in
-        subscripts and bounds.
+    :ivar sizes: value arguments and *bounds* are sizes of any dtype (:func:`dtypes.as_size`), as in subscripts and
+        bounds.
     :ivar bounds: the temporaries that bound loops.
     """
 
@@ -103,7 +103,7 @@ class CBase:
         return as_size(weak(found) if name in self.bounds and isinstance(found, np.dtype) else found)
 
     def never_negative(self, expr: Expression) -> bool:
-        """Is the integer *expr* certainly not negative, be it by the dtypes of what it reads?"""
+        """Is the integer *expr* never negative, e.g. by the dtypes of its operands?"""
         if self.nonnegative(expr):
             return True
         found = interval(expr, self._leaf)
@@ -121,14 +121,14 @@ class CBase:
         return replace(own, low=0) if self.nonnegative(expr) else own
 
     def of_sizes(self, expr: Expression) -> bool:
-        """Is *expr* an integer that nothing but sizes, inames and literals make up?"""
+        """Does the integer *expr* consist of sizes, inames and literals only?"""
         found = self._type(expr)
         return isinstance(found, Weak) and found.rank == 1
 
     def _whole(self, expr: Expression) -> np.dtype:
-        """The dtype that holds *expr*, an integer of sizes, as it is.
+        """The dtype that holds the exact value of *expr*, an integer of sizes.
 
-        Linear forms are as long as a size: those for which one is too long get a text of 64 bits.
+        Linear forms are as long as a size. If the size is too long for 32 bits, the text is one of 64 bits.
         """
         size = resolve(as_size(self._type(expr)))
         if self.sizes or is_linear(expr) or interval(expr, self._leaf).inside(size):
@@ -136,11 +136,11 @@ class CBase:
         return INT64
 
     def _long_enough(self, expr: Expression, own: np.dtype, want: np.dtype) -> np.dtype:
-        """The dtype in which *expr*, an integer of sizes, is computed where *want* is: *own* if its last bits do."""
+        """The dtype for *expr*, an integer of sizes, where *want* is needed: *own* if its low bits are enough."""
         return own if want.kind in "iu" and want.itemsize <= own.itemsize else promote(own, self._whole(expr))
 
     def _own(self, given: Type, want: np.dtype) -> np.dtype:
-        """The dtype in which a value of type *given* is computed where *want* is wanted."""
+        """The dtype for a value of type *given* where *want* is needed."""
         if not isinstance(given, Weak):
             return given
         rank = rank_of(want)
@@ -153,9 +153,9 @@ class CBase:
 
     def _steps(self, operands: Sequence[Any], own: np.dtype, f: Callable[[Type, Type], Type],
                made: type[p.Sum | p.Product] | None = None) -> list[np.dtype]:
-        """The dtypes in which an operation of many operands is computed, from the left.
+        """The dtypes of the steps of an operation with many operands, from the left.
 
-        :arg made: the operation of some of them, where it may be larger than they are.
+        :arg made: the operation of some operands, if its result may be larger than they are.
         """
         found = self._type(operands[0])
         result = [self._own(found, own)]
@@ -172,7 +172,7 @@ class CBase:
     # {{{ conversions
 
     def _convert(self, piece: Piece, want: np.dtype | None) -> Piece:
-        """*piece* with the dtype *want*; a cast where it has another."""
+        """*piece* with the dtype *want*; a cast if it has another one."""
         if want is None or piece.dtype == want:
             return piece
         if piece.literal is not None and kind_of(want) in "iuf":
@@ -199,7 +199,7 @@ class CBase:
         return Piece(f"({self.dialect.type_name(want)}){inside(piece, UNARY)}", UNARY, want, want)
 
     def _exact(self, piece: Piece) -> Piece:
-        """*piece* as a C value of its own dtype."""
+        """*piece* as a C value of exactly its own dtype."""
         if piece.exact:
             return piece
         if piece.literal is not None:
@@ -221,7 +221,7 @@ class CBase:
     def _literal(self, value: object, dtype: np.dtype, *, typed: bool = False) -> Piece:
         """The number *value* as one of *dtype*.
 
-        :arg typed: an integer's type is *dtype* in C too, not just one that C converts.
+        :arg typed: an integer's type is *dtype* in C too, instead of one that C converts.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -242,7 +242,7 @@ class CBase:
 
     # }}}
 
-    # {{{ halves: literals and computed values are held in a float until they are needed as what they are
+    # {{{ halves: literals and computed values are floats until another form is needed
 
     def _half_literal(self, value: float, dtype: np.dtype) -> Piece:
         self._need(dtype)
@@ -251,7 +251,7 @@ class CBase:
         return replace(real_literal(number, FLOAT32), dtype=dtype, number=number)
 
     def _stored(self, piece: Piece) -> Piece:
-        """A half as memory holds it."""
+        """A half in its memory form."""
         if piece.exact:
             return piece
         self._need(piece.dtype)
@@ -276,19 +276,19 @@ class CBase:
         return Piece(f"{self._half_helper('round', dtype)}({piece.text})", PRIMARY, FLOAT32, FLOAT32)
 
     def _half_operand(self, piece: Piece) -> Piece:
-        """A half as the language's operators take it."""
+        """A half as an operand of the language's operators."""
         if self.dialect.half_operators:
             return self._stored(piece)
         return replace(self._in_float(piece), dtype=piece.dtype)
 
     def _from_half(self, piece: Piece, want: np.dtype) -> Piece:
-        """A half on its way to *want*: other dtypes than numbers of one part come by way of float32."""
+        """A half converted to *want*: through float32 unless *want* is a real number."""
         if self.dialect.half_operators and kind_of(want) in "iufb" and not is_half(want):
             return self._cast(self._stored(piece), want)
         return self._in_float(piece)
 
     def _to_half(self, piece: Piece, want: np.dtype) -> Piece:
-        """A real number rounded to *want*; to bfloat16 by way of float32, as ml_dtypes rounds."""
+        """A real number rounded to *want*; to bfloat16 through float32, as ml_dtypes rounds."""
         self._need(want)
         small = piece.dtype.itemsize == 1
         if self.dialect.half_operators:
@@ -305,7 +305,7 @@ class CBase:
     def _half_function(self, name: str, arguments: Sequence[Piece], own: np.dtype, text: str | None = None) -> Piece:
         """The function *name* of halves: the language's own, else that of float32, rounded.
 
-        :arg text: the name of the function of float32, where it is a helper.
+        :arg text: the name of the function of float32, if it is a helper.
         """
         native = self.dialect.half_functions.get(name)
         if native is not None:

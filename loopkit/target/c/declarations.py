@@ -11,7 +11,7 @@ def array_declaration(array: Array, dialect: Dialect, lead: str = "") -> str:
 
 
 def note_of(array: Array) -> str:
-    """What a reader may want to know of *array*, as a comment behind its declaration."""
+    """A comment about *array* for readers, behind its declaration."""
     return f"  // {array.note}" if array.note else ""
 
 

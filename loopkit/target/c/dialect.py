@@ -14,12 +14,12 @@ from loopkit.target.c.helpers import POWER, template
 
 _SUFFIX = re.compile(r"(?P<name>\w+)_(?P<suffix>[iuf]\d+|c\d+)$")
 
-#: Names in C of what the language calls otherwise, for reals.
+#: Functions of reals with another name in C.
 _REAL_NAMES = {"abs": "fabs", "min": "fmin", "max": "fmax", "round": "rint"}
 _PREDICATES = frozenset({"isnan", "isinf", "isfinite", "signbit"})
 
 
-#: Spelled so that C and CUDA C++ need no header for them, and so that int64 is one type in both.
+#: These spellings need no header in C and CUDA C++, and give int64 one type in both.
 INTEGERS = {"int8": "signed char", "int16": "short", "int32": "int", "int64": "long long",
              "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned int",
              "uint64": "unsigned long long"}
@@ -30,7 +30,7 @@ COMPLEX_FUNCTIONS = {"conj": "conj", **{name: f"c{name}" for name in (
 
 
 def suffix(dtype: np.dtype) -> str:
-    """``f32`` for float32, ``i64`` for int64, ``bf16`` for bfloat16: what helper functions are called by."""
+    """``f32`` for float32, ``i64`` for int64, ``bf16`` for bfloat16: the suffix of helper functions."""
     return "bf16" if is_bfloat16(dtype) else f"{dtype.kind}{8 * dtype.itemsize}"
 
 
@@ -38,32 +38,31 @@ def suffix(dtype: np.dtype) -> str:
 class Dialect:
     """A C-family language.
 
-    :ivar types: the name of each dtype's type, by numpy's name of it.
-    :ivar qualifier: what stands before a helper function.
-    :ivar helped: real functions that the language has not and that a helper gives.
-    :ivar normal_functions: by the suffix of a dtype, the functions that a helper computes faster where no argument can
-        be a subnormal number.
-    :ivar integer_functions: names of functions of integers that the language has, by ``"min_i32"``.
-    :ivar complex_names: names of complex functions; *complex_marked*: with ``f`` behind them for complex64.
+    :ivar types: the name of each dtype's type, by numpy's name of the dtype.
+    :ivar qualifier: the qualifier of a helper function.
+    :ivar helped: real functions that the language lacks and a helper computes.
+    :ivar normal_functions: by the suffix of a dtype, the functions with a faster helper for arguments that cannot be
+        subnormal.
+    :ivar integer_functions: names of the language's functions of integers, by ``"min_i32"``.
+    :ivar complex_names: names of complex functions; *complex_marked*: with the suffix ``f`` for complex64.
     :ivar complex_calls: a conversion to complex is a call of the type.
     :ivar truth: false and true.
-    :ivar int_predicates: ``isnan`` and its like give an int.
-    :ivar constants: text of the macros ``INFINITY`` and ``NAN`` where the language has none.
-    :ivar complex_text: what complex numbers need, by dtype; ``None`` as the key: what all of them need.
-    :ivar half_text: what halves need, by dtype: lines that stand before the helpers.
-    :ivar half_operators: the language has operators of halves; without them halves are computed in float32 and
-        rounded.
-    :ivar half_functions: names of functions of halves that the language has.
-    :ivar half_helpers: text of the functions that convert halves where the language does not, by name.
-    :ivar instructions: what it has for hardware instructions; nodes with others are emitted as they stand.
-    :ivar ticket: how a block takes a ticket; ``None``: blocks that wait for others run one after the other.
+    :ivar int_predicates: ``isnan`` and similar functions return an int.
+    :ivar constants: text of the macros ``INFINITY`` and ``NAN`` if the language has none.
+    :ivar complex_text: the text for complex numbers, by dtype; ``None`` as the key: the text for all of them.
+    :ivar half_text: the text for halves, by dtype: lines before the helpers.
+    :ivar half_operators: the language has operators of halves; else halves are computed in float32 and rounded.
+    :ivar half_functions: names of the language's functions of halves.
+    :ivar half_helpers: text of the functions that convert halves if the language does not, by name.
+    :ivar instructions: texts of hardware instructions; nodes with other instructions are emitted as plain code.
+    :ivar ticket: how a block takes a ticket; ``None``: blocks with inter-block flags run one after the other.
     :ivar includes: the first lines of every text.
-    :ivar restrict: how a pointer says that nothing else points where it does.
-    :ivar constant_by_restrict: the compiler takes what a const pointer with *restrict* points to for constant.
-    :ivar no_parameters: what stands for the parameters of a function that has none.
+    :ivar restrict: the qualifier of a pointer without aliases.
+    :ivar constant_by_restrict: the compiler treats memory behind a const pointer with *restrict* as constant.
+    :ivar no_parameters: the parameter list of a function without parameters.
     :ivar unroll: lines before a loop that is to be unrolled.
-    :ivar streaming_store: the function that stores what caches evict first.
-    :ivar evict_last_load: the function that loads what caches evict last; *evict_last_text*: its text;
+    :ivar streaming_store: the function that stores with the cache policy evict_first.
+    :ivar evict_last_load: the function that loads with the cache policy evict_last; *evict_last_text*: its text;
         *evict_last_start*: the first line of a function that uses it.
     """
 
@@ -101,7 +100,7 @@ class Dialect:
         return self.types[dtype.name]
 
     def function(self, name: str, dtype: np.dtype) -> tuple[str, bool]:
-        """What the language calls the function *name* of operands of *dtype*, and whether it is a helper."""
+        """The language's name for the function *name* of operands of *dtype*, and whether it is a helper."""
         if dtype.kind == "f":
             if name in _PREDICATES:
                 return name, False
@@ -115,7 +114,7 @@ class Dialect:
         return (full, True) if own is None else (own, False)
 
     def preamble(self, used: AbstractSet[str]) -> str:
-        """The text that must stand before expressions that used the helpers *used*; ``""`` or whole lines."""
+        """The text before expressions with the helpers *used*; ``""`` or whole lines."""
         parts = ["\n".join(self.includes)] if self.includes else []
         parts += [text for name, text in self.half_text.items() if name in used]
         parts += [text for name, text in self.constants.items() if name in used]

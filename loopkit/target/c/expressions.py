@@ -1,9 +1,8 @@
 """Expressions as C and CUDA text, directed by dtypes.
 
-The text computes what the dtype rules of :mod:`loopkit.expr.dtypes` say: where C's own conversions do the same there
-is no cast, else there is one. Literals are spelled in the dtype that their surroundings give them, so that a float32
-kernel has no double arithmetic. ``min`` and ``max`` of reals are C's ``fmin`` and ``fmax``: a NaN loses against a
-number (numpy's ``minimum`` keeps it).
+The text computes the result of the dtype rules of :mod:`loopkit.expr.dtypes`: it has casts only where C's own
+conversions differ. A literal is spelled in the dtype of its context, so that a float32 kernel has no double arithmetic.
+``min`` and ``max`` of reals are C's ``fmin`` and ``fmax``: a NaN loses against a number (numpy's ``minimum`` keeps it).
 """
 from __future__ import annotations
 
@@ -63,12 +62,12 @@ __all__ = ["CText", "Dialect", "Subscripts", "constants_only", "to_c"]
 
 @dataclass(frozen=True)
 class CText(CBase):
-    """Prints expressions; see :class:`CBase` for what it needs."""
+    """Prints expressions; :class:`CBase` lists its fields."""
 
     def text(self, expr: Expression, want: np.dtype | None = None) -> str:
-        """*expr* as text, converted to *want* (by itself: as the rules say).
+        """*expr* as text, converted to *want*; ``None``: in the dtype of the rules.
 
-        :raises TypeInferenceError: an operation that its operands do not have, or a name without a type.
+        :raises TypeInferenceError: its operands do not support an operation, or a name has no type.
         """
         piece = self._operand(expr, resolve(self._type(expr)) if want is None else want)
         piece = self._convert(piece, want)
@@ -81,7 +80,7 @@ class CText(CBase):
     # {{{ nodes
 
     def _operand(self, expr: Expression, want: np.dtype) -> Piece:
-        """*expr* where *want* is wanted: weak ones adapt to it, others come as they are."""
+        """*expr* as an operand where *want* is needed: weak ones adapt to it, others keep their dtype."""
         if not isinstance(expr, p.ExpressionNode):
             return self._literal(expr, self._literal_dtype(expr, want))
         own = self._own(self._type(expr), want)
@@ -92,9 +91,9 @@ class CText(CBase):
         return self._exact(self._convert(self._operand(expr, want), want))
 
     def _emit(self, expr: Expression, own: np.dtype) -> Piece:
-        """*expr* computed in *own*: its dtype, or for a weak one what its surroundings give it."""
+        """*expr* computed in *own*: its dtype, or for a weak one the dtype of its context."""
         if isinstance(expr, p.FloorDiv | p.Remainder | p.Min | p.Max | p.Call) and self.of_sizes(expr):
-            # these need more of their operands than their last bits
+            # these depend on more than the low bits of their operands
             own = reduce(promote, map(self._whole, children(expr)), own)
         match expr:
             case p.Variable(name=name):
@@ -134,7 +133,7 @@ class CText(CBase):
         if name in self.axes:
             return Piece(self.axes[name], PRIMARY, UINT32, UINT32)
         given = self.lookup(name)
-        assert given is not None                        # its type was asked for before
+        assert given is not None                        # its type was looked up before
         dtype = resolve(given)
         if dtype.kind == "c" or is_half(dtype):
             self._need(dtype)
@@ -184,7 +183,7 @@ class CText(CBase):
                 modular: bool = True) -> Piece:
         """``left operator right`` computed in *dtype*.
 
-        :arg modular: operands that are congruent to the value, modulo 2^bits of *dtype*, will do.
+        :arg modular: operands may be congruent to the value modulo 2^bits of *dtype*.
         """
         halves = is_half(dtype)
         left, right = (self._half_operand(self._convert(x, dtype)) if halves else
@@ -197,7 +196,7 @@ class CText(CBase):
             if not self._common_is(left, right, dtype, modular=modular):
                 right = self._exact(self._convert(right, dtype))
         if operator == "*" and left.precedence == PRODUCT and left.divides:
-            left = replace(left, precedence=SUM)       # (a / b)*c: right as it is, but read wrongly
+            left = replace(left, precedence=SUM)       # (a / b)*c: parentheses for readers, not for C
         text = f"{inside(left, precedence)}{operator}{inside(right, precedence + 1)}"
         if right.text.startswith("-") and operator in ("-", "+", "*") and right.precedence >= precedence + 1:
             text = f"{inside(left, precedence)}{operator}({right.text})"
@@ -206,13 +205,13 @@ class CText(CBase):
                      unrounded=halves and c_dtype != dtype)
 
     def _prepared(self, piece: Piece, dtype: np.dtype, *, modular: bool) -> Piece:
-        """*piece* as an operand: a value computed wider than its dtype is cut where that matters."""
+        """*piece* as an operand: a value computed wider than its dtype is converted if its high bits matter."""
         if piece.literal is not None or (modular and piece.dtype == dtype and dtype.kind in "iu"):
             return piece
         return self._convert(piece, dtype) if is_half(piece.dtype) else self._exact(piece)
 
     def _common_is(self, left: Piece, right: Piece, dtype: np.dtype, *, modular: bool) -> bool:
-        """Does C compute an operation of these two in *dtype* without further ado?"""
+        """Does C compute an operation of these two in *dtype* without a cast?"""
         if dtype.kind == "c":
             part = real_dtype(dtype)
             kinds = {left.c_dtype, right.c_dtype}
@@ -229,7 +228,7 @@ class CText(CBase):
         return self._binary(" / ", PRODUCT, left, right, dtype, modular=False)
 
     def _division(self, expr: p.FloorDiv | p.Remainder, own: np.dtype) -> Piece:
-        """Python's ``//`` and ``%``, which round down, and those that are C's."""
+        """Python's ``//`` and ``%``, which round down, by C's operators or helpers."""
         a, b = expr.numerator, expr.denominator
         is_quotient = isinstance(expr, p.FloorDiv)
         dtype = own
@@ -316,7 +315,7 @@ class CText(CBase):
         return piece
 
     def compared(self, expr: p.Comparison) -> Piece:
-        """A comparison; one of sizes and inames is that of integers, which analyses take it for."""
+        """A comparison; sizes and inames are compared as integers, like in the analyses."""
         as_sizes = self if self.sizes else replace(self, sizes=True)
         if as_sizes.of_sizes(expr.left) and as_sizes.of_sizes(expr.right):
             if not self.sizes:
@@ -338,12 +337,12 @@ class CText(CBase):
         return replace(piece, dtype=BOOL, c_dtype=BOOL, unrounded=False)
 
     def _logical(self, operator: str, precedence: int, operands: Sequence[Expression]) -> Piece:
-        # gcc asks for parentheses around && inside of ||, and so do readers
+        # gcc warns about && inside || without parentheses
         texts = [inside(self._condition(e), precedence + (1 if precedence == AND else 2)) for e in operands]
         return Piece(operator.join(texts), precedence, BOOL, BOOL)
 
     def _condition(self, expr: Expression) -> Piece:
-        """*expr* as something that C takes for a truth value."""
+        """*expr* as a truth value of C."""
         given = self._type(expr)
         if rank_of(given) == 3:
             raise TypeInferenceError("A complex number is no condition.", subject=str(expr), hint="compare it")
@@ -423,7 +422,7 @@ class CText(CBase):
 def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype | None = None,
          subscripts: Subscripts = plain_subscripts, nonnegative: Callable[[Expression], bool] = constants_only,
          used: set[str] | None = None, axes: Mapping[str, str] | None = None) -> str:
-    """*expr* as the text of *dialect*; see :class:`CText` for the arguments.
+    """*expr* as the text of *dialect*; :class:`CText` describes the arguments.
 
     >>> from loopkit.target.host.dialect import C
     >>> from loopkit.expr.dtypes import FLOAT32, weak
@@ -431,7 +430,7 @@ def to_c(expr: Expression, dialect: Dialect, lookup: Lookup, *, want: np.dtype |
     >>> to_c(p.Sum((p.Product((2, p.Variable("x"))), p.Variable("i"))), C, names.get)
     '2.0f*x + i'
 
-    :raises TypeInferenceError: an operation that its operands do not have, or a name without a type.
+    :raises TypeInferenceError: the operands do not support an operation, or a name has no type.
     """
     printer = CText(dialect, lookup, subscripts, nonnegative, set() if used is None else used, axes or {})
     return printer.text(expr, want)

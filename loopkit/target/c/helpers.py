@@ -1,7 +1,7 @@
-"""Helper functions of generated texts, as templates: what C has not, or has with another meaning.
+"""Helper functions of generated texts, as templates: functions that C lacks or defines differently.
 
 ``TYPE`` stands for the type, ``NAME`` for the helper's whole name, ``MARK`` for the ``f`` of a float32 function,
-``QUALIFIER`` for what the dialect puts first.
+``QUALIFIER`` for the dialect's qualifier.
 """
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values in C text: how tight they bind, what type they have, and how literals are spelled."""
+"""Values in C text: their precedence and type, and the spelling of literals."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from loopkit.errors import TypeInferenceError
 from loopkit.expr.dtypes import FLOAT32, FLOAT64, INT32, INT64, UINT32
 from loopkit.expr.kinds import is_bfloat16, is_half
 
-#: How tight C's operators bind.
+#: Precedence of C's operators.
 TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10)
 
 
@@ -17,14 +17,14 @@ TERNARY, OR, AND, EQUALITY, RELATION, SUM, PRODUCT, UNARY, PRIMARY = range(1, 10
 class Piece:
     """Text of a value.
 
-    :ivar precedence: how tight its outermost operator binds.
-    :ivar dtype: the dtype that the value has by our rules.
-    :ivar c_dtype: the type that the text has in C. Where the two differ the C value is congruent to ours: it was
-        computed wider than the dtype.
+    :ivar precedence: of its outermost operator.
+    :ivar dtype: the dtype of the value by loopkit's rules.
+    :ivar c_dtype: the type of the text in C. If it is wider than *dtype*, the C value is congruent to the value modulo
+        2^bits of *dtype*.
     :ivar literal: the value of a literal.
     :ivar divides: its outermost operator is ``/`` or ``%``.
-    :ivar unrounded: a half that was computed in float32 and is still to be rounded; other halves whose *c_dtype* is
-        float32 are exact.
+    :ivar unrounded: a half that was computed in float32 and is not yet rounded; other halves with the *c_dtype* float32
+        are exact.
     :ivar number: the value of a literal that is a half; its text is that of a float32.
     """
 
@@ -64,7 +64,7 @@ def usual_conversion(a: np.dtype, b: np.dtype) -> np.dtype:
 
 
 def inside(piece: Piece, precedence: int) -> str:
-    """*piece* as an operand of an operator that binds as tight as *precedence*."""
+    """*piece* as an operand of an operator with this *precedence*."""
     return piece.text if piece.precedence >= precedence else f"({piece.text})"
 
 
@@ -73,7 +73,7 @@ def inside(piece: Piece, precedence: int) -> str:
 def real_literal(value: float, dtype: np.dtype) -> Piece:
     """*value* as a literal of a real *dtype*, or as one of the macros ``INFINITY`` and ``NAN``.
 
-    C has no literals of halves: theirs are the float32 ones of the same value, or of one that rounds to it.
+    C has no literals of halves: their text is the float32 literal of the same value, or of one that rounds to it.
     """
     if np.isfinite(value):
         with np.errstate(over="ignore"):
@@ -93,7 +93,7 @@ def real_literal(value: float, dtype: np.dtype) -> Piece:
 def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
     """*value* as a literal of an integer *dtype*.
 
-    :arg typed: its type is *dtype* in C too, not just one that C converts.
+    :arg typed: its type is *dtype* in C too, instead of one that C converts.
     :raises TypeInferenceError: it does not fit.
     """
     info = np.iinfo(dtype)
@@ -111,7 +111,7 @@ def integer_literal(value: int, dtype: np.dtype, *, typed: bool) -> Piece:
 
 
 def _shortest(value: np.generic) -> np.float64:
-    """The number of the fewest decimal digits that rounds to the bfloat16 *value*."""
+    """The number with the fewest decimal digits that rounds to the bfloat16 *value*."""
     for digits in range(1, 9):
         found = np.float64(f"{float(value):.{digits - 1}e}")
         if value.dtype.type(found) == value:

@@ -1,4 +1,4 @@
-"""Complex numbers in CUDA C++, which has none: a type of two parts, its operators and functions."""
+"""Complex numbers for CUDA C++, which lacks them: a type of two parts, its operators and functions."""
 from __future__ import annotations
 
 _TEXT = """
@@ -134,7 +134,7 @@ def cuda_complex(name: str, part: str, align: int, mark: str, digits: int) -> st
     """The type *name* of two numbers of the type *part*, whose functions end in *mark*.
 
     :arg align: bytes.
-    :arg digits: numbers from ``1e-digits`` to ``1e+digits`` are computed with as they are.
+    :arg digits: numbers from ``1e-digits`` to ``1e+digits`` are computed without scaling.
     """
     return (_TEXT.replace("NAME", name).replace("TYPE", part).replace("ALIGN", str(align))
             .replace("MARK", mark).replace("LARGE", f"1e{digits}{mark}").replace("SMALL", f"1e-{digits}{mark}"))

@@ -1,4 +1,4 @@
-"""CUDA C++ as a table, in device code and beside it on the host; NVRTC needs headers for halves only."""
+"""CUDA C++ as a table, for device code and for the host; NVRTC needs headers for halves only."""
 from __future__ import annotations
 
 from dataclasses import replace
@@ -8,9 +8,9 @@ from loopkit.instructions.cuda import CUDA_TEXTS
 from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
 from loopkit.target.cuda.complex import cuda_complex
 
-#: CUDA C++ has no function for this policy, PTX has an instruction on some architectures. The kernel does not write to
-#: such an array, so that the compiler may move its loads as it moves any load of constants. The policy is made once,
-#: where a function begins: made at each load, it would keep loads under conditions from being under way together.
+#: CUDA C++ has no function for the policy evict_last; PTX has an instruction on some architectures. The kernel does not
+#: write to such an array, so the compiler may move its loads like any load of constants. The policy is created once, at
+#: the start of a function: created at each load, it would serialize loads under conditions.
 _EVICT_LAST = """
 struct LoadEvictLast {  // caches evict last what it loads
 #if __CUDA_ARCH__ >= 800
@@ -51,7 +51,7 @@ struct LoadEvictLast {  // caches evict last what it loads
 };
 """
 
-#: CUDA C++ in device code; NVRTC knows everything here without a header, but for the halves.
+#: CUDA C++ in device code; without halves, NVRTC needs no header for anything here.
 CUDA = Dialect(
     types={**INTEGERS, **REALS, "bool": "bool", "float16": "__half", "bfloat16": "__nv_bfloat16",
            "complex64": "complex64", "complex128": "complex128"},

@@ -1,4 +1,4 @@
-"""The launch sequence as C++ for a reader: it stands behind the text of the kernels, in one file for nvcc."""
+"""The launch sequence as C++ for readers, in one file with the kernels for nvcc."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from loopkit.target.signature import head_lines, type_of
 
 
 def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Layout) -> str:
-    """What the runtime does, as a C++ function on device pointers: allocations, launches, in order."""
+    """The runtime's work as a C++ function on device pointers: allocations and launches in order."""
     scratch = {x.name: x for launch in launches for x in launch.parameters if x.kind is ParameterKind.SCRATCH}
     known = lowered.kernel.assumptions
     index = np.dtype(np.int64 if layout.index_bits == 64 else np.int32)
@@ -50,7 +50,7 @@ def host_text(lowered: Lowered, launches: Sequence[GeneratedKernel], layout: Lay
 
 @dataclass(frozen=True)
 class _Writer:
-    """Prints what the host does; *known* is what the sizes and the host's inames satisfy at a place.
+    """Prints the host's work; *known* is the set of sizes and host inames that are possible at a place.
 
     :ivar launches: by name.
     :ivar index: the dtype of the text's own integers.
@@ -70,10 +70,10 @@ class _Writer:
                 known = _where(known, p.Comparison(p.Variable(node.name), "==", node.value))
 
     def allocation(self, scratch: Parameter, known: Set, before: Sequence[str]) -> Iterator[str]:
-        """The memory of a temporary; there is none of a negative extent.
+        """The allocation of a temporary; a negative extent allocates nothing.
 
-        Where there is not enough, nothing is launched: what *before* names goes back, and the error is CUDA's last one,
-        as that of a launch.
+        If memory is exhausted, nothing is launched: the text frees *before*, and CUDA's last error reports the failure
+        like that of a launch.
         """
         printer, name = self._printer(known), type_of(scratch, CUDA)
         count = [f"sizeof({name})"]
@@ -119,11 +119,11 @@ class _Writer:
                 raise AssertionError(node)              # a function's: see emit
 
     def function(self, launch: GeneratedKernel) -> str:
-        """What launches are called where an argument may have the same name."""
+        """The name of a launch's function, also if an argument has the same name."""
         return f"::{launch.name}" if launch.name in self.types else launch.name
 
     def _launch(self, launch: GeneratedKernel, known: Set) -> Iterator[str]:
-        """The launch, where it has blocks: one of no blocks is an error."""
+        """The launch, under a condition that its grid is not empty: a launch without blocks is an error."""
         condition, grid = split_condition(launch.grid)
         some = known if condition is None else _where(known, condition)
         for extent in grid:
@@ -153,14 +153,14 @@ class _Writer:
 
 
 def _positive(extent: Expression, known: Set) -> bool:
-    """Is *extent* certainly positive?"""
+    """Is *extent* positive at all points of *known*?"""
     if isinstance(extent, p.Product):
         return all(_positive(factor, known) for factor in extent.children)
     return is_at_least(extent, 1, known)
 
 
 def _where(known: Set, *conditions: Expression) -> Set:
-    """The points of *known* at which *conditions* hold, as far as isl can say that."""
+    """The points of *known* at which *conditions* hold; a superset if isl cannot express them."""
     for condition in conditions:
         try:
             known = known.intersect(params_condition(points_where(condition, ())))
@@ -170,7 +170,7 @@ def _where(known: Set, *conditions: Expression) -> Set:
 
 
 def _helpers(used: Collection[str]) -> Iterator[str]:
-    """Functions that C++ has not; within the host's function, as the device's may have their names."""
+    """Functions that C++ lacks, as lambdas in the host's function: the device's functions may have their names."""
     for name in sorted(used):
         head, _, *body, _ = HOST.preamble({name}).splitlines()
         yield f"const auto {name} = []({head.partition('(')[2]} {{"
@@ -179,7 +179,7 @@ def _helpers(used: Collection[str]) -> Iterator[str]:
 
 
 def _taken(lowered: Lowered, launches: Sequence[GeneratedKernel], index: np.dtype[Any]) -> tuple[Parameter, ...]:
-    """What the host's function takes: all that the launches take from outside, and the sizes of its loops."""
+    """The parameters of the host's function: those of the launches, and the sizes of its loops."""
     result: dict[str, Parameter] = {}
     for x in (x for launch in launches for x in launch.parameters):
         if x.kind not in (ParameterKind.SCRATCH, ParameterKind.HOST):

@@ -9,20 +9,20 @@ from loopkit.ast.nodes import Array
 from loopkit.target.c.declarations import array_declaration, extents_text, note_of
 from loopkit.target.c.dialect import Dialect
 
-#: What the text calls the dynamic piece; nothing of the user's can have this name (:mod:`loopkit.language.names`).
+#: The name of the dynamic shared memory; no name of a user equals it (:mod:`loopkit.language.names`).
 DYNAMIC = "shared_memory_"
 
-#: Every array begins at a multiple of this many bytes, the widest access of a thread.
+#: Alignment of every array in bytes: the widest access of a thread.
 ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
 class SharedMemory:
-    """Where the shared arrays of a function lie.
+    """The layout of a function's shared arrays.
 
-    :ivar offsets: their places in bytes, by name.
+    :ivar offsets: their offsets in bytes, by name.
     :ivar total: bytes of all of them, and of *others* that are declared elsewhere.
-    :ivar dynamic: the launch must ask for the memory: it is more than a function can declare.
+    :ivar dynamic: the launch must request the memory, because a function cannot declare this much.
     """
 
     offsets: Mapping[str, int]
@@ -35,7 +35,7 @@ class SharedMemory:
         return self.total - self.others if self.dynamic else 0
 
     def declarations(self, arrays: Sequence[Array], dialect: Dialect, aligned: Collection[str] = ()) -> Iterator[str]:
-        """The lines that declare *arrays*, shared or not; vector accesses go to those shared ones in *aligned*."""
+        """The lines that declare *arrays*, shared or not; vector accesses use the shared arrays in *aligned*."""
         for array in arrays:
             if array.shared and self.dynamic:
                 if not self.offsets[array.name]:
@@ -50,7 +50,7 @@ class SharedMemory:
 def shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -> SharedMemory:
     """The layout of the shared ones among *arrays*; up to *static_bytes* can be declared.
 
-    :arg others: bytes of what functions that are called declare.
+    :arg others: bytes that called functions declare.
     """
     offsets: dict[str, int] = {}
     end = total = 0
@@ -66,7 +66,7 @@ def shared_memory(arrays: Sequence[Array], static_bytes: int, others: int = 0) -
 
 
 def _reference(array: Array, offset: int, dialect: Dialect) -> str:
-    """A name for the part of the dynamic piece that is *array*."""
+    """The declaration of *array* as a part of the dynamic shared memory."""
     type_name = dialect.type_name(array.dtype)
     place = f"{DYNAMIC} + {offset}" if offset else DYNAMIC
     if not array.shape:

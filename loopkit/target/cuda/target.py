@@ -1,4 +1,4 @@
-"""The CUDA target: one ``__global__`` function a launch."""
+"""The CUDA target: one ``__global__`` function per launch."""
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -32,10 +32,10 @@ _AXES = {"g.0": "blockIdx.x", "g.1": "blockIdx.y", "g.2": "blockIdx.z",
          "l.0": "threadIdx.x", "l.1": "threadIdx.y", "l.2": "threadIdx.z"}
 
 
-#: The dialects of C++ that generated text can be compiled as.
+#: The C++ standards for compiling generated text.
 STANDARDS = ("c++11", "c++14", "c++17", "c++20")
 
-#: Fewer than the least is what ptxas makes of any smaller number.
+#: The fewest registers; ptxas raises any smaller number to it.
 _FEWEST_REGISTERS = 16
 
 
@@ -44,16 +44,16 @@ DEFAULT_ARCHITECTURE = "sm_90"
 
 @dataclass(frozen=True)
 class CudaTarget(TextTarget):
-    """CUDA C++ for one architecture, and how it is compiled.
+    """CUDA C++ for one architecture, with the options of its compilation.
 
-    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; its limits are checked when code is generated. ``None``:
-        that of the GPU on which a kernel runs, and without one sm_90.
-    :ivar std: the dialect of C++: ``"c++11"``, ``"c++14"``, ``"c++17"`` or ``"c++20"``.
+    :ivar arch: ``"sm_80"``, ``"sm_90"``, ``"sm_90a"``, ...; code generation checks its limits. ``None``: that of the
+        GPU of each call; without a GPU sm_90.
+    :ivar std: the C++ standard: ``"c++11"``, ``"c++14"``, ``"c++17"`` or ``"c++20"``.
     :ivar fast_math: trade accuracy for speed in divisions, square roots and functions, and flush subnormal numbers
         to zero (``--use_fast_math``).
     :ivar line_info: keep the lines of the text in the compiled code, for profilers (``-lineinfo``).
-    :ivar max_registers: at most so many registers a thread, from 16 to 255; the rest is spilled.
-    :ivar options: more options for the compiler, passed to it as they are: ``("-fmad=false",)``.
+    :ivar max_registers: the most registers per thread, from 16 to 255; the rest is spilled.
+    :ivar options: more options for the compiler, passed on unchanged: ``("-fmad=false",)``.
 
     >>> lk.CudaTarget(arch="sm_80", max_registers=64, options=("-fmad=false",)).limits.shared_bytes
     166912
@@ -69,7 +69,7 @@ class CudaTarget(TextTarget):
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a value that the target cannot have."""
+        """:raises PreconditionError: a field has an illegal value."""
         _require_known("CUDA architecture", self.architecture, DEVICE_LIMITS)
         _require_known("dialect of C++ for CUDA", self.std, STANDARDS)
         for name in ("fast_math", "line_info"):
@@ -88,16 +88,16 @@ class CudaTarget(TextTarget):
 
     @property
     def architecture(self) -> str:
-        """*arch*, or the one that stands for it while no GPU is at hand."""
+        """*arch*, or the default without a GPU."""
         return DEFAULT_ARCHITECTURE if self.arch is None else self.arch
 
     def on(self, arch: str) -> CudaTarget:
-        """The same for the architecture *arch*."""
+        """The same target for the architecture *arch*."""
         return replace(self, arch=arch)
 
     @property
     def limits(self) -> DeviceLimits:
-        """What the architecture has."""
+        """The limits of the architecture."""
         return DEVICE_LIMITS[self.architecture]
 
     @property
@@ -159,7 +159,7 @@ def _require_within(lowered: Lowered, launch: Launch, shared: SharedMemory, limi
 
 
 def _require_capability(lowered: Lowered, launch: Launch, limits: DeviceLimits) -> None:
-    """:raises PreconditionError: an instruction of a statement does not work on its memory, or not on the device."""
+    """:raises PreconditionError: a statement's instruction does not support its memory, or the device lacks it."""
     for s in (bound.statement for bound in launch.statements.values()):
         for i in s.instructions:
             if isinstance(i, MemoryInstruction):
@@ -171,7 +171,7 @@ def _require_capability(lowered: Lowered, launch: Launch, limits: DeviceLimits) 
 
 
 def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> None:
-    """So many blocks fit on a multiprocessor, as far as their registers let them."""
+    """:raises LimitError: *blocks* blocks do not fit on a multiprocessor, for any number of registers."""
     for what, most, wanted in (
             ("blocks per multiprocessor", limits.resident_blocks, blocks),
             ("threads per multiprocessor", limits.resident_threads,
@@ -184,7 +184,7 @@ def _require_room(blocks: int, launch: Launch, shared: SharedMemory, limits: Dev
 
 
 def _most_blocks(launch: Launch, shared: SharedMemory, limits: DeviceLimits) -> int:
-    """How many blocks fit on a multiprocessor, had they no registers."""
+    """The number of blocks that fit on a multiprocessor, ignoring registers."""
     return min(limits.resident_blocks, limits.resident_threads // (limits.warps(launch.threads) * limits.warp),
                limits.resident_shared_bytes // max(limits.allocated_shared_bytes(shared.total), 1))
 
@@ -231,7 +231,7 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
 
 
 def _ticket_coordinates(number: str, launch: Launch) -> Mapping[str, str]:
-    """Where the block of a *number* is along each axis of the grid, as text."""
+    """The coordinate of the block with this *number* along each axis of the grid, as text."""
     return {"g.0": number, "g.1": "0", "g.2": "0"} if not {"g.1", "g.2"} & launch.extents.keys() else {
         "g.0": f"({number} % gridDim.x)", "g.1": f"({number} / gridDim.x % gridDim.y)",
         "g.2": f"({number} / gridDim.x / gridDim.y)"}

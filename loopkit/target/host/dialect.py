@@ -5,7 +5,7 @@ from loopkit.instructions.atomic_update import OPENMP, AtomicUpdate
 from loopkit.target.c.dialect import COMPLEX_FUNCTIONS, INTEGERS, REALS, Dialect
 from loopkit.target.host import half_text
 
-# built from its parts: re + im*I would turn infinities and signed zeros into NaNs and plain zeros
+# built from its parts, because re + im*I would turn infinities and signed zeros into NaNs and plain zeros
 _C_COMPLEX = """
 static inline TYPE _Complex make_NAME(TYPE re, TYPE im)
 {

@@ -1,7 +1,7 @@
 """Half precision in host C: storage of 16 bits, and functions that convert to and from float.
 
 C compilers differ in ``_Float16`` and ``__bf16``, so the text needs neither. Arithmetic is done in float and rounded
-after each operation, which for + - * / and sqrt gives the half nearest to the exact result: 24 bits are enough.
+after each operation. For + - * / and sqrt this gives the half nearest to the exact result: 24 bits are enough.
 """
 from __future__ import annotations
 

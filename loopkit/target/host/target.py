@@ -1,7 +1,7 @@
-"""The host C target: blocks are an OpenMP loop, each region a loop over the threads of a block.
+"""The host C target: an OpenMP loop over the blocks, and in each region a loop over the threads of a block.
 
-Private data that lives from one region to the next becomes an array over the threads; a barrier is the end of a
-region. So a kernel that is mapped to a GPU runs on any machine.
+Private data that are alive in several regions become an array over the threads; a barrier ends a region. A kernel
+mapped to a GPU thus runs on any machine.
 """
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _AXES = {axis: axis.replace(".", "") + "_" for axis in (*GRID, *BLOCK)}
 
 @dataclass(frozen=True)
 class CTarget(TextTarget):
-    """C11 for the machine's own compiler, and how it is compiled. The text is the same for all of them.
+    """C11 for the machine's own compiler, with the options of its compilation. All compilers get the same text.
 
-    :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: one is found.
-    :ivar fast: let the compiler make vectors of loops and reorder their iterations, where it passes the trial with the
-        flags that this takes. By default it leaves loops as they are written.
-    :ivar options: more options for the compiler, passed to it as they are: ``("-funroll-loops",)``. Those with which
-        it fails the trial are refused when a kernel is compiled.
+    :ivar compiler: the compiler's command, ``"clang"`` or ``"gcc-13 -m32"``; ``None``: the first that works.
+    :ivar fast: let the compiler vectorize loops and reorder their iterations, if it passes the trial with the flags for
+        this. By default it leaves loops as they are written.
+    :ivar options: more options for the compiler, passed on unchanged: ``("-funroll-loops",)``. Compiling a kernel
+        rejects options with which the compiler fails the trial.
 
     >>> lk.CTarget(fast=True, options=("-funroll-loops",)).name
     'c'
@@ -54,7 +54,7 @@ class CTarget(TextTarget):
     options: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """:raises PreconditionError: a value that the target cannot have."""
+        """:raises PreconditionError: a field has an illegal value."""
         if not (self.compiler is None or (isinstance(self.compiler, str) and self.compiler.strip())):
             raise PreconditionError(f"'compiler' of a CTarget cannot be {self.compiler!r}.", subject="compiler",
                                     hint="give a command, such as 'gcc-13', or None to have one found")
@@ -74,7 +74,7 @@ class CTarget(TextTarget):
 
 
 def _code(lowered: Lowered, layout: Layout) -> GeneratedCode:
-    """The translation unit: one function a launch."""
+    """The translation unit: one function per launch."""
     used: set[str] = set()
     functions: list[str] = []
     launches: list[GeneratedKernel] = []
@@ -114,13 +114,13 @@ def _function_lines(lowered: Lowered, launch: Launch, function: Function, own: S
 
 
 def _texts(lowered: Lowered, launch: Launch) -> InstructionTexts:
-    """Updates are atomic where blocks run at once; all else is emitted as it stands."""
+    """Updates are atomic if blocks run concurrently; everything else is emitted as plain code."""
     at_once = any(axis in launch.extents for axis in GRID) and not _blocks_in_order(lowered, launch)
     return C.instructions if at_once else {}
 
 
 def _blocks_in_order(lowered: Lowered, launch: Launch) -> bool:
-    """Can the blocks not run at once? Some wait for others, or update what OpenMP cannot."""
+    """Must the blocks run in order? They wait for each other, or have an update that OpenMP lacks."""
     if launch.ticketed:
         return True
     for s in (bound.statement for bound in launch.statements.values()):
@@ -136,7 +136,7 @@ def _blocks_in_order(lowered: Lowered, launch: Launch) -> bool:
 
 def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: list[str], threads: list[str]
                  ) -> Iterator[str]:
-    """Loops over the blocks around what one block does."""
+    """Loops over the blocks around the body of one block."""
     signs = outer_signs(launch)
     body: list[str] = []
     for x, value in launch.coordinates.items():
@@ -167,7 +167,7 @@ def _block_loops(emitter: Emitter, launch: Launch, function: Function, blocks: l
     lines = body
     for axis, extent in zip(reversed(blocks), reversed(extents), strict=True):
         name, end = _AXES[axis], emitter.text(extent, signs)
-        if isinstance(extent, p.If):                    # a choice binds more loosely than a comparison
+        if isinstance(extent, p.If):                    # a choice has lower precedence than a comparison
             end = f"({end})"
         lines = [f"for ({emitter.index} {name} = 0; {name} < {end}; ++{name}) {{", *indented(lines), "}"]
     yield from lines

@@ -39,10 +39,10 @@ __device__ __forceinline__ unsigned int next_block(unsigned int *started)
 }
 
 extern "C" __global__ void __launch_bounds__(64)
-scan_in_turn(const float *__restrict__ x, float *__restrict__ y, handed<float> *__restrict__ whole,
-    unsigned int *__restrict__ scan_in_turn_started, const int n)
+chained_scan(const float *__restrict__ x, float *__restrict__ y, handed<float> *__restrict__ whole,
+    unsigned int *__restrict__ chained_scan_started, const int n)
 {
-    const unsigned int block = next_block(scan_in_turn_started);
+    const unsigned int block = next_block(chained_scan_started);
     const int b = block;
     const int k = threadIdx.x;
     const int i = threadIdx.x;

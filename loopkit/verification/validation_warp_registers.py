@@ -25,7 +25,7 @@ from loopkit.verification.validation_walk import Execution
 
 
 @dataclass(frozen=True, eq=False)
-class LaneCheck:
+class WarpRegisterCheck:
     """The checks of one launch; *executions* are those of its assignments, by statement."""
 
     kernel: LoopKernel
@@ -53,7 +53,7 @@ class LaneCheck:
                 index = [substitute(i, e.names) for i in element.index_tuple[-array.lanes:]]
                 cells = piecewise_relation(e.coordinates, index).intersect_domain(e.points)
                 (own if e.instruction is None or element == node.target else others).append((e, cells))
-        yield from self._spoilt(array, others)
+        yield from self._overwritten(array, others)
         number = thread_number(self.grid, self.launch.block)
         for e, cells in own:
             for f, theirs in own:
@@ -64,7 +64,7 @@ class LaneCheck:
             for f, theirs in own:
                 yield from self._away(array, e, f, cells, theirs, source, number)
 
-    def _spoilt(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
+    def _overwritten(self, array: Array, shuffles: Sequence[tuple[Execution, Map]]) -> Iterator[Mismatch]:
         """Elements that are read although inactive lanes may have overwritten them."""
         for s in dict.fromkeys(e.node.statement for e, _ in shuffles
                                if isinstance(e.node, Assign) and isinstance(e.instruction, Shuffle)

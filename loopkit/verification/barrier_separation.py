@@ -42,7 +42,7 @@ class PlacedBarrier:
     beside: tuple[str, ...]
     sides: Mapping[str, Side]
 
-    def surely_separates(self, source: str, sink: str, level: int) -> bool:
+    def must_separate(self, source: str, sink: str, level: int) -> bool:
         """Must it run between any two instances of a pair that the loop *level* carries?
 
         Loops count from the outermost, from 0; the number of shared loops means one iteration of all of them. The test
@@ -50,7 +50,7 @@ class PlacedBarrier:
         such a barrier must run because the source, or the sink, is in the same body.
         """
         a, b = self.sides[source], self.sides[sink]
-        if not self._is_sure(a, b, level):
+        if not self._must_run(a, b, level):
             return False
         if self.loops == a.loops and a.first and (level < b.loops or not b.first):
             return True
@@ -59,9 +59,9 @@ class PlacedBarrier:
     def may_separate(self, source: str, sink: str, level: int) -> bool:
         """Can it run between some of these pairs, in any iteration?"""
         a, b = self.sides[source], self.sides[sink]
-        return self._is_sure(a, b, level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
+        return self._must_run(a, b, level) and (level < a.loops or a.first) and (level < b.loops or not b.first)
 
-    def _is_sure(self, a: Side, b: Side, level: int) -> bool:
+    def _must_run(self, a: Side, b: Side, level: int) -> bool:
         """Must it run in each iteration that ends between such pairs? The last iteration of a loop omits a barrier that
         only separates iterations, so this one separates pairs carried by its own loop."""
         return not self.barrier.left_out_last or (a.loops == b.loops == self.loops == level + 1)

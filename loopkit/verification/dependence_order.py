@@ -16,7 +16,7 @@ from loopkit.lowering.lowered import Lowered
 from loopkit.poly.relations import out_of_time_order
 from loopkit.poly.sets import Map
 from loopkit.verification.report import Check, Finding, Verdict, refuted, undecided
-from loopkit.verification.smallest import smallest_witness
+from loopkit.verification.smallest_witness import smallest_witness
 
 
 def legal(knl: LoopKernel) -> Check:

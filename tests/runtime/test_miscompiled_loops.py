@@ -11,8 +11,8 @@ import pytest
 import loopkit as lk
 from loopkit.__main__ import main
 from loopkit.errors import CompilerError, PreconditionError
-from loopkit.runtime import battery, flags
 from loopkit.runtime import compiler as compiler_module
+from loopkit.runtime import flags, miscompiled_loops
 from loopkit.runtime.cache import DiskCache
 from loopkit.runtime.compiler import HostCompiler, UnfitCompiler, available_compilers, find_compiler
 from loopkit.runtime.flags import Dropped
@@ -159,12 +159,12 @@ def test_fast_flags_include_loop_vectors_or_are_dropped() -> None:
 # {{{ the program
 
 def test_faults_by_what_is_printed() -> None:
-    names = [loop.name for loop in battery.LOOPS]
+    names = [loop.name for loop in miscompiled_loops.LOOPS]
     assert len(names) == len(set(names))
     right = "".join(f"{name} right\n" for name in names)
-    assert battery.faults(right) == ()
-    assert battery.faults("a right\nb wrong\nc right\nd wrong\n") == ("b", "d")
-    assert battery.faults("a right\nb") == ("b",)      # it died there
+    assert miscompiled_loops.faults(right) == ()
+    assert miscompiled_loops.faults("a right\nb wrong\nc right\nd wrong\n") == ("b", "d")
+    assert miscompiled_loops.faults("a right\nb") == ("b",)      # it died there
 
 
 _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a"); fflush(stdout); %s }'
@@ -180,7 +180,7 @@ _BEGIN = '#include <stdio.h>\n#include <stdlib.h>\nint main(void) { printf("a");
     ("nonsense", None),
 ])
 def test_programs_that_end_badly(text: str, faults: tuple[str, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(battery, "program", lambda: text)
+    monkeypatch.setattr(miscompiled_loops, "program", lambda: text)
     monkeypatch.setattr(flags, "_TIMEOUT", 1)
     assert flags.faults_of(find_compiler().command, ("-O0",)) == faults
 

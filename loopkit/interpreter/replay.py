@@ -1,4 +1,4 @@
-"""Shows what a refused step would have done: both orders on the same data, and the cells that differ."""
+"""Shows the effect of a refused step: both orders on the same data, and the cells that differ."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from loopkit.analysis.rounding import index_names
 from loopkit.errors import CallError, IllegalTransformError, PreconditionError, Witness, instance_text
 from loopkit.expr.kinds import epsilon, kind_of
 from loopkit.interpreter.instances import Half, Instance, broken_orders, instances, reference_order
-from loopkit.interpreter.machine import Element, InitialData, Machine, Touch, bound_value, element_text
+from loopkit.interpreter.machine import Element, InitialData, LoggedAccess, Machine, bound_value, element_text
 from loopkit.kernel.data import ValueArg
 from loopkit.kernel.kernel import LoopKernel
 from loopkit.poly.limits import bounded
@@ -23,13 +23,13 @@ from loopkit.runtime.scalars import converter
 
 _SHOWN = 10
 
-#: What a size is, if possible, that the witness leaves open.
+#: The preferred value of a size that the witness leaves open.
 _USUAL_SIZE = 3
 
 
 @dataclass(frozen=True)
 class CellDifference:
-    """An element of an argument that the two orders leave with different values.
+    """An element of an argument with different values after the two orders.
 
     :ivar expected: its value after the reference order.
     :ivar got: its value after the refused order.
@@ -48,14 +48,14 @@ class CellDifference:
 class Replay:
     """Both orders of a refused step, run on the same data; it prints.
 
-    :ivar witness: the two instances that the step turns round.
+    :ivar witness: the two instances that the step swaps.
     :ivar parameters: the sizes.
-    :ivar order: how the refused order turns them round, in words.
-    :ivar expected: what the value that passes between the two instances is in the reference order; *got*: what it is in
-        the refused one. ``None`` where it cannot be told.
+    :ivar order: how the refused order swaps them, as text.
+    :ivar expected: the value that passes between the two instances in the reference order; *got*: in the refused order.
+        ``None``: unknown.
     :ivar differing: the elements that differ in the end.
-    :ivar cells: how many elements were written.
-    :ivar seed: what made the random data.
+    :ivar cells: number of written elements.
+    :ivar seed: of the random data.
     """
 
     witness: Witness
@@ -69,11 +69,11 @@ class Replay:
 
     @property
     def hidden(self) -> bool:
-        """Does no element tell the two orders apart?"""
+        """Are all elements equal after the two orders?"""
         return not self.differing
 
     def __str__(self) -> str:
-        # the sizes may be others than the witness'
+        # the sizes may differ from those of the witness
         lines = [str(replace(self.witness, parameters=self.parameters)), f"  {self.order}"]
         if self.expected is not None and self.got is not None and not _same(self.expected, self.got):
             lines.append(f"  {self._passed()}")
@@ -96,7 +96,7 @@ class Replay:
 
 
 def replay_refusal(err: IllegalTransformError, *, seed: int = 0, **given: Any) -> Replay:
-    """Run the order before a refused step and the one that it would have made; see ``IllegalTransformError.replay``."""
+    """Run the order before a refused step and the order after it; see ``IllegalTransformError.replay``."""
     if err.before is None or err.after is None:
         raise PreconditionError("There is nothing to replay: the error came up before a step had made an order.",
                                 subject="replay", hint="the witness names the two instances")
@@ -118,11 +118,11 @@ def _replayed(err: IllegalTransformError, before: LoopKernel, after: LoopKernel,
                   len(first.written | second.written), seed)
 
 
-# {{{ what is run
+# {{{ the two runs
 
 @dataclass(frozen=True)
 class _Run:
-    """What both orders start from."""
+    """The common start of both orders."""
 
     scalars: Mapping[str, Any]
     data: InitialData
@@ -151,7 +151,7 @@ def _typed(before: LoopKernel, after: LoopKernel, given: Mapping[str, Any]) -> t
     def chosen(name: str) -> np.dtype[Any]:
         return np.asarray(given[name]).dtype if name in given else np.dtype(np.int32 if name in indices else np.float64)
     typed = before
-    for inputs in (True, False):                       # an output's dtype follows from the inputs where it can
+    for inputs in (True, False):                       # the inputs may determine an output's dtype
         names = [x for x in stages.unknown_dtypes(typed) if not inputs or x in needed or x not in written]
         typed = stages.with_dtypes(typed, {x: chosen(x) for x in names})
     typed = stages.infer_types(typed)
@@ -187,7 +187,7 @@ def _scalars(knl: LoopKernel, witness: Witness, seed: int, given: Mapping[str, A
 
 
 def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -> tuple[str, Machine]:
-    """What the step would have done: the first of its orders that shows a difference, else the first."""
+    """The effect of the step: the first of its orders with a difference, else the first."""
     if any(s not in knl.statement_by_id or set(values) != set(knl.statement_by_id[s].inames)
            for s, values in (witness.source, witness.sink)):
         raise PreconditionError("There is nothing to replay: the two instances are made by lowering.",
@@ -209,13 +209,13 @@ def _refused(knl: LoopKernel, run: _Run, witness: Witness, reference: Machine) -
     if witness.array not in knl.temporaries:
         raise PreconditionError("There is nothing to replay: the step turns no instances round.", subject="replay",
                                 hint="the witness names the two instances")
-    # a step that keeps the order and is refused all the same loses the value between the two
+    # a refused step that keeps the order loses the value between the two
     return "the value would be lost", run.machine(knl, reference_order(knl, found), lost=(source, sink))
 
 # }}}
 
 
-# {{{ what differs
+# {{{ the differences
 
 def _differences(first: Machine, second: Machine) -> list[CellDifference]:
     result = []
@@ -227,12 +227,12 @@ def _differences(first: Machine, second: Machine) -> list[CellDifference]:
 
 
 def _any_order(knl: LoopKernel) -> bool:
-    """Are there sums whose terms come in an order of their own?"""
+    """Are there sums with terms in arbitrary order?"""
     return bool(knl.reductions) or any(s.commutes for s in knl.statements)
 
 
 def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
-    """Are two values the same? Where sums may be *reordered*, up to the rounding of some operations."""
+    """Are two values the same? If sums may be *reordered*, up to the rounding of some operations."""
     if a == b or (a != a and b != b):
         return True
     if not reordered or kind_of(np.asarray(a).dtype) not in "fc":
@@ -241,7 +241,7 @@ def _same(a: Any, b: Any, *, reordered: bool = False) -> bool:
 
 
 def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[Any, Any]:
-    """What the two instances of *witness* hand over in each order; ``None`` where that cannot be told."""
+    """The value that passes between the two instances of *witness* in each order; ``None``: unknown."""
     if witness.kind not in ("flow", "anti", "output"):
         return None, None
     if witness.kind == "output":
@@ -250,27 +250,27 @@ def _passed_values(first: Machine, second: Machine, witness: Witness) -> tuple[A
         return tuple(m.cell(witness.array, witness.element) for m in (first, second))
     statement, values = witness.sink if witness.kind == "flow" else witness.source
     reader = Instance(statement, tuple(values[x] for x in second.knl.statement_by_id[statement].inames))
-    got = _read_value(second.touched[reader], witness)
-    # the same instance before the step may have had other inames: then it is the one with the same accesses
+    got = _read_value(second.accesses[reader], witness)
+    # the same instance may have had other inames before the step: it is then the one with the same accesses
     pattern = _pattern(second, reader)
-    found = {x: touches for x, touches in first.touched.items() if x.statement == statement
+    found = {x: accesses for x, accesses in first.accesses.items() if x.statement == statement
              and _pattern(first, x) == pattern}
     if len(found) > 1 and first.knl.statement_by_id[statement].inames == second.knl.statement_by_id[statement].inames:
-        found = {x: touches for x, touches in found.items() if x == reader}
+        found = {x: accesses for x, accesses in found.items() if x == reader}
     if len(found) != 1:
         return None, got
-    [touches] = found.values()
-    return _read_value(touches, witness), got
+    [accesses] = found.values()
+    return _read_value(accesses, witness), got
 
 
 def _pattern(machine: Machine, x: Instance) -> list[tuple[str, Element | None, bool]]:
-    """Which elements an instance touched; a step may give a temporary other axes."""
+    """The elements that an instance accessed; a step may give a temporary other axes."""
     return [(t.array, None if t.array in machine.knl.temporaries else t.element, t.is_write)
-            for t in machine.touched[x]]
+            for t in machine.accesses[x]]
 
 
-def _read_value(touches: list[Touch], witness: Witness) -> Any:
-    reads = [t for t in touches if not t.is_write and t.array == witness.array]
+def _read_value(accesses: list[LoggedAccess], witness: Witness) -> Any:
+    reads = [t for t in accesses if not t.is_write and t.array == witness.array]
     exact = [t for t in reads if witness.element in (None, t.element)]
     return exact[0].value if exact else reads[0].value if len(reads) == 1 else None
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import loopkit as lk
-from tests.cases import scan_in_turn
+from tests.cases import chained_scan
 from tests.lowering.kernels import make as make_kernel
 from tests.runtime.cuda.conftest import Lab
 from tests.runtime.cuda.work import GPU_KINDS, KINDS, F, make, read
@@ -14,7 +14,7 @@ from tests.runtime.cuda.work import GPU_KINDS, KINDS, F, make, read
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls(lab: Lab, kind: str) -> None:
     """The memory that a call gets may be any; the fake of a launch looks at it."""
-    compiled = lk.compile(scan_in_turn(), target="cuda")
+    compiled = lk.compile(chained_scan(), target="cuda")
     for n in (1, 64, 200, 200):
         x = np.arange(n, dtype=F) % 7
         np.testing.assert_array_equal(read(lab, compiled(x=make(lab, kind, x)).y), np.cumsum(x))
@@ -25,7 +25,7 @@ def test_bound_calls(lab: Lab, kind: str) -> None:
     """What the run before left behind is gone."""
     x = np.arange(200, dtype=F) % 7
     y = make(lab, kind, np.zeros(200, F))
-    bound = lk.compile(scan_in_turn(), target="cuda").bind(x=make(lab, kind, x), y=y)
+    bound = lk.compile(chained_scan(), target="cuda").bind(x=make(lab, kind, x), y=y)
     for _ in range(3):
         bound()
     np.testing.assert_array_equal(read(lab, y), np.cumsum(x))

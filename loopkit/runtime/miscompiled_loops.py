@@ -1,11 +1,11 @@
 """Loops that C compilers have miscompiled, as one program that tests a compiler.
 
-Each loop stands there twice: as generated texts have it, and with volatile accesses, which leave a compiler neither an
-order nor a value to change. Both run on the same numbers, and their results must have the same bits. They are called
-through volatile pointers, so that no compiler sees the sizes, as in a shared object.
+The program has each loop twice: as in generated texts, and with volatile accesses, whose order and values a compiler
+must not change. Both run on the same numbers, and their results must have the same bits. The program calls them through
+volatile pointers, so that the sizes are unknown at compile time, as in a shared object.
 
-Most loops are written after public reports. Those faults are mended by now, or will be; later versions and other
-compilers have their faults at the same places.
+Most loops follow public bug reports. The reported faults are fixed by now, or will be; later versions and other
+compilers have similar faults in the same transformations.
 """
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PARALLEL = "#pragma omp parallel for"
 
 #: Extents of the loops.
 _N, _M = 33, 24
-#: Numbers that a loop can read, and write.
+#: Elements of the array that a loop reads, and of the one that it writes.
 _LENGTH = 4096
 
 
 @dataclass(frozen=True)
-class TriedLoop:
-    """A loop that a compiler is tried on.
+class TrialLoop:
+    """One loop of the trial.
 
-    :ivar reads: the type of the numbers in ``x``; *writes*: of those in ``y``.
-    :ivar text: C in ``x``, ``y``, ``n`` and ``m``; what is volatile in the other version has the qualifier ``Q``.
-    :ivar truths: so many conditions are written to ``y``, all of which must hold; there is no other version.
+    :ivar reads: the element type of ``x``; *writes*: that of ``y``.
+    :ivar text: C in ``x``, ``y``, ``n`` and ``m``; ``Q`` marks local variables that are volatile in the other version.
+    :ivar truths: the number of conditions that the text writes to ``y`` instead, all of which must hold; 0: none.
     """
 
     name: str
@@ -37,10 +37,10 @@ class TriedLoop:
     truths: int = 0
 
 
-LOOPS: tuple[TriedLoop, ...] = (
+LOOPS: tuple[TrialLoop, ...] = (
     # {{{ vectors of loops
     # GCC 12.2, -O3 with masked stores (AVX2, AVX-512): half of the elements
-    TriedLoop("guarded_copy", "float", "float", """
+    TrialLoop("guarded_copy", "float", "float", """
         Q float f[15][22];
         for (int a = 0; a < 15; ++a)
             for (int b = 0; b < 22; ++b)
@@ -50,21 +50,21 @@ LOOPS: tuple[TriedLoop, ...] = (
             for (int j = 0; j < 8; ++j)
                 y[i*m + j] = f[2*i][3*j];"""),
     # GCC 14, PR 114375: pairs loaded under a mask and swapped
-    TriedLoop("guarded_swap", "int", "int", """
+    TrialLoop("guarded_swap", "int", "int", """
         for (int i = 0; i < n; ++i)
             if (x[i] > 0) {
                 y[2*i] = x[2*i + 101];
                 y[2*i + 1] = x[2*i + 100];
             }"""),
     # LLVM 63602: a group of strided accesses that overlaps another one
-    TriedLoop("strided_update", "int", "int", """
+    TrialLoop("strided_update", "int", "int", """
         for (int i = 4; i < 10*n; i += 3) {
             y[i] = x[i];
             y[i - 1] &= 1;
             y[i] += 1;
         }"""),
     # LLVM 64047: an element is read, changed and kept in a scalar
-    TriedLoop("kept_in_scalar", "int", "int", """
+    TrialLoop("kept_in_scalar", "int", "int", """
         Q int last = 0, flag = 0;
         for (int j = 0; j < m; ++j) {
             for (int i = 0; i < 6; ++i)
@@ -73,14 +73,14 @@ LOOPS: tuple[TriedLoop, ...] = (
         }
         y[100] = last;"""),
     # GCC PR 65947 and others: the last element that meets a condition
-    TriedLoop("last_that_is_less", "signed char", "signed char", """
+    TrialLoop("last_that_is_less", "signed char", "signed char", """
         Q signed char last = -72;
         for (int i = 0; i < 8*n - 9; ++i)
             if (x[i] < -100)
                 last = x[i];
         y[0] = last;"""),
     # LLVM 39001 and others: dependences nearer than a vector is long
-    TriedLoop("near_dependences", "int", "int", """
+    TrialLoop("near_dependences", "int", "int", """
         for (int i = 7; i < 3*n; ++i)
             y[i] = y[i - 1] + x[i];
         for (int i = 7; i < 3*n; ++i)
@@ -92,7 +92,7 @@ LOOPS: tuple[TriedLoop, ...] = (
         for (int i = 3*n; i > 7; --i)
             y[i - 5] = y[i] ^ x[i];"""),
     # GCC PR 116575, 115843: groups of three and four, with gaps
-    TriedLoop("groups_with_gaps", "short", "short", """
+    TrialLoop("groups_with_gaps", "short", "short", """
         for (int i = 0; i < n; ++i) {
             y[4*i] = x[3*i + 2] + x[3*i];
             y[4*i + 1] = x[3*i + 1];
@@ -101,7 +101,7 @@ LOOPS: tuple[TriedLoop, ...] = (
         for (int i = n - 1; i >= 0; --i)
             y[1000 + 2*i] = x[4*i + 3]*x[4*i];"""),
     # sums of narrow products, averages, and shifts, for which there are instructions of their own
-    TriedLoop("narrow_numbers", "unsigned char", "int", """
+    TrialLoop("narrow_numbers", "unsigned char", "int", """
         Q int sum = 0, difference = 0;
         Q unsigned char wrapped = 0;
         for (int i = 0; i < 3*n; ++i)
@@ -115,7 +115,7 @@ LOOPS: tuple[TriedLoop, ...] = (
         y[200] = sum;
         y[201] = difference;
         y[202] = wrapped;"""),
-    TriedLoop("gathered", "unsigned short", "int", """
+    TrialLoop("gathered", "unsigned short", "int", """
         for (int i = 0; i < n; ++i)
             y[i] = x[x[i] % 1000];
         for (int i = 0; i < n; ++i)
@@ -126,19 +126,19 @@ LOOPS: tuple[TriedLoop, ...] = (
     # }}}
     # {{{ nests of loops
     # GCC 12 and 13, -O3, unroll and jam: an older value stays
-    TriedLoop("written_again", "double", "double", """
+    TrialLoop("written_again", "double", "double", """
         for (int j = 0; j < n; ++j)
             for (int i = 0; i < n; ++i)
                 y[j + i] = x[j] + x[j + 1] + x[j];"""),
     # GCC, unroll and jam (gcc.dg/unroll-and-jam, PR 107323 and others)
-    TriedLoop("set_in_inner_loop", "int", "int", """
+    TrialLoop("set_in_inner_loop", "int", "int", """
         for (int i = 0; i < n; ++i) {
             y[i] = 0;
             for (int j = 0; j < m; ++j)
                 if (x[j] % 7 == 3)
                     y[i] = x[j] + i;
         }"""),
-    TriedLoop("carried_through_scalar", "int", "int", """
+    TrialLoop("carried_through_scalar", "int", "int", """
         Q int last = 3;
         for (int j = 0; j < 11; ++j) {
             int before = last;
@@ -148,7 +148,7 @@ LOOPS: tuple[TriedLoop, ...] = (
             }
         }"""),
     # interchange and vectors of outer loops: distances (1, -1), (1, -2)
-    TriedLoop("skewed_dependences", "int", "int", """
+    TrialLoop("skewed_dependences", "int", "int", """
         for (int i = 1; i < n; ++i)
             for (int j = 0; j < m; ++j)
                 y[64*i + j] = y[64*(i - 1) + j + 1] + x[64*j + i];
@@ -156,13 +156,13 @@ LOOPS: tuple[TriedLoop, ...] = (
             for (int j = 0; j < m; ++j)
                 y[64*j + i] += y[64*(j + 2) + i - 1] ^ x[i];"""),
     # predictive commoning: values carried in registers over a write between them
-    TriedLoop("reused_values", "int", "int", """
+    TrialLoop("reused_values", "int", "int", """
         for (int i = 2; i < 3*n; ++i) {
             y[i] = y[i - 2] + x[i] + x[i - 1];
             y[i - 1] = y[i]*x[i + 1];
         }"""),
     # distribution, and loops that become calls of memset, memcpy and memmove
-    TriedLoop("distributed", "int", "int", """
+    TrialLoop("distributed", "int", "int", """
         for (int i = 0; i < n; ++i) {
             y[i] = x[i];
             y[i + 501] = y[i + 500] + y[i];
@@ -175,7 +175,7 @@ LOOPS: tuple[TriedLoop, ...] = (
         for (int j = 0; j < 3; ++j)
             for (int i = 0; i < m; ++i)
                 y[1200 + j*(m - 2) + i] = j;"""),
-    TriedLoop("triangular", "int", "int", """
+    TrialLoop("triangular", "int", "int", """
         for (int i = 0; i < n; ++i)
             for (int j = i; j < n; ++j)
                 for (int k = 0; k <= i; ++k)
@@ -185,7 +185,7 @@ LOOPS: tuple[TriedLoop, ...] = (
                 y[40*j + i] = y[40*i + j];"""),
     # }}}
     # {{{ straight lines
-    TriedLoop("written_out", "float", "float", """
+    TrialLoop("written_out", "float", "float", """
         for (int i = 0; i < n; ++i) {
             Q float f[4];
             for (int v = 0; v < 4; ++v)
@@ -194,7 +194,7 @@ LOOPS: tuple[TriedLoop, ...] = (
                 if (4*i + v < 4*n - 3)
                     y[4*i + v] = f[v ^ 1] - f[v];
         }"""),
-    TriedLoop("overlapping_rows", "double", "double", """
+    TrialLoop("overlapping_rows", "double", "double", """
         for (int i = 0; i < n; ++i) {
             y[i] = x[2*i];
             y[i + 1] = x[2*i + 1];
@@ -202,7 +202,7 @@ LOOPS: tuple[TriedLoop, ...] = (
             y[i + 3] = y[i + 1] + x[2*i + 3];
         }"""),
     # }}}
-    TriedLoop("in_parallel", "float", "float", """
+    TrialLoop("in_parallel", "float", "float", """
         #pragma omp parallel for
         for (int j = 0; j < m; ++j)
             for (int i = 0; i < n; ++i) {
@@ -212,8 +212,8 @@ LOOPS: tuple[TriedLoop, ...] = (
                     f[r] = x[k + r];
                 y[k] = f[0] - f[2]*f[1];
             }"""),
-    # {{{ arithmetic as kernels mean it
-    TriedLoop("special_values", "double", "int", """
+    # {{{ arithmetic with the meaning of kernels
+    TrialLoop("special_values", "double", "int", """
         volatile unsigned long long bits[] = {0, 1ull << 63, 0x7ffull << 52, 0xfff8ull << 48, 1};
         union number v[5];
         for (int i = 0; i < 5; ++i)
@@ -234,7 +234,7 @@ LOOPS: tuple[TriedLoop, ...] = (
         for (int i = 0; i < 5; ++i)
             greatest = greatest < v[i].d ? v[i].d : greatest;
         y[11] = greatest == infinite;""", 12),
-    TriedLoop("rounding", "double", "int", """
+    TrialLoop("rounding", "double", "int", """
         volatile double tiny = 1.0/(1 << 30), large = 1e16;
         volatile float small = 1.0f/(1 << 13), five = 5;
         double a[16], b[16];
@@ -268,7 +268,7 @@ LOOPS: tuple[TriedLoop, ...] = (
             exact += g[i] == quotient;
         }
         y[2] = exact == 16;""", 3),
-    TriedLoop("integers", "int", "int", """
+    TrialLoop("integers", "int", "int", """
         volatile int most = 2147483647, seven = -7, two = 2;
         volatile long long longest = 9223372036854775807;
         volatile double number = -2.9;
@@ -301,7 +301,7 @@ static void say(const char *text)
 }
 """
 
-#: Integers of 24 bits and all signs, cut off where they are wider than the type, and fractions.
+#: Integers of 24 bits and both signs, truncated to narrower types, and fractions.
 _FILL = """\
 static void fill_{name}(void *place, int random)
 {{
@@ -341,7 +341,7 @@ int main(void)
 
 
 def program() -> str:
-    """The C text. It prints a line for each loop: its name, then ``right`` or ``wrong``."""
+    """The C text; the program prints a line for each loop: its name, then ``right`` or ``wrong``."""
     types = dict.fromkeys(t for loop in LOOPS for t in (loop.reads, loop.writes))
     return "\n".join([
         f"{_HEAD}\n#define N {_N}\n#define M {_M}\n#define LENGTH {_LENGTH}\n", *_functions(),
@@ -357,19 +357,19 @@ def _joined(name: str) -> str:
 def _functions() -> Iterator[str]:
     for loop in LOOPS:
         yield _function(loop.name, "", loop, loop.text)
-        # an induction variable that is volatile is none: GCC reorders volatile accesses when it jams loops
+        # a volatile loop variable prevents unroll-and-jam, which in GCC reorders volatile accesses
         text = loop.text.replace("for (int ", "for (volatile int ").replace(_PARALLEL, "")
         truths = f"for (int i = 0; i < {loop.truths}; ++i)\n    y[i] = 1;"
         yield _function(f"{loop.name}_in_order", "volatile ", loop, truths if loop.truths else text)
 
 
-def _function(name: str, q: str, loop: TriedLoop, text: str) -> str:
+def _function(name: str, q: str, loop: TrialLoop, text: str) -> str:
     return (f"#define Q {q}\n"
             f"void {name}(const {q}{loop.reads} *restrict x, {q}{loop.writes} *restrict y, int n, int m)\n"
             f"{{\n{indent(dedent(text).strip(), '    ')}\n}}\n#undef Q\n")
 
 
 def faults(printed: str) -> tuple[str, ...]:
-    """The loops that went wrong, by what the program *printed*: the last one where the program died in it."""
+    """The miscompiled loops in the program's output, and the last one if the program crashed in it."""
     lines = (line.partition(" ") for line in printed.splitlines())
     return tuple(name for name, _, verdict in lines if verdict != "right")

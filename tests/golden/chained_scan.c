@@ -1,6 +1,6 @@
 #include <math.h>
 
-void scan_in_turn(const float *restrict x, float *restrict y, float *restrict whole, const int n)
+void chained_scan(const float *restrict x, float *restrict y, float *restrict whole, const int n)
 {
     for (int g0_ = 0; g0_ < (n + 63) / 64; ++g0_) {
         const int b = g0_;

@@ -9,7 +9,7 @@ from typing import Any
 from loopkit.errors import DeviceError, LaunchError
 from loopkit.runtime.cuda.devices import Gpu
 from loopkit.runtime.cuda.driver import OUT_OF_MEMORY, STICKY, DriverError
-from loopkit.runtime.cuda.hosted import HostedLaunch
+from loopkit.runtime.cuda.host_loops import HostedLaunch
 from loopkit.runtime.cuda.launching import PreparedClear, PreparedLaunch
 from loopkit.runtime.views import ArrayLike
 from loopkit.target.code import ParameterKind
